@@ -1,0 +1,1 @@
+"""The only place for the libraries that touch the world: Kubernetes, HTTP, metrics, files."""

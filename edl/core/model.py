@@ -1,0 +1,443 @@
+"""The nouns of a decision: resources, nodes, pods, jobs, and the snapshot of a cluster.
+
+Everything here is frozen: a snapshot is taken once and every later step reads the same world. Amounts are integers
+(millicores, bytes, devices, pods), times are seconds since the epoch, and units stand in the names. This module
+refuses to parse, to decide and to talk: strings become values in the adapters, and what is decided about
+them stands in `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+GPU = "nvidia.com/gpu"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080": every node has exactly one of each
+
+LABEL_JOB = "paddlepaddle.org/job"
+LABEL_ROLE = "paddlepaddle.org/role"
+LABEL_INDEX = "paddlepaddle.org/index"
+ANNOTATION_NODE = "paddlepaddle.org/planned-node"
+ANNOTATION_INTENT = "paddlepaddle.org/intent"
+
+
+class JobKey(NamedTuple):
+    """What names a TrainingJob; also the tie-breaker wherever two jobs are otherwise equal."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Role(StrEnum):
+    """What a pod of a job is for."""
+
+    MASTER = "master"
+    PSERVER = "pserver"
+    TRAINER = "trainer"
+
+
+class PodPhase(StrEnum):
+    """`status.phase` of a pod; Unknown is read as Running, because its containers may still run."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class JobPhase(StrEnum):
+    """`status.phase` of a TrainingJob."""
+
+    PENDING = "Pending"
+    CREATING = "Creating"
+    RUNNING = "Running"
+    SCALING = "Scaling"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        """True where the job never runs again."""
+        return self in {JobPhase.SUCCEEDED, JobPhase.FAILED}
+
+
+class Reason(StrEnum):
+    """Why a job has the count it has: the word in the plan, the status, the event, the metric and the log."""
+
+    ADMITTED = "Admitted"
+    AT_MAX = "AtMax"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    MIN_UNSATISFIED = "MinUnsatisfied"
+    UNSCHEDULABLE = "Unschedulable"
+    SERVING_NEEDS_ROOM = "ServingNeedsRoom"
+    QUOTA_REACHED = "QuotaReached"
+    PINNED = "Pinned"
+    COOLDOWN = "Cooldown"
+    RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
+    INVALID_SPEC = "InvalidSpec"
+    SUSPENDED = "Suspended"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """A vector over resource names with integer amounts; a name that is absent has amount 0.
+
+    Attributes:
+        amounts: (name, amount) sorted by name, zeros left out, so that equal vectors are equal and hash alike. Units
+            by name: cpu in millicores; memory and ephemeral-storage in bytes; everything else in pieces.
+    """
+
+    amounts: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def of(amounts: Mapping[str, int]) -> Resources:
+        """Build the vector from a mapping; zeros are dropped."""
+        return Resources(tuple(sorted((name, n) for name, n in amounts.items() if n)))
+
+    def __getitem__(self, name: str) -> int:
+        for key, amount in self.amounts:
+            if key == name:
+                return amount
+        return 0
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.amounts)
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts)
+
+    def as_dict(self) -> dict[str, int]:
+        """The amounts as a new dictionary."""
+        return dict(self.amounts)
+
+    def __add__(self, other: Resources) -> Resources:
+        total = dict(self.amounts)
+        for name, amount in other.amounts:
+            total[name] = total.get(name, 0) + amount
+        return Resources.of(total)
+
+    def __sub__(self, other: Resources) -> Resources:
+        """The difference; an amount may become negative (a node can be overcommitted by others)."""
+        total = dict(self.amounts)
+        for name, amount in other.amounts:
+            total[name] = total.get(name, 0) - amount
+        return Resources.of(total)
+
+    def __mul__(self, count: int) -> Resources:
+        return Resources.of({name: amount * count for name, amount in self.amounts})
+
+    def maximum(self, other: Resources) -> Resources:
+        """The larger amount of each name."""
+        mine, theirs = dict(self.amounts), dict(other.amounts)
+        return Resources.of({name: max(mine.get(name, 0), theirs.get(name, 0)) for name in mine | theirs})
+
+    def fits(self, room: Resources) -> bool:
+        """True where every amount asked for is there; a resource that is not asked for may be short."""
+        have = dict(room.amounts)
+        return all(amount <= have.get(name, 0) for name, amount in self.amounts if amount > 0)
+
+
+class Taint(NamedTuple):
+    """A node's taint; effect NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Toleration(NamedTuple):
+    """A pod's toleration; an empty key with Exists tolerates all, an empty effect matches every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(NamedTuple):
+    """One match expression: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(NamedTuple):
+    """One node selector term: every label expression and every field expression (metadata.name) must hold."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod may go, apart from the room it needs.
+
+    Attributes:
+        node_selector: (label, value) pairs that a node must all have, sorted.
+        required: required node affinity, terms joined by OR; empty means anywhere.
+        tolerations: the taints that the pod accepts.
+    """
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[NodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What one pod needs: pods of one shape are interchangeable for the planner.
+
+    Attributes:
+        request: the effective request of the pod, with `pods: 1` and its host ports in it.
+        placement: where it may go.
+    """
+
+    request: Resources
+    placement: Placement = Placement()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the scheduler sees it.
+
+    Attributes:
+        allocatable: what pods may use in all (`status.allocatable`), pods included.
+        reserved: kept for DaemonSet pods that have not reached the node yet.
+        labels: sorted (label, value).
+        taints: as given, unschedulable and not-ready taints included.
+    """
+
+    name: str
+    allocatable: Resources
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    cordoned: bool = False
+    reserved: Resources = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, ours or foreign, as far as a decision needs it.
+
+    Attributes:
+        node: the node it is bound to, empty while unbound.
+        nominated: `status.nominatedNodeName`: kube-scheduler is freeing room for it there.
+        planned: our own plan for it (annotation), empty for foreign pods.
+        priority: the resolved priority; 0 where the cluster gave none.
+        gated: it has scheduling gates and cannot be scheduled yet.
+        tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
+        terminating: it has a deletion timestamp; it holds its room until it is gone.
+        daemon: a DaemonSet owns it.
+        job: the TrainingJob it belongs to; None for a foreign pod.
+        index: its number within its role.
+        exit_code: of its main container once finished, where known.
+        intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
+        disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
+            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    shape: PodShape
+    phase: PodPhase = PodPhase.PENDING
+    node: str = ""
+    nominated: str = ""
+    planned: str = ""
+    priority: int = 0
+    created_s: float = 0.0
+    started_s: float | None = None
+    ready: bool = False
+    gated: bool = False
+    tried: bool = False
+    terminating: bool = False
+    daemon: bool = False
+    job: JobKey | None = None
+    role: Role | None = None
+    index: int | None = None
+    exit_code: int | None = None
+    intent: str = ""
+    disruption: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """True where it holds no room any more, whether it succeeded or failed."""
+        return self.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+
+    @property
+    def is_live(self) -> bool:
+        """True where it counts towards its job: not terminating and not finished."""
+        return not self.terminating and not self.is_finished
+
+    @property
+    def is_waiting_serving(self) -> bool:
+        """True for a foreign pod that still needs a node and has none promised: what `serving` counts."""
+        return (
+            self.job is None
+            and not self.node
+            and self.is_live
+            and not self.gated
+            and not self.nominated
+            and self.priority >= 0
+            and not self.daemon
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `status.conditions` (metav1.Condition)."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since_s: float
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCount:
+    """How many pods of a role are wanted, ready, and live but not ready."""
+
+    desired: int = 0
+    ready: int = 0
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The last change of a job's trainer count."""
+
+    time_s: float
+    from_count: int
+    to_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """`status` of a TrainingJob, as read from the cluster or as it ought to be."""
+
+    phase: JobPhase = JobPhase.PENDING
+    reason: str = ""
+    selector: str = ""
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    trainer: RoleCount = RoleCount()
+    pserver: RoleCount = RoleCount()
+    master: RoleCount = RoleCount()
+    start_s: float | None = None
+    completion_s: float | None = None
+    last_resize: Resize | None = None
+    failures: int = 0
+    explanation: str = ""
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, where there is one."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPods:
+    """The pods of a job that are not resized: a job needs all of them to run."""
+
+    role: Role
+    shape: PodShape
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A TrainingJob as far as a decision and its life cycle need it.
+
+    Attributes:
+        generation: `metadata.generation`: the version of the wish that a decision answers.
+        created_s: creation time; the age that admission goes by.
+        min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
+        pinned: the count that `spec.trainer.instances` asks for; 0 leaves it to the planner.
+        trainer: the shape of one trainer.
+        fixed: master and pservers.
+        pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
+            (role, index, name).
+        tier: `spec.priority`; higher tiers are admitted first.
+        weight: share of the fulfilment, > 0.
+        fault_tolerant: True in fault-tolerant mode; False in gang mode.
+        finished: the job is over (phase Succeeded or Failed): it gets no pods.
+        deleting: the job has a deletion timestamp.
+        problem: why the spec is invalid; empty where it is valid.
+        status: what the cluster last stored; None before the first write.
+    """
+
+    key: JobKey
+    uid: str
+    min_trainers: int
+    max_trainers: int
+    trainer: PodShape
+    fixed: tuple[FixedPods, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    generation: int = 1
+    created_s: float = 0.0
+    pinned: int = 0
+    tier: int = 0
+    queue: str = "default"
+    weight: float = 1.0
+    fault_tolerant: bool = True
+    suspended: bool = False
+    finished: bool = False
+    deleting: bool = False
+    problem: str = ""
+    backoff_limit: int = 6
+    active_deadline_s: int | None = None
+    ttl_s: int | None = None
+    cooldown_s: float = 60.0
+    status: JobStatus | None = None
+
+    @property
+    def live_trainers(self) -> tuple[Pod, ...]:
+        """Trainers that count as `current`: not terminating and not finished."""
+        return tuple(p for p in self.pods if p.role is Role.TRAINER and p.is_live)
+
+    @property
+    def is_schedulable(self) -> bool:
+        """True where the planner may give the job anything."""
+        return not (self.problem or self.suspended or self.finished or self.deleting)
+
+    @property
+    def was_admitted(self) -> bool:
+        """True where the job ran before: condition Admitted; with no status, any of its pods is bound."""
+        if self.status is not None and (admitted := self.status.condition("Admitted")) is not None:
+            return admitted.status == "True"
+        return any(p.node and p.is_live for p in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The whole world of one decision.
+
+    Attributes:
+        observed_at_s: when it was taken; all waiting times are counted to here.
+        nodes: every node, sorted by name, also those that are no capacity now.
+        pods: every foreign pod that is not finished: serving, system, daemon; bound or waiting; sorted by
+            (namespace, name).
+        jobs: every TrainingJob, sorted by key.
+        missing_priority_classes: those of ours that the cluster lacks.
+    """
+
+    observed_at_s: float
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    missing_priority_classes: tuple[str, ...] = ()

@@ -1,0 +1,113 @@
+"""The plan: what one decision says about every job, how good it is, and the limits it had to keep.
+
+A plan is data. `policy` makes it, `guard` checks it, `lifecycle` turns it into actions and the adapters carry those
+out; a recorded plan can be compared with one made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.core.model import JobKey, Reason, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the operator allows a plan to do.
+
+    Attributes:
+        max_load_desired: growth stops where a resource's total request passes this part of the total, in (0, 1].
+        serving_headroom: extra serving pods (of each waiting or running serving shape) to keep room for.
+        serving_grace_s: a waiting pod that kube-scheduler has not tried yet keeps its room reserved, but no trainer
+            dies for it, until it is this old: kube-scheduler's own preemption goes first, so that nobody is killed
+            for it twice. 0 counts every waiting pod at once.
+        growth_hold_s: a job that was shrunk for serving does not grow for this long.
+        head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
+        deadline_s: time that one decision may take.
+    """
+
+    max_load_desired: float = 1.0
+    serving_headroom: int = 0
+    serving_grace_s: float = 0.0
+    growth_hold_s: float = 30.0
+    head_wait_s: float = 600.0
+    deadline_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDecision:
+    """What one job gets.
+
+    Attributes:
+        current: live trainers when the snapshot was taken.
+        target: trainers it should have; 0 where it is not admitted.
+        minimum, maximum: the declared bounds.
+        victims: names of the trainer pods to delete; all of them where it is not admitted.
+        nodes: (node, count) where the new trainers are meant to go, sorted by node.
+        fixed_nodes: (role, node) where missing masters and pservers are meant to go.
+        shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
+        message: one sentence for the user: why this count.
+    """
+
+    job: JobKey
+    generation: int
+    current: int
+    target: int
+    minimum: int
+    maximum: int
+    admitted: bool
+    reason: Reason
+    message: str
+    victims: tuple[str, ...] = ()
+    nodes: tuple[tuple[str, int], ...] = ()
+    fixed_nodes: tuple[tuple[Role, str], ...] = ()
+    shrink_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How good the plan is: `bound >= achieved` always."""
+
+    objective: str
+    achieved: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """The part of the bound that the plan may have missed, never negative."""
+        return max(0.0, (self.bound - self.achieved) / max(self.bound, 1e-9))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one more unit of something scarce would be worth to the objective; kind is shape|class|serving|quota."""
+
+    kind: str
+    name: str
+    resource: str
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServingReport:
+    """Waiting serving pods: all, those that get room by this plan, and those that no plan could place."""
+
+    waiting: int = 0
+    placed: int = 0
+    short: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    """One decision about the whole cluster; decisions are sorted by job key."""
+
+    decisions: tuple[ScaleDecision, ...]
+    certificate: Certificate
+    prices: tuple[Price, ...] = ()
+    serving: ServingReport = ServingReport()
+    seconds: float = 0.0
+    policy: str = "maxmin"
+
+    def decision(self, key: JobKey) -> ScaleDecision | None:
+        """The decision for that job, where the plan has one."""
+        return next((d for d in self.decisions if d.job == key), None)

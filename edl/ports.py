@@ -1,0 +1,72 @@
+"""What the applications need from the world: a cluster, a clock, a leader's lease and a place to record decisions.
+
+The controller is written against these; the adapters, the simulator and the tests implement them. Nothing here does
+anything.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from edl.core.lifecycle import Action, Outcome
+from edl.core.model import ClusterSnapshot
+from edl.core.plan import Limits, ScalePlan
+
+
+class Clock(Protocol):
+    """Time as a parameter."""
+
+    def now_s(self) -> float:
+        """Seconds since the epoch: for stamps that others read."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never run backwards: for deadlines and durations."""
+
+    async def sleep(self, duration_s: float) -> None:
+        """Wait that long."""
+
+
+class Cluster(Protocol):
+    """The cluster as the controller sees it: a consistent snapshot in, single effects out."""
+
+    async def observe(self) -> ClusterSnapshot:
+        """Take a snapshot.
+
+        Raises:
+            NotSyncedError: the caches are not filled, or do not show our own last writes yet.
+        """
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        """Wait until something that a decision depends on has changed; False on a time-out."""
+
+    async def apply(self, action: Action) -> Outcome:
+        """Carry out one action, conditionally on the object still being the one that was observed.
+
+        Never raises for what the API server answers: a refusal is an Outcome with its reason.
+        """
+
+
+class Lease(Protocol):
+    """Who may write."""
+
+    def is_held(self) -> bool:
+        """True while writing is safe, judged by a monotonic clock."""
+
+
+class Recorder(Protocol):
+    """Where decisions are told: metrics, log, decision records."""
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken."""
+
+    def skipped(self, reason: str) -> None:
+        """A round was skipped, and why."""
+
+    def planned(self, snapshot: ClusterSnapshot, policy: str, limits: Limits, plan: ScalePlan) -> None:
+        """A plan was made and has passed its checks."""
+
+    def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
+        """A plan broke a rule and was dropped: a bug of ours."""
+
+    def acted(self, outcome: Outcome) -> None:
+        """An action was carried out, or was refused by the API server."""
