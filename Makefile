@@ -1,0 +1,64 @@
+# edl: `make` lists the targets. Everything runs from a bare Python >= 3.11: the first target that needs it makes .venv.
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
+
+.PHONY: help demo test check lint format unit e2e cluster cluster-down generate benchmarks clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "edl needs Python 3.11 or newer and $(PYTHON) is older; name one: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@echo "making $(VENV) (about a minute, once)" >&2
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "$(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(STAMP) ## a real control plane, the controller, three jobs and a serving wave; leaves nothing behind
+	@$(BIN)/python -m example.demo
+
+test: lint ## everything that must pass: linters, types, layers, all tests
+	@$(BIN)/python -m pytest
+
+check: test ## the same
+
+lint: $(STAMP) ## ruff, mypy --strict and the import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff lay out the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+unit: $(STAMP) ## the tests that need no control plane (about a minute)
+	@$(BIN)/python -m pytest --ignore=tests/e2e
+
+e2e: $(STAMP) ## the tests on a real control plane
+	@$(BIN)/python -m pytest tests/e2e
+
+cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE]
+	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES)
+
+cluster-down: $(STAMP) ## stop it
+	@$(BIN)/python -m tests.e2e.control_plane down
+
+generate: $(STAMP) ## write the generated files again: crds/, deploy/edl_controller.yaml
+	@$(BIN)/edl crd > crds/paddlepaddle.org_trainingjobs.yaml
+	@$(BIN)/edl manifests > deploy/edl_controller.yaml
+
+benchmarks: $(STAMP) ## measure the planner: CPU seconds, gap to the bound
+	@$(BIN)/python -m benchmarks.planner
+
+clean: ## remove the virtual environment and caches of this checkout
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,442 @@
+"""The Kubernetes objects as they arrive: slim structs holding only the fields that a decision or a log line reads.
+
+The official client's models cost 1,403 us and 110 KiB per pod; these cost about 20 us and 1 KiB, because what has no
+field here (managedFields, volumes, environment...) is skipped while decoding. Every field may be absent or null. An
+object whose fields have the wrong type is returned as `Quarantined` under its name, so that one poisoned object never
+stops the reading of the others. Nothing here interprets: numbers stay text until `translate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+TRAINING_JOB_API = "paddlepaddle.org/v1"
+
+Scalar = str | int | float | bool | None
+"""What a hand-written file may hold where Kubernetes has text: `index: 3`, `cpu: 0.5`."""
+
+
+def text(value: Scalar) -> str:
+    """A scalar as Kubernetes writes it; empty for null."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Struct(msgspec.Struct, gc=False, rename="camel"):
+    """Objects are trees, so the garbage collector has nothing to find in them."""
+
+
+class OwnerReference(_Struct):
+    """Who an object belongs to."""
+
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class Metadata(_Struct):
+    """What every object has; times are RFC 3339 text."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class PodLabels(_Struct):
+    """The labels of a pod that say whose it is."""
+
+    job: Scalar = msgspec.field(default=None, name="paddlepaddle.org/job")
+    role: Scalar = msgspec.field(default=None, name="paddlepaddle.org/role")
+    index: Scalar = msgspec.field(default=None, name="paddlepaddle.org/index")
+    trainer_of: Scalar = msgspec.field(default=None, name="paddle-job")
+    pserver_of: Scalar = msgspec.field(default=None, name="paddle-job-pserver")
+    master_of: Scalar = msgspec.field(default=None, name="paddle-job-master")
+
+
+class PodAnnotations(_Struct):
+    """The annotations that we write on our pods."""
+
+    planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
+    intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
+
+
+class PodMetadata(Metadata):
+    """Metadata of a pod."""
+
+    labels: PodLabels | None = None
+    annotations: PodAnnotations | None = None
+
+
+class NodeMetadata(Metadata):
+    """Metadata of a node: its labels decide which pods it may hold."""
+
+    labels: dict[str, Scalar] | None = None
+
+
+class ResourceAmounts(_Struct):
+    """Requests and limits as quantities."""
+
+    requests: dict[str, Scalar] | None = None
+    limits: dict[str, Scalar] | None = None
+
+
+class ContainerPort(_Struct):
+    """A port of a container; protocol defaults to TCP."""
+
+    container_port: int | None = None
+    host_port: int | None = None
+    protocol: str | None = None
+
+
+class Container(_Struct):
+    """A container; restartPolicy Always makes an init container a native sidecar."""
+
+    name: str | None = None
+    resources: ResourceAmounts | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+
+
+class TaintObject(_Struct):
+    """A taint of a node."""
+
+    key: str | None = None
+    value: Scalar = None
+    effect: str | None = None
+
+
+class TolerationObject(_Struct):
+    """A toleration of a pod; the operator defaults to Equal."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: Scalar = None
+    effect: str | None = None
+
+
+class ExpressionObject(_Struct):
+    """One match expression of a node selector term."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[Scalar] | None = None
+
+
+class NodeTermObject(_Struct):
+    """One node selector term."""
+
+    match_expressions: list[ExpressionObject] | None = None
+    match_fields: list[ExpressionObject] | None = None
+
+
+class NodeSelectorObject(_Struct):
+    """Terms joined by OR."""
+
+    node_selector_terms: list[NodeTermObject] | None = None
+
+
+class NodeAffinityObject(_Struct):
+    """The part of a node affinity that a scheduler must keep."""
+
+    required: NodeSelectorObject | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class AffinityObject(_Struct):
+    """The part of an affinity that speaks of nodes."""
+
+    node_affinity: NodeAffinityObject | None = None
+
+
+class PodSpec(_Struct):
+    """What a pod asks for, in a pod and in a pod template alike."""
+
+    node_name: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Scalar] | None = None
+    resources: ResourceAmounts | None = None
+    node_selector: dict[str, Scalar] | None = None
+    affinity: AffinityObject | None = None
+    tolerations: list[TolerationObject] | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    scheduling_gates: list[dict[str, Any]] | None = None
+    host_network: bool | None = None
+
+
+class ConditionObject(_Struct):
+    """One condition of a pod or a node."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+
+class RunningState(_Struct):
+    """A container that runs."""
+
+    started_at: str | None = None
+
+
+class TerminatedState(_Struct):
+    """A container that has ended."""
+
+    exit_code: int | None = None
+    started_at: str | None = None
+
+
+class ContainerState(_Struct):
+    """At most one of the two is there."""
+
+    running: RunningState | None = None
+    terminated: TerminatedState | None = None
+
+
+class ContainerStatus(_Struct):
+    """What the kubelet says of one container; resources are those that it really has."""
+
+    name: str | None = None
+    state: ContainerState | None = None
+    resources: ResourceAmounts | None = None
+    allocated_resources: dict[str, Scalar] | None = None
+
+
+class PodStatus(_Struct):
+    """What the kubelet and kube-scheduler say of a pod."""
+
+    phase: str | None = None
+    conditions: list[ConditionObject] | None = None
+    nominated_node_name: str | None = None
+    start_time: str | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class PodObject(_Struct):
+    """A v1 Pod."""
+
+    metadata: PodMetadata | None = None
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class NodeSpec(_Struct):
+    """What an administrator says of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[TaintObject] | None = None
+
+
+class NodeStatus(_Struct):
+    """What a kubelet says of its node."""
+
+    allocatable: dict[str, Scalar] | None = None
+    capacity: dict[str, Scalar] | None = None
+    conditions: list[ConditionObject] | None = None
+
+
+class NodeObject(_Struct):
+    """A v1 Node."""
+
+    metadata: NodeMetadata | None = None
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class PodTemplate(_Struct):
+    """The pods that a workload makes."""
+
+    spec: PodSpec | None = None
+
+
+class DaemonSetSpec(_Struct):
+    """A pod template for every eligible node."""
+
+    template: PodTemplate | None = None
+
+
+class DaemonSetObject(_Struct):
+    """An apps/v1 DaemonSet."""
+
+    metadata: Metadata | None = None
+    spec: DaemonSetSpec | None = None
+
+
+class PriorityClassObject(_Struct):
+    """A scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: Metadata | None = None
+    value: int | None = None
+    global_default: bool | None = None
+
+
+class JobObject(_Struct):
+    """A TrainingJob: its metadata decoded, all of it kept raw for the one parser of its spec.
+
+    Attributes:
+        body: the whole object as it arrived, managedFields left out.
+    """
+
+    metadata: Metadata | None = None
+    body: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class HasMetadata(Protocol):
+    """Any object of this module."""
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """Name, namespace, uid and resourceVersion."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An object that could not be decoded, under the name that could still be read.
+
+    Attributes:
+        problem: what is wrong, and where in the object.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    problem: str
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where or '(its name cannot be read)'} is left out: {self.problem}"
+
+
+class ListMetadata(_Struct):
+    """Where a list was taken and how it goes on."""
+
+    resource_version: str | None = None
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class ListPage(_Struct):
+    """One page of a list, its items not decoded yet."""
+
+    metadata: ListMetadata | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(_Struct):
+    """One line of a watch, its object not decoded yet; type ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+
+class StatusDetails(_Struct):
+    """The details of a metav1.Status."""
+
+    retry_after_seconds: int | None = None
+
+
+class ApiStatus(_Struct):
+    """A metav1.Status: how the API server says no."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: StatusDetails | None = None
+
+
+class _Named(_Struct):
+    metadata: Metadata | None = None
+
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding of foreign bytes can raise."""
+
+
+class Decoder(Generic[T]):
+    """Decodes one kind from bytes (live) or from a dictionary (saved files)."""
+
+    def __init__(self, kind: str, struct: type[T]) -> None:
+        self.kind = kind
+        self._struct: type[T] = struct
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(struct)
+
+    def from_bytes(self, raw: bytes | msgspec.Raw) -> T | Quarantined:
+        """Decode JSON; what cannot be decoded comes back quarantined."""
+        try:
+            return self._decoder.decode(raw)
+        except UNREADABLE as error:
+            return self._quarantine(_named_in(raw), error)
+
+    def from_dict(self, body: dict[str, Any]) -> T | Quarantined:
+        """Convert a decoded document; what cannot be converted comes back quarantined."""
+        try:
+            return msgspec.convert(body, self._struct)
+        except UNREADABLE as error:
+            return self._quarantine(body, error)
+
+    def _quarantine(self, body: object, error: Exception) -> Quarantined:
+        """Keep what names the object, whatever else is wrong with it."""
+        found = body.get("metadata") if isinstance(body, dict) else None
+        metadata = found if isinstance(found, dict) else {}
+        namespace, name, uid = (
+            value if isinstance(value := metadata.get(key), str) else "" for key in ("namespace", "name", "uid")
+        )
+        return Quarantined(self.kind, namespace, name, uid, str(error))
+
+
+class JobDecoder(Decoder[JobObject]):
+    """Decodes TrainingJobs: the spec is kept raw, because a broken one is a condition of the job, not poison."""
+
+    def __init__(self) -> None:
+        super().__init__("TrainingJob", JobObject)
+
+    def from_bytes(self, raw: bytes | msgspec.Raw) -> JobObject | Quarantined:
+        """Decode JSON; what has no readable metadata comes back quarantined."""
+        try:
+            body = msgspec.json.decode(raw)
+        except UNREADABLE as error:
+            return self._quarantine({}, error)
+        return self.from_dict(body)
+
+    def from_dict(self, body: dict[str, Any]) -> JobObject | Quarantined:
+        """Take a decoded document as it is."""
+        try:
+            metadata = msgspec.convert(body, _Named).metadata
+        except UNREADABLE as error:
+            return self._quarantine(body, error)
+        if isinstance(fields := body.get("metadata"), dict) and "managedFields" in fields:
+            body = {**body, "metadata": {key: value for key, value in fields.items() if key != "managedFields"}}
+        return JobObject(metadata, body)
+
+
+NODES = Decoder("Node", NodeObject)
+PODS = Decoder("Pod", PodObject)
+DAEMON_SETS = Decoder("DaemonSet", DaemonSetObject)
+PRIORITY_CLASSES = Decoder("PriorityClass", PriorityClassObject)
+TRAINING_JOBS = JobDecoder()
+
+
+def _named_in(raw: bytes | msgspec.Raw) -> object:
+    """The object as plain values; None where not even that can be read."""
+    try:
+        body: object = msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
+    return body

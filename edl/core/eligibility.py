@@ -1,0 +1,91 @@
+"""Which nodes may take a new pod, apart from the room it needs.
+
+The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness, taints,
+node selector and required node affinity. Room, spreading and pod affinity are not judged here.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edl.core.model import Node, NodeTerm, Placement, Requirement, Taint, Toleration
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+def takes(node: Node, placement: Placement) -> bool:
+    """True where a new pod with that placement may be bound to the node.
+
+    A node that is not ready takes nobody, whatever is tolerated. A cordon counts as the taint that kube-scheduler
+    reads it as, so that a pod which tolerates it may still go there. PreferNoSchedule repels nobody.
+    """
+    return node.ready and is_tolerated(node, placement.tolerations) and is_selected(node, placement)
+
+
+def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
+    """True where every repelling taint of the node, a cordon included, is tolerated."""
+    taints = (*node.taints, UNSCHEDULABLE) if node.cordoned else node.taints
+    return all(
+        any(matches(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.effect in REPELLING_EFFECTS
+    )
+
+
+def matches(toleration: Toleration, taint: Taint) -> bool:
+    """True where the toleration accepts the taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def is_selected(node: Node, placement: Placement) -> bool:
+    """True where the node selector and any one term of the required affinity hold."""
+    labels = dict(node.labels)
+    if any(labels.get(key) != value for key, value in placement.node_selector):
+        return False
+    if not placement.required:
+        return True
+    fields = {"metadata.name": node.name}
+    return any(is_met(term, labels, fields) for term in placement.required)
+
+
+def is_met(term: NodeTerm, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+    """True where every expression of the term holds; a term without any selects no node."""
+    if not term.expressions and not term.fields:
+        return False
+    return all(holds(r, labels) for r in term.expressions) and all(holds(r, fields) for r in term.fields)
+
+
+def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """True where the labels meet one expression."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(value, requirement)
+        case _:
+            return False
+
+
+def _compares(value: str | None, requirement: Requirement) -> bool:
+    """Gt and Lt compare integers; what is no integer matches nothing, as in the scheduler."""
+    try:
+        have, bound = int(value or ""), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > bound if requirement.operator == "Gt" else have < bound

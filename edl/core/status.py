@@ -1,0 +1,312 @@
+"""What a user reads about a job: its status, its conditions and the events that tell a change once.
+
+`lifecycle` decides what happens to a job (a `Step`); this module says it. Everything is derived from the stored
+status and the present pods, so that saying the same thing twice gives an equal status and no event. Times are whole
+seconds, as the API server stores them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from edl.core.actions import EmitEvent, EventKind, Intent
+from edl.core.model import (
+    LABEL_JOB,
+    LABEL_ROLE,
+    Condition,
+    Job,
+    JobPhase,
+    JobStatus,
+    Pod,
+    PodPhase,
+    Reason,
+    Resize,
+    Role,
+    RoleCount,
+)
+from edl.core.plan import Limits
+
+PREEMPTED = "PreemptionByScheduler"
+RESTARTING = "Restarting"
+TRAINER_LOST = "TrainerLost"
+PODS_FAILED = "PodsFailed"
+
+
+class Stage(StrEnum):
+    """What the controller wants of a job in this round."""
+
+    WAITING = "Waiting"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was decided for one job in one round.
+
+    Attributes:
+        target: trainers wanted.
+        reason: a word of `model.Reason`, or why the job failed.
+        message: one sentence for the user.
+        failures: failures counted so far, those of this round included.
+        shrink_reason: why trainers die in this round; empty where none does by the plan.
+        restarting: a gang is being taken down to start anew.
+        finishing: trainers have begun to exit 0; no more growth.
+        trainer_lost: the last trainer that had not finished was lost, and is replaced.
+        held: no plan says anything about the job: it stays as it is.
+        trouble: (reason, sentence) of what keeps the job from its full count through no decision of ours.
+    """
+
+    stage: Stage
+    target: int
+    reason: str
+    message: str
+    failures: int = 0
+    shrink_reason: str = ""
+    restarting: bool = False
+    finishing: bool = False
+    trainer_lost: bool = False
+    held: bool = False
+    trouble: tuple[str, str] | None = None
+
+
+def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitEvent, ...]]:
+    """The status that says what `step` decided, and the events that tell what is new in it.
+
+    Args:
+        job: the job with its stored status and its pods.
+        step: what was decided.
+        now_s: the stamp of whatever changed; unchanged entries keep theirs.
+    """
+    stamp = float(int(now_s))
+    old = job.status or JobStatus()
+    counts = _counts(job, step)
+    phase = _phase(job, step, counts)
+    started = old.start_s if old.start_s is not None else stamp
+    status = JobStatus(
+        phase=phase,
+        reason=step.reason,
+        selector=f"{LABEL_JOB}={job.key.name},{LABEL_ROLE}={Role.TRAINER.value}",
+        observed_generation=job.generation,
+        conditions=_conditions(job, step, phase, stamp),
+        trainer=counts[Role.TRAINER],
+        pserver=counts[Role.PSERVER],
+        master=counts[Role.MASTER],
+        start_s=_start(old, step, started),
+        completion_s=(old.completion_s or stamp) if phase.is_final else None,
+        last_resize=_resize(job, old, step, counts[Role.TRAINER], stamp),
+        failures=step.failures,
+        explanation=step.message,
+    )
+    return status, _events(job, old, status, step)
+
+
+def recount(job: Job) -> JobStatus:
+    """The stored status of a job that is over, with its pods counted anew: nothing else of it ever changes."""
+    old = job.status or JobStatus()
+    over = Step(Stage.FAILED, 0, old.reason, old.explanation)
+    counts = _counts(job, over)
+    return replace(old, trainer=counts[Role.TRAINER], pserver=counts[Role.PSERVER], master=counts[Role.MASTER])
+
+
+def preempted_trainers(job: Job) -> tuple[Pod, ...]:
+    """Trainers that kube-scheduler is evicting, or has evicted, for a pod of higher priority."""
+    return tuple(
+        p for p in job.pods if p.role is Role.TRAINER and p.disruption == PREEMPTED and not p.is_live and not p.intent
+    )
+
+
+def finished_trainers(job: Job) -> tuple[Pod, ...]:
+    """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
+    return tuple(
+        p
+        for p in job.pods
+        if p.role is Role.TRAINER
+        and p.phase is PodPhase.SUCCEEDED
+        and not (p.terminating or p.intent or p.disruption)
+    )
+
+
+def _start(old: JobStatus, step: Step, started: float) -> float | None:
+    if step.stage is Stage.SUSPENDED:
+        return None
+    return started if step.stage is Stage.RUNNING else old.start_s
+
+
+def _counts(job: Job, step: Step) -> dict[Role, RoleCount]:
+    runs = step.stage is Stage.RUNNING
+    desired = {f.role: f.count if runs else 0 for f in job.fixed} | {Role.TRAINER: step.target}
+    counts = {}
+    for role in Role:
+        live = [p for p in job.pods if p.role is role and p.is_live]
+        ready = sum(p.ready for p in live)
+        counts[role] = RoleCount(desired.get(role, 0), ready, len(live) - ready)
+    return counts
+
+
+def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
+    fixed = {
+        Stage.WAITING: JobPhase.PENDING,
+        Stage.SUSPENDED: JobPhase.SUSPENDED,
+        Stage.SUCCEEDED: JobPhase.SUCCEEDED,
+        Stage.FAILED: JobPhase.FAILED,
+    }
+    if step.stage is not Stage.RUNNING:
+        return fixed[step.stage]
+    if not _has_base(job, counts):
+        return JobPhase.CREATING
+    trainer = counts[Role.TRAINER]
+    leaving = any(p.role is Role.TRAINER and p.terminating for p in job.pods)
+    settled = step.finishing or trainer.ready == trainer.desired
+    return JobPhase.RUNNING if settled and not trainer.pending and not leaving else JobPhase.SCALING
+
+
+def _has_base(job: Job, counts: dict[Role, RoleCount]) -> bool:
+    if any(counts[f.role].ready < f.count for f in job.fixed):
+        return False
+    return counts[Role.TRAINER].ready + len(finished_trainers(job)) >= job.min_trainers
+
+
+def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Condition, ...]:
+    runs = phase in {JobPhase.RUNNING, JobPhase.SCALING}
+    running_reason = RESTARTING if step.restarting else phase.value
+    complete = "Finishing" if step.finishing else "NotFinished"
+    complete = TRAINER_LOST if step.trainer_lost else complete
+    complete_message = {
+        "Finishing": f"{len(finished_trainers(job))} trainers have exited 0",
+        TRAINER_LOST: "the last trainer was lost before it finished; it is replaced",
+        "NotFinished": "no trainer has finished",
+    }[complete]
+    done, failed = phase is JobPhase.SUCCEEDED, phase is JobPhase.FAILED
+    facts = (
+        ("Admitted", step.stage is Stage.RUNNING, step.reason, step.message),
+        ("Running", runs, running_reason, _RUNNING_MESSAGES.get(running_reason, "the job has no pods")),
+        ("Resizing", phase is JobPhase.SCALING, *_resizing(step, phase)),
+        ("Degraded", step.trouble is not None, *(step.trouble or ("AsExpected", "nothing is wrong"))),
+        ("Complete", done, *((step.reason, step.message) if done else (complete, complete_message))),
+        ("Failed", failed, *((step.reason, step.message) if failed else ("NotFailed", "the job has not failed"))),
+    )
+    return tuple(
+        Condition(
+            kind,
+            "True" if holds else "False",
+            reason,
+            message,
+            _since(job, kind, holds=holds, stamp=stamp),
+            job.generation,
+        )
+        for kind, holds, reason, message in facts
+    )
+
+
+_RUNNING_MESSAGES = {
+    JobPhase.CREATING.value: "waiting for the master, the pservers and the minimum of trainers",
+    JobPhase.RUNNING.value: "every pod that is wanted is ready",
+    JobPhase.SCALING.value: "the minimum is ready and the number of trainers is changing",
+    RESTARTING: "every pod of the gang is taken down before it starts anew",
+}
+
+
+def _resizing(step: Step, phase: JobPhase) -> tuple[str, str]:
+    if phase is JobPhase.SCALING:
+        return step.reason, f"going to {step.target} trainers"
+    return "Settled", "the number of trainers is not changing"
+
+
+def _since(job: Job, kind: str, *, holds: bool, stamp: float) -> float:
+    before = job.status.condition(kind) if job.status else None
+    unchanged = before is not None and before.status == ("True" if holds else "False")
+    return before.since_s if before is not None and unchanged else stamp
+
+
+def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: float) -> Resize | None:
+    """The last resize; a shrink stands as long as a rule counts from it, even if the job grows meanwhile."""
+    was, live = old.trainer.ready + old.trainer.pending, trainer.ready + trainer.pending
+    if preempted_trainers(job) and live < was:
+        return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value)
+    before, last = old.trainer.desired, old.last_resize
+    if step.held or step.target == before or step.stage not in {Stage.RUNNING, Stage.WAITING} or step.finishing:
+        return last
+    if step.target < before:
+        return Resize(stamp, before, step.target, _shrink_reason(job, step))
+    hold_s = max(job.cooldown_s, Limits().growth_hold_s)
+    if last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s:
+        return last
+    return Resize(stamp, before, step.target, step.reason)
+
+
+def _shrink_reason(job: Job, step: Step) -> str:
+    """Of the plan; else what stands on the pods that are leaving, in case we were killed before we could say it."""
+    if step.shrink_reason:
+        return step.shrink_reason
+    stated = sorted(p.intent for p in job.pods if p.role is Role.TRAINER and p.terminating and p.intent)
+    return next((s for s in stated if s in set(Reason)), step.reason)
+
+
+def _events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> tuple[EmitEvent, ...]:
+    told: list[tuple[EventKind, str, str]] = []
+    if new.phase is not old.phase:
+        told += _phase_events(new, step)
+    told += _trainer_events(job, old, new, step)
+    if new.failures > old.failures:
+        told.append((EventKind.WARNING, Intent.POD_FAILED.value, _failure_message(job, new)))
+    if step.restarting and not _had(old, "Running", RESTARTING):
+        told.append((EventKind.WARNING, RESTARTING, "a pod of the gang was lost; every pod starts anew"))
+    if step.trouble and not _had(old, "Degraded", step.trouble[0]):
+        told.append((EventKind.WARNING, *step.trouble))
+    return tuple(EmitEvent(job.key, job.uid, *event) for event in told)
+
+
+def _had(old: JobStatus, kind: str, reason: str) -> bool:
+    condition = old.condition(kind)
+    return condition is not None and condition.reason == reason
+
+
+def _phase_events(new: JobStatus, step: Step) -> list[tuple[EventKind, str, str]]:
+    if new.phase is JobPhase.SUCCEEDED:
+        return [(EventKind.NORMAL, "Succeeded", step.message)]
+    if new.phase is JobPhase.FAILED:
+        return [(EventKind.WARNING, "Failed", f"{step.reason}: {step.message}")]
+    if new.phase is JobPhase.SUSPENDED:
+        return [(EventKind.NORMAL, "Suspended", step.message)]
+    return []
+
+
+_WAITING_KINDS = {
+    Reason.UNSCHEDULABLE.value: EventKind.WARNING,
+    Reason.MIN_UNSATISFIED.value: EventKind.NORMAL,
+    Reason.QUOTA_REACHED.value: EventKind.NORMAL,
+}
+
+
+def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> list[tuple[EventKind, str, str]]:
+    if step.held or step.finishing or step.stage not in {Stage.RUNNING, Stage.WAITING}:
+        return []
+    told: list[tuple[EventKind, str, str]] = []
+    was, live = old.trainer.ready + old.trainer.pending, new.trainer.ready + new.trainer.pending
+    preempted = preempted_trainers(job) and live < was
+    if preempted:
+        message = f"{was} -> {live}: kube-scheduler gave the room to a pod of higher priority"
+        told.append((EventKind.WARNING, "Preempted", message))
+    before, after = old.trainer.desired, new.trainer.desired
+    admitted = old.condition("Admitted")
+    if step.stage is Stage.RUNNING and (admitted is None or admitted.status != "True"):
+        told.append((EventKind.NORMAL, Reason.ADMITTED.value, f"{before} -> {after}: {step.message}"))
+    elif after > before:
+        told.append((EventKind.NORMAL, "ScaledUp", f"{before} -> {after}: {step.message}"))
+    elif after < before and not (preempted and after == live):
+        told.append((EventKind.NORMAL, "ScaledDown", f"{before} -> {after}: {step.message}"))
+    elif step.stage is Stage.WAITING and new.reason != old.reason and new.reason in _WAITING_KINDS:
+        told.append((_WAITING_KINDS[new.reason], new.reason, step.message))
+    return told
+
+
+def _failure_message(job: Job, new: JobStatus) -> str:
+    failed = [p for p in job.pods if p.phase is PodPhase.FAILED and not p.intent and not p.disruption]
+    said = ", ".join(
+        f"{p.name} exited with {'an unknown code' if p.exit_code is None else p.exit_code}" for p in failed
+    )
+    return f"{said or 'a pod failed'}; {new.failures} of {job.backoff_limit} tolerated failures"

@@ -1,0 +1,1 @@
+"""Examples: jobs to submit, and a demonstration that runs by itself."""

@@ -1,0 +1,125 @@
+"""Gives tests a real control plane, and shows what it did when a test fails.
+
+`control_plane` starts fresh clusters; `shared_control_plane` hands out one per mix and settings for
+the whole session, for tests that keep to a namespace of their own. Where `EDL_E2E_KUBECONFIG` names
+a cluster, both use that one. The programs are built before the first test, outside its timeout.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.control_plane import (
+    ControlPlane,
+    NodeSpec,
+    Settings,
+    ensure_binaries,
+)
+
+_FIXTURES = {"control_plane", "shared_control_plane"}
+_PLANES = pytest.StashKey[list[ControlPlane]]()
+
+
+class ControlPlanes:
+    """Starts clusters below a folder and stops every one of them."""
+
+    def __init__(self, folder: Callable[[], Path], notice: Callable[[ControlPlane], None]) -> None:
+        self._folder = folder
+        self._notice = notice
+        self._started: list[ControlPlane] = []
+
+    def __call__(
+        self,
+        mix: str | Path = "small",
+        *,
+        nodes: Sequence[NodeSpec] | None = None,
+        pod_delete_s: float = 1.0,
+        pod_ready_s: float = 0.5,
+        settings: Settings | None = None,
+    ) -> ControlPlane:
+        """Start a cluster; `nodes` goes before `mix`, and `settings` before the two delays."""
+        settings = settings or Settings(pod_delete_s=pod_delete_s, pod_ready_s=pod_ready_s)
+        wanted = mix if nodes is None else nodes
+        folder = self._folder()
+        if running := os.environ.get("EDL_E2E_KUBECONFIG"):
+            plane = ControlPlane.attach(Path(running), folder, nodes=wanted, settings=settings)
+        else:
+            plane = ControlPlane.start(folder, nodes=wanted, settings=settings)
+        self._started.append(plane)
+        self._notice(plane)
+        return plane
+
+    def stop(self) -> None:
+        """Stop them all, the last first."""
+        while self._started:
+            self._started.pop().stop()
+
+
+class SharedControlPlanes:
+    """Hands out one cluster per mix and settings."""
+
+    def __init__(self, planes: ControlPlanes) -> None:
+        self._planes = planes
+        self._running: dict[tuple[str, Settings], ControlPlane] = {}
+
+    def __call__(self, mix: str = "small", *, pod_delete_s: float = 1.0, pod_ready_s: float = 0.5) -> ControlPlane:
+        """The session's cluster of this kind; started by the first who asks."""
+        settings = Settings(pod_delete_s=pod_delete_s, pod_ready_s=pod_ready_s)
+        key = (mix, settings)
+        if key not in self._running:
+            self._running[key] = self._planes(mix, settings=settings)
+        return self._running[key]
+
+
+@pytest.fixture
+def control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlanes]:
+    """A function that starts a fresh cluster; all are stopped when the test ends."""
+    noticed = request.node.stash.setdefault(_PLANES, [])
+    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    try:
+        yield planes
+    finally:
+        planes.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedControlPlanes]:
+    """A function that gives the session's cluster of a kind; stopped when the session ends."""
+    noticed = request.session.stash.setdefault(_PLANES, [])
+    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    try:
+        yield SharedControlPlanes(planes)
+    finally:
+        planes.stop()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what is missing where a test will need it, with the progress in sight."""
+    if session.config.option.collectonly:
+        return
+    if not any(_FIXTURES & set(getattr(item, "fixturenames", ())) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        ensure_binaries()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Iterator[None]:
+    """Add the logs of a test's clusters to the report of its failure."""
+    report: pytest.TestReport = yield  # type: ignore[misc,assignment]
+    if report.when == "call" and report.failed:
+        planes = [*item.stash.get(_PLANES, []), *item.session.stash.get(_PLANES, [])]
+        for plane in planes:
+            report.sections.append((f"control plane in {plane.workdir}", plane.logs()))
+    return report  # type: ignore[return-value]

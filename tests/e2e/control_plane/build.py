@@ -1,0 +1,149 @@
+"""Builds the programs of a control plane once and keeps them in the user's cache.
+
+Nothing is downloaded but Go modules, and those only as the committed `go.sum` files say. A build
+is done under a lock and put in place by a rename, so that two test runs, or one that was killed,
+never leave a broken program behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.control_plane.toolchain import Toolchain, toolchain
+from tests.e2e.control_plane.versions import (
+    MODULES,
+    PROGRAMS,
+    ControlPlaneError,
+    Program,
+    binary_dir,
+    ldflags,
+)
+
+_SAY_EVERY_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where each program is."""
+
+    etcd: Path
+    kwok: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path
+
+
+def ensure_binaries() -> Binaries:
+    """Find every program, building those that are missing.
+
+    A folder named by `KUBEBUILDER_ASSETS` is looked into first.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or a build failed.
+    """
+    missing = [program for program in PROGRAMS if _find(program) is None]
+    if missing:
+        with _lock(binary_dir()):
+            _build([program for program in missing if _find(program) is None])
+    return Binaries(**{_field(program): _found(program) for program in PROGRAMS})
+
+
+def _field(program: Program) -> str:
+    return program.name.replace("-", "_")
+
+
+def _find(program: Program) -> Path | None:
+    folders = [binary_dir()]
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        folders.insert(0, Path(assets))
+    for folder in folders:
+        if os.access(folder / program.name, os.X_OK):
+            return (folder / program.name).resolve()
+    return None
+
+
+def _found(program: Program) -> Path:
+    path = _find(program)
+    if path is None:
+        raise ControlPlaneError(f"{program.name}: built, yet not in {binary_dir()}")
+    return path
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the folder for one builder; the kernel lets go when that process ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process is building the control plane; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(programs: Sequence[Program]) -> None:
+    if not programs:
+        return
+    _say(f"building {len(programs)} programs into {binary_dir()}, once; this takes minutes")
+    began = time.monotonic()
+    with toolchain() as tools:
+        for index, program in enumerate(programs, start=1):
+            _build_one(program, f"[{index}/{len(programs)}] {program.name}", tools)
+    _say(f"built in {time.monotonic() - began:.0f} s")
+
+
+def _build_one(program: Program, title: str, tools: Toolchain) -> None:
+    target = binary_dir() / program.name
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=binary_dir()) as folder:
+        made, log = Path(folder) / program.name, Path(folder) / "log"
+        command = [tools.go, "build", "-trimpath", "-ldflags", ldflags(program.module)]
+        with log.open("w") as out:
+            code = _run([*command, "-o", str(made), program.package], program, tools, out, title)
+        if code != 0:
+            tail = "\n".join(log.read_text().splitlines()[-20:])
+            raise ControlPlaneError(f"{program.name}: go build ended with {code}:\n{tail}")
+        made.replace(target)
+    _say(f"{title}: {time.monotonic() - began:.0f} s")
+
+
+def _run(
+    command: list[str], program: Program, tools: Toolchain, out: object, title: str
+) -> int:
+    """Run a build, saying now and then that it is alive; never leave it behind."""
+    began = said = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=MODULES / program.module,
+        env=tools.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=out,  # type: ignore[call-overload]
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        while True:
+            try:
+                return process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() - said >= _SAY_EVERY_S:
+                    said = time.monotonic()
+                    _say(f"{title}: {said - began:.0f} s so far")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

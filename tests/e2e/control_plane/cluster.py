@@ -1,0 +1,353 @@
+"""A whole control plane as one object: start it, use it, lose its nodes, stop it.
+
+What runs is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, in place of
+kubelets, kwok. A supervisor owns the processes (see `supervisor`), so that whoever holds this
+object may be killed at any time without leaving anything running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.e2e.control_plane import lost
+from tests.e2e.control_plane.build import Binaries, ensure_binaries
+from tests.e2e.control_plane.commands import Layout, Settings, commands, lay_out, users
+from tests.e2e.control_plane.kube import Kube
+from tests.e2e.control_plane.kubeconfig import server_of, write_kubeconfig
+from tests.e2e.control_plane.nodes import NodeSpec, load_mix, manifest
+from tests.e2e.control_plane.processes import (
+    Identity,
+    end_recorded,
+    identify,
+    is_alive,
+    read_pid_file,
+    send,
+    wait_gone,
+    write_pid_file,
+)
+from tests.e2e.control_plane.report import is_ready, tail_logs
+from tests.e2e.control_plane.plan import Plan, write_plan
+from tests.e2e.control_plane.versions import ControlPlaneError
+
+READY_TIMEOUT_S = 90.0
+_ATTEMPTS = 3
+_STOP_S = 10.0
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class ControlPlane:
+    """A running cluster.
+
+    Attributes:
+        workdir: logs, kubeconfigs and pid files; the data goes when the cluster is stopped.
+        kubeconfig: the administrator's.
+        kube: a client with it.
+        supervisor: the process to end; None for a cluster that somebody else runs.
+    """
+
+    workdir: Path
+    kubeconfig: Path
+    kube: Kube
+    settings: Settings
+    supervisor: Identity | None
+    _node_count: int = 0
+
+    # Starting and stopping
+
+    @classmethod
+    def start(
+        cls,
+        workdir: Path,
+        *,
+        nodes: Sequence[NodeSpec] | str | Path = "small",
+        settings: Settings | None = None,
+        detached: bool = False,
+    ) -> ControlPlane:
+        """Start a fresh cluster and wait until it is ready for work.
+
+        Args:
+            workdir: a folder of its own; what a former cluster left running there is ended first.
+            nodes: the nodes, or the mix they come from.
+            settings: how it behaves.
+            detached: whether it outlives this process.
+
+        Raises:
+            ControlPlaneError: it did not become ready; the message ends with the logs.
+        """
+        specs = load_mix(nodes) if isinstance(nodes, str | Path) else tuple(nodes)
+        settings = settings or Settings()
+        binaries = ensure_binaries()
+        for attempt in range(1, _ATTEMPTS + 1):
+            _clear(workdir)
+            layout = lay_out(workdir, settings)
+            supervisor = _launch(layout, settings, binaries, detached=detached)
+            try:
+                _wait_for_api(workdir, supervisor)
+                admin = layout.kubeconfig("admin")
+                kube = Kube(admin, kubectl=binaries.kubectl)
+                plane = cls(workdir, admin, kube, settings, supervisor)
+                plane._furnish(specs)
+            except BaseException as error:
+                logs = tail_logs(workdir)
+                end_supervisor(workdir, supervisor)
+                if attempt < _ATTEMPTS and "address already in use" in logs:
+                    continue
+                if isinstance(error, ControlPlaneError):
+                    raise ControlPlaneError(f"{error}\n{logs}") from error
+                raise
+            return plane
+        raise AssertionError("unreachable")
+
+    @classmethod
+    def attach(
+        cls,
+        kubeconfig: Path,
+        workdir: Path,
+        *,
+        nodes: Sequence[NodeSpec] | str | Path = "small",
+        settings: Settings | None = None,
+    ) -> ControlPlane:
+        """Use a cluster that runs already, and leave it running.
+
+        One of ours must have been started with these nodes and settings, lest a figure be taken
+        for what it is not; any other is used as it is.
+        """
+        workdir.mkdir(parents=True, exist_ok=True)
+        wanted = settings or Settings()
+        kube = Kube(kubeconfig, kubectl=ensure_binaries().kubectl)
+        plane = cls(workdir, kubeconfig, kube, wanted, None, len(kube.list("nodes")))
+        beside = kubeconfig.parent / "settings.json"
+        if beside.is_file():
+            specs = load_mix(nodes) if isinstance(nodes, str | Path) else nodes
+            missing = {spec.name for spec in specs} - plane.ready_nodes()
+            running = Settings(**json.loads(beside.read_text()))
+            if missing or running != wanted:
+                kube.close()
+                raise ControlPlaneError(
+                    f"{kubeconfig}: runs with {running}, {len(missing)} nodes missing; this needs "
+                    f"{wanted}, nodes {nodes!r}: start it so, or unset EDL_E2E_KUBECONFIG"
+                )
+        return plane
+
+    def stop(self) -> None:
+        """End every process of this cluster and remove its data; harmless when done twice."""
+        self.kube.close()
+        if self.supervisor is not None:
+            end_supervisor(self.workdir, self.supervisor)
+            shutil.rmtree(self.workdir / "etcd", ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # Nodes
+
+    def add_nodes(self, specs: Sequence[NodeSpec]) -> None:
+        """Add machines; returns once each is ready."""
+        numbered = list(enumerate(specs, start=self._node_count))
+        self._node_count += len(numbered)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda pair: self.kube.create(manifest(pair[1], pair[0])), numbered))
+        names = {spec.name for spec in specs}
+        self.kube.wait_until(
+            lambda: names <= self.ready_nodes(), READY_TIMEOUT_S, f"{len(names)} nodes are ready"
+        )
+
+    def ready_nodes(self) -> set[str]:
+        """The names of the nodes that are ready and take pods."""
+        return {n["metadata"]["name"] for n in self.kube.list("nodes") if is_ready(n)}
+
+    def lose_node(self, name: str, *, wait: bool = True, timeout_s: float = 60.0) -> None:
+        """Let a machine die: no heartbeat, and its pods stay as they are, Terminating for ever.
+
+        Args:
+            name: the node.
+            wait: return only once Kubernetes has noticed (`node_grace_s` and a second or two).
+            timeout_s: how long to wait for that.
+        """
+        lost.lose(self.kube, self._kwok(), name)
+        if wait:
+            lost.wait_readiness(self.kube, name, ready=False, timeout_s=timeout_s)
+
+    def recover_node(self, name: str, *, wait: bool = True, timeout_s: float = 60.0) -> None:
+        """Bring a lost machine back; its kubelet takes up the pods that are still bound to it."""
+        lost.recover(self.kube, self._kwok(), name)
+        if wait:
+            lost.wait_readiness(self.kube, name, ready=True, timeout_s=timeout_s)
+
+    # Identities
+
+    def kubeconfig_for(
+        self, service_account: str, namespace: str = "default", *, duration_s: int = 3600
+    ) -> Path:
+        """A kubeconfig with a ServiceAccount's own token, so that its rights are the real ones."""
+        account = self.kube.resource("serviceaccounts").path(namespace, service_account, "token")
+        answer = self.kube.request(
+            "POST",
+            account,
+            body={
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": duration_s},
+            },
+        )
+        return write_kubeconfig(
+            self.workdir / "kubeconfigs" / f"{namespace}-{service_account}",
+            server=server_of(self.kubeconfig),
+            ca=self.workdir / "tls" / "apiserver.crt",
+            user=service_account,
+            token=answer["status"]["token"],
+        )
+
+    def namespace(self, prefix: str = "test") -> str:
+        """A namespace of its own for a test that shares the cluster; returns its name."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": f"{prefix}-"}}
+        name = str(self.kube.create(body)["metadata"]["name"])
+        self.kube.wait_until(
+            lambda: self.kube.find("serviceaccounts", "default", name),
+            READY_TIMEOUT_S,
+            f"the service account of {name} exists",
+        )
+        return name
+
+    def logs(self) -> str:
+        """The end of each process's log."""
+        return tail_logs(self.workdir)
+
+    def _kwok(self) -> Kube:
+        path = self.kubeconfig.parent / "kubeconfigs" / "kwok"
+        if not path.is_file():
+            raise ControlPlaneError(
+                f"{self.kubeconfig}: not a cluster of ours, so its nodes cannot be lost; "
+                "unset EDL_E2E_KUBECONFIG"
+            )
+        return Kube(path)
+
+    def _furnish(self, specs: Sequence[NodeSpec]) -> None:
+        lost.install(self.kube)
+        self.add_nodes(specs)
+        self.kube.wait_until(
+            lambda: self.kube.find("serviceaccounts", "default"),
+            READY_TIMEOUT_S,
+            "the default service account exists",
+        )
+
+
+def _wait_for_api(workdir: Path, supervisor: Identity) -> None:
+    """Wait until the last process has its turn, or the supervisor gave up."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while not (workdir / "run" / "kwok.pid").is_file():
+        if not is_alive(supervisor):
+            ended = workdir / "run" / "ended"
+            why = ended.read_text() if ended.is_file() else "no reason was left"
+            raise ControlPlaneError(f"the control plane ended while starting: {why}")
+        if time.monotonic() > deadline:
+            raise ControlPlaneError(f"the API server was not ready in {READY_TIMEOUT_S:g} s")
+        time.sleep(0.02)
+
+
+def supervisor_of(workdir: Path) -> Identity | None:
+    """The supervisor that runs in a folder; None where none does."""
+    who = read_pid_file(workdir / "run" / "supervisor.pid")
+    return who if who is not None and is_alive(who) else None
+
+
+def end_supervisor(workdir: Path, supervisor: Identity) -> list[str]:
+    """Ask a supervisor to end, make it end, and end what it may have left.
+
+    Returns:
+        The processes that had to be ended by their pid files.
+    """
+    if send(supervisor, signal.SIGTERM) and not wait_gone(supervisor, _STOP_S):
+        send(supervisor, signal.SIGKILL)
+        wait_gone(supervisor, _STOP_S)
+    _reap(supervisor.pid)
+    return end_recorded(workdir / "run")
+
+
+def _reap(pid: int) -> None:
+    """Collect the exit status of a child; somebody else's child is not ours to collect."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return
+
+
+def _clear(workdir: Path) -> None:
+    """End what a former cluster left in a folder, and make room for a fresh one."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    former = supervisor_of(workdir)
+    left = end_supervisor(workdir, former) if former else end_recorded(workdir / "run")
+    if former or left:
+        print(f"{workdir}: ended a cluster that was left running", file=sys.stderr)
+    for name in ("etcd", "tls", "run", "logs", "kubeconfigs", "bin"):
+        shutil.rmtree(workdir / name, ignore_errors=True)
+    for name in ("run", "logs", "tls", "kubeconfigs", "bin"):
+        (workdir / name).mkdir()
+
+
+def _launch(
+    layout: Layout, settings: Settings, binaries: Binaries, *, detached: bool
+) -> Identity:
+    """Write what the processes need and start their supervisor in a session of its own."""
+    work = layout.workdir
+    for user in users():
+        write_kubeconfig(
+            layout.kubeconfig(user),
+            server=layout.server,
+            ca=layout.certificate,
+            user=layout.user(user),
+            token=layout.tokens[user],
+        )
+    (work / "settings.json").write_text(json.dumps(asdict(settings)))
+    (work / "bin" / "kubectl").symlink_to(binaries.kubectl)
+    owner = None if detached else identify(os.getpid())
+    write_plan(work / "plan.json", Plan(commands(layout, settings, binaries), owner))
+    pid = _spawn_supervisor(work)
+    who = identify(pid)
+    if who is None:
+        raise ControlPlaneError(f"the supervisor ended at once; see {work}/logs/supervisor.log")
+    write_pid_file(work / "run" / "supervisor.pid", who)
+    return who
+
+
+def _spawn_supervisor(work: Path) -> int:
+    log = str(work / "logs" / "supervisor.log")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "tests.e2e.control_plane.supervisor", str(work / "plan.json")],
+        _environment(work),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def _environment(work: Path) -> dict[str, str]:
+    """As little as will do: neither proxies nor the user's own kwok or kubectl settings."""
+    kept: Iterable[str] = ("PATH", "LANG", "TMPDIR")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**environment, "HOME": str(work), "PYTHONPATH": str(_ROOT)}

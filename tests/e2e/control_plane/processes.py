@@ -1,0 +1,124 @@
+"""Knows a process by more than its number, so that ending one can never hit a stranger.
+
+A process id is reused; with the time the process started and the boot it belongs to, it is not.
+Signals go through a pidfd opened before the check, which closes the last gap. Nothing here looks
+for processes by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One process of one boot: `start_ticks` is field 22 of `/proc/<pid>/stat`."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+def identify(pid: int) -> Identity | None:
+    """Who runs under this number now; None where nobody does, or only a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in brackets may hold spaces and brackets; the fields begin after the last one.
+    fields = stat[stat.rindex(")") + 2 :].split()
+    if fields[0] in ("Z", "X"):
+        return None
+    return Identity(pid, int(fields[19]), _boot_id())
+
+
+def is_alive(who: Identity) -> bool:
+    """Whether that very process runs still."""
+    return identify(who.pid) == who
+
+
+def send(who: Identity, number: signal.Signals) -> bool:
+    """Send a signal to that very process; False where it is gone."""
+    try:
+        handle = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_alive(who):
+            return False
+        signal.pidfd_send_signal(handle, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def wait_gone(who: Identity, timeout_s: float) -> bool:
+    """Wait until that process has ended; False where it has not by then."""
+    try:
+        handle = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not is_alive(who):
+            return True
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
+    finally:
+        os.close(handle)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that started it ends.
+
+    For use between fork and exec, by a process with one thread only: the kernel watches the
+    thread, and a worker thread that ends would take the child with it.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def write_pid_file(path: Path, who: Identity) -> None:
+    """Record a process; readers see the whole record or none."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(asdict(who)))
+    part.replace(path)
+
+
+def read_pid_file(path: Path) -> Identity | None:
+    """The recorded process; None where there is no record or it is not ours to read."""
+    try:
+        told = json.loads(path.read_text())
+        return Identity(int(told["pid"]), int(told["start_ticks"]), str(told["boot_id"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def end_recorded(folder: Path, timeout_s: float = 10.0) -> list[str]:
+    """Kill every process that the pid files of a folder name, and remove the files.
+
+    Returns:
+        The names of those that were still running.
+    """
+    ended = []
+    for path in sorted(folder.glob("*.pid")):
+        who = read_pid_file(path)
+        if who is not None and send(who, signal.SIGKILL):
+            ended.append(path.stem)
+            wait_gone(who, timeout_s)
+        path.unlink(missing_ok=True)
+    return ended
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,81 @@
+"""Names what a control plane is made of: the programs, their versions and where they are kept.
+
+The versions have one source, the `go.mod` files under `modules/`, so that a bump is one edit and
+the cache folder follows it. This module builds nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).parent / "modules"
+
+_STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+
+class ControlPlaneError(Exception):
+    """The control plane could not be built, started, reached or changed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One executable: the folder of its `go.mod` and the package it is built from."""
+
+    name: str
+    module: str
+    package: str
+
+
+PROGRAMS = (
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    Program(
+        "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"
+    ),
+    Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+)
+
+_REQUIRED = {
+    "kubernetes": "k8s.io/kubernetes",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kwok": "sigs.k8s.io/kwok",
+}
+
+
+def version_of(module: str) -> str:
+    """The version that `modules/<module>/go.mod` requires, such as `v1.36.3`."""
+    path = MODULES / module / "go.mod"
+    wanted = re.escape(_REQUIRED[module])
+    found = re.search(rf"^\s*(?:require\s+)?{wanted} (v\S+)", path.read_text(), re.MULTILINE)
+    if found is None:
+        raise ControlPlaneError(f"{path}: no requirement of {_REQUIRED[module]}; add one")
+    return found.group(1)
+
+
+def ldflags(module: str) -> str:
+    """Linker flags: no debug tables, and the version, which a module build would call v0.0.0."""
+    flags = ["-s", "-w"]
+    version = version_of(module)
+    if module == "kubernetes":
+        major, minor, _ = version.removeprefix("v").split(".", 2)
+        stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        flags += [f"-X {p}.{key}={value}" for p in _STAMPED for key, value in stamp.items()]
+    return " ".join(flags)
+
+
+def cache_root() -> Path:
+    """`$XDG_CACHE_HOME/edl/control-plane`, or `~/.cache/edl/control-plane`."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "edl" / "control-plane"
+
+
+def binary_dir() -> Path:
+    """The folder of one set of versions on one kind of machine."""
+    names = "-".join(f"{module}-{version_of(module)}" for module in _REQUIRED)
+    return cache_root() / f"{names}-{platform.system()}-{platform.machine()}".lower()

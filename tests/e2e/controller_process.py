@@ -1,0 +1,126 @@
+"""The controller as a person runs it: a process of its own, talking to a real API server.
+
+Ended by process id; the kernel ends it too when the tests are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+
+from tests.e2e.control_plane.processes import die_with_parent
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+
+class ControllerError(Exception):
+    """The controller did not start or did not stop as it should; the message holds the end of its log."""
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class ControllerProcess:
+    """`edl controller` against one cluster.
+
+    Args:
+        kubeconfig: whose rights it has.
+        workdir: its log goes to `controller-<n>.log` there, one per start.
+        flags: further flags.
+    """
+
+    def __init__(self, kubeconfig: Path, workdir: Path, *flags: str) -> None:
+        self.kubeconfig = kubeconfig
+        self.workdir = workdir
+        self.flags = flags
+        self.port = 0
+        self.log = workdir / "controller.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> ControllerProcess:
+        """Start it and wait until /readyz says that its caches are filled."""
+        self.port = free_port()
+        self.log = self.workdir / f"controller-{len(list(self.workdir.glob('controller-*.log')))}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(str(Path(sys.executable).with_name("edl")), "controller"),
+                    *("--kubeconfig", str(self.kubeconfig)),
+                    *("--listen", f"127.0.0.1:{self.port}", "--log-level", "debug"),
+                    *("--key-file", str(self.workdir / "key")),
+                    *self.flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.answers("/readyz"):
+            if self._process.poll() is not None:
+                raise ControllerError(f"it ended with {self._process.returncode}\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise ControllerError(f"not ready after {START_TIMEOUT_S:g} s\n{self.tail()}")
+            time.sleep(0.05)
+        return self
+
+    def answers(self, path: str) -> bool:
+        """True where the path answers 200."""
+        with contextlib.suppress(urllib.error.URLError, OSError):
+            return self.fetch(path)[0] == 200
+        return False
+
+    def fetch(self, path: str) -> tuple[int, str]:
+        """Status and text of one of its pages."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+
+    def stop(self) -> None:
+        """Ask it to end, as Kubernetes does, and insist that it ends well."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ControllerError(f"still there {STOP_TIMEOUT_S:g} s after SIGTERM\n{self.tail()}") from None
+        if code != 0:
+            raise ControllerError(f"SIGTERM ended it with {code}\n{self.tail()}")
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of its log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return f"--- {self.log.name}\n" + "\n".join(line[:600] for line in text.splitlines()[-lines:])
+
+    def __enter__(self) -> ControllerProcess:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self.kill()
+            print(self.tail())
