@@ -6,6 +6,7 @@ anything.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 from edl.core.lifecycle import Action, Outcome
@@ -37,7 +38,7 @@ class Cluster(Protocol):
         """
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        """Wait until something that a decision depends on has changed; False on a time-out."""
+        """Wait until something has changed that a decision depends on, since the last snapshot; False if not."""
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, conditionally on the object still being the one that was observed.
@@ -53,6 +54,16 @@ class Lease(Protocol):
         """True while writing is safe, judged by a monotonic clock."""
 
 
+class RoundResult(StrEnum):
+    """How one round of the controller ended."""
+
+    ACTED = "acted"  # every write went through, or none was needed
+    FAILED = "failed"  # some write did not
+    SKIPPED = "skipped"  # nothing could be observed
+    FOLLOWED = "followed"  # another replica leads
+    SHOWN = "shown"  # a dry run
+
+
 class Recorder(Protocol):
     """Where decisions are told: metrics, log, decision records."""
 
@@ -62,11 +73,20 @@ class Recorder(Protocol):
     def skipped(self, reason: str) -> None:
         """A round was skipped, and why."""
 
-    def planned(self, snapshot: ClusterSnapshot, policy: str, limits: Limits, plan: ScalePlan) -> None:
+    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan was made and has passed its checks."""
 
     def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
         """A plan broke a rule and was dropped: a bug of ours."""
 
+    def failed(self, what: str, error: BaseException) -> None:
+        """No plan could be made, or a job could not be handled; the round went on without it."""
+
+    def held(self, what: str) -> None:
+        """Something that was planned is put off, and why."""
+
     def acted(self, outcome: Outcome) -> None:
         """An action was carried out, or was refused by the API server."""
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        """A round is over."""

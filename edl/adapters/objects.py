@@ -124,6 +124,7 @@ class TolerationObject(_Struct):
     operator: str | None = None
     value: Scalar = None
     effect: str | None = None
+    toleration_seconds: Scalar = None
 
 
 class ExpressionObject(_Struct):

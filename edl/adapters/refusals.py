@@ -1,8 +1,8 @@
 """How the API server says no, and how a connection fails, as the errors of edl: translated here and nowhere else.
 
-Who calls decides by the type alone: TemporaryError means the same call may succeed later, ConflictError that the object
-must be observed again, RefusedError that asking again is useless. The message names the request and repeats the
-server's own words.
+Who calls decides by the type alone: TemporaryError means that the same call may succeed later, ConflictError that the
+object must be observed again, RefusedError that asking again is useless. The message names the request and repeats
+the server's own words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One connection to the API server: the official client's authentication, our own requests.
 
 The official client's typed calls are too slow for 10,000 pods, so requests go through one aiohttp session as bytes.
-Every call has a time-out, and every library error is translated once. Nothing is retried here, except that credentials
-which the server no longer accepts are loaded anew once: who calls knows whether a repetition is safe.
+Every call has a time-out, and every library error is translated once. Nothing is retried here, because only who calls
+knows whether a repetition is safe; but credentials which the server no longer accepts are loaded anew once.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class ApiSession:
         self._reloaded_s = time.monotonic()
         self._reloading = asyncio.Lock()
         self._timeout_s = timeout_s
+        self._configuration = configuration
+        self._ssl = tls_of(configuration)
         self._client = aiohttp.ClientSession(
             trust_env=True,
             read_bufsize=READ_BUFFER_BYTES,
             headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
         )
-        self._configuration = configuration
-        self._ssl = tls_of(configuration)
 
     @classmethod
     async def open(cls, kubeconfig: str = "", *, timeout_s: float = 15.0) -> Self:

@@ -69,12 +69,16 @@ def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
 
 
 def placement_of(spec: PodSpec) -> Placement:
-    """Where a pod may go: node selector, required node affinity and tolerations, in one canonical order."""
+    """Where a pod may go: node selector, required node affinity and tolerations, in one canonical order.
+
+    A toleration for some seconds only delays an eviction: no node becomes a place to go by it. The API server adds two
+    of them to every pod (not-ready and unreachable), which must not make a pod another shape than its manifest's.
+    """
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return Placement(
         node_selector=tuple(sorted((key, text(value)) for key, value in (spec.node_selector or {}).items())),
         required=_terms(affinity.required) if affinity and affinity.required else (),
-        tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations or ()})),
+        tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations or () if t.toleration_seconds is None})),
     )
 
 

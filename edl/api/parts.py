@@ -1,8 +1,8 @@
 """What every part of the resource is made of: strict pydantic models that carry their rules in both languages.
 
-A rule that concerns several fields is written twice, side by side: as the CEL expression that the API server evaluates
-and as the Python check that is applied when admission was bypassed or an old CRD is installed. Both stand in one `Rule`,
-so that neither can be forgotten. This module knows nothing of training jobs.
+A rule over several fields is written twice, side by side: as the CEL expression that the API server evaluates and as
+the Python check that is applied when admission was bypassed or an old CRD is installed. Both stand in one `Rule`, so
+that neither can be forgotten. This module knows nothing of training jobs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+MAX_SAFE = 2**53 - 1  # the largest bound that JSON schema, which counts in doubles, can express exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,15 @@ class Rule:
 class Part(BaseModel):
     """A typed object of the resource; unknown fields are dropped, as the API server prunes them."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, alias_generator=to_camel)
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, strict=True, alias_generator=to_camel, use_attribute_docstrings=True
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _without_nulls(cls, data: object) -> object:
         # The API server drops nulls of fields that are not nullable before it applies defaults.
         if isinstance(data, Mapping):
             return {key: value for key, value in data.items() if value is not None}
@@ -103,8 +114,8 @@ def find_problems(part: Part, path: str = "") -> Iterator[str]:
                     yield from find_problems(item, f"{inner}[{index}]")
 
 
-def _as_whole(value: Any) -> Any:
-    # JSON knows one kind of number: 2.0 is an integer to the API server.
+def _as_whole(value: object) -> object:
+    # The API server takes 2.0 for an integer, except where a CEL rule reads the field: those fields are plain int.
     if isinstance(value, float) and value.is_integer() and abs(value) < MAX_INT64:
         return int(value)
     return value
@@ -125,9 +136,9 @@ def unique_by(key: str) -> Callable[[list[Any]], list[Any]]:
     return check
 
 
-def keyed(key: str, *, limit: int) -> Any:
+def keyed(key: str, *, limit: int) -> Any:  # noqa: ANN401 - a pydantic field takes the type of what it stands for
     """The field of a list of at most `limit` items with a unique key, empty where it is absent."""
-    extra = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [to_camel(key)]}
+    extra: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [to_camel(key)]}
     return Field(default_factory=list, max_length=limit, json_schema_extra=extra)
 
 
@@ -136,20 +147,3 @@ Seconds = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
 Text = Annotated[str, Field(max_length=1024)]
 Label = Annotated[str, Field(min_length=1, max_length=63)]
 RawObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-
-__all__ = [
-    "MAX_INT32",
-    "MAX_INT64",
-    "AfterValidator",
-    "Label",
-    "Part",
-    "RawObject",
-    "RawPart",
-    "Rule",
-    "Seconds",
-    "Text",
-    "Whole",
-    "find_problems",
-    "keyed",
-    "unique_by",
-]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -17,53 +16,48 @@ def describe(error: ValidationError) -> list[str]:
     return [_sentence(detail) for detail in error.errors(include_url=False)]
 
 
+_OBJECT = "{value} is not an object; write fields under it"
+_WHOLE = "{value} is not a whole number; write one without quotes and decimals"
+_NUMBER = "{value} is not a finite number; write one without quotes"
+_LONG = "is longer than the {max_length} it may have; shorten it"
+_SHORT = "is shorter than the {min_length} it must have; fill it in"
+_KNOWN = "{value} is not known; use {expected}"
+_SENTENCES = {
+    "bool_type": "{value} is not true or false; write one of them without quotes",
+    "dict_type": _OBJECT,
+    "enum": _KNOWN,
+    "finite_number": _NUMBER,
+    "float_type": _NUMBER,
+    "greater_than_equal": "{value} is below {ge}; raise it",
+    "int_from_float": _WHOLE,
+    "int_parsing_size": _WHOLE,
+    "int_type": _WHOLE,
+    "less_than_equal": "{value} exceeds {le}; lower it",
+    "list_type": "{value} is not a list; write items under it, each with a dash",
+    "literal_error": _KNOWN,
+    "mapping_type": _OBJECT,
+    "missing": "is missing; add it",
+    "model_attributes_type": _OBJECT,
+    "model_type": _OBJECT,
+    "string_pattern_mismatch": "{value} does not match {pattern}; correct it",
+    "string_too_long": _LONG,
+    "string_too_short": _SHORT,
+    "string_type": "{value} is not a text; write it in quotes",
+    "too_long": _LONG,
+    "too_short": _SHORT,
+    "value_error": "{error}",
+}
+
+
 def _sentence(detail: ErrorDetails) -> str:
-    where = _path(detail["loc"])
-    context: Mapping[str, Any] = detail.get("ctx", {})
-    shown = _shown(detail["input"])
-    match detail["type"]:
-        case "missing":
-            return f"{where} is missing; add it"
-        case "int_type" | "int_from_float" | "int_parsing_size":
-            return f"{where} {shown} is not a whole number; write one without quotes"
-        case "float_type" | "finite_number":
-            return f"{where} {shown} is not a finite number; write one without quotes"
-        case "bool_type":
-            return f"{where} {shown} is not true or false; write one of them without quotes"
-        case "string_type":
-            return f"{where} {shown} is not a text; write it in quotes"
-        case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
-            return f"{where} {shown} is not an object; write fields under it"
-        case "list_type":
-            return f"{where} {shown} is not a list; write items under it, each with a dash"
-        case "literal_error" | "enum":
-            return f"{where} {shown} is not known; use {context['expected']}"
-        case "value_error":
-            return f"{where} {context['error']}"
-        case _:
-            return _bound(detail["type"], where, shown, context)
-
-
-def _bound(kind: str, where: str, shown: str, context: Mapping[str, Any]) -> str:
-    match kind:
-        case "greater_than_equal":
-            return f"{where} {shown} is below {context['ge']}; raise it"
-        case "greater_than":
-            return f"{where} {shown} is not above {context['gt']}; raise it"
-        case "less_than_equal":
-            return f"{where} {shown} exceeds {context['le']}; lower it"
-        case "too_long" | "string_too_long":
-            return f"{where} is longer than the {context['max_length']} it may have; shorten it"
-        case "too_short" | "string_too_short":
-            return f"{where} is shorter than the {context['min_length']} it must have; fill it in"
-        case "string_pattern_mismatch":
-            return f"{where} {shown} does not match {context['pattern']}; correct it"
-        case _:
-            return f"{where} {shown} cannot be used ({kind.replace('_', ' ')}); correct it"
+    kind = detail["type"]
+    template = _SENTENCES.get(kind, "{value} cannot be used (" + kind.replace("_", " ") + "); correct it")
+    facts = {**detail.get("ctx", {}), "value": _shown(detail["input"])}
+    return f"{_path(detail['loc'])} {template.format(**facts)}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`spec.trainer.policies[0].event`; the first two levels are dropped where users think of them as the job."""
+    """`spec.trainer.policies[0].event`."""
     path = ""
     for part in location:
         text = str(part)[:_MAX_SHOWN]
@@ -71,7 +65,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     return path or "the object"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, Mapping | list):
         return f"({'an object' if isinstance(value, Mapping) else 'a list'})"
     if isinstance(value, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -26,14 +26,15 @@ _DEVICES = re.compile(r"[0-9]+")
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
-def _read_quantity(value: Any) -> int | str:
+def _read_quantity(value: object) -> int | str:
+    # pydantic turns a ValueError, and only that, into a problem of the field.
     if isinstance(value, float):
-        raise ValueError(f'{value} is a bare decimal, which int-or-string cannot hold; write it in quotes: "{value}"')
+        raise ValueError(f'{value} is a bare decimal; write it in quotes: "{value}"')  # noqa: TRY004
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"is not a quantity; write a text such as 500m or 4Gi, not {type(value).__name__}")
+        raise ValueError("is not a quantity; write a text such as 500m or 4Gi")  # noqa: TRY004
     if isinstance(value, int):
         if not 0 <= value <= MAX_INT64:
-            raise ValueError(f"{str(value)[:MAX_QUANTITY_LENGTH]} is out of range; write an amount of at least 0")
+            raise ValueError(f"is not between 0 and {MAX_INT64}; write such an amount")
         return value
     if len(value) > MAX_QUANTITY_LENGTH:
         raise ValueError(f"has {len(value)} characters; write a quantity of at most {MAX_QUANTITY_LENGTH}")
@@ -152,7 +153,8 @@ class Requirements(Part):
         ),
         Rule(
             cel="!has(self.requests) || !has(self.limits) || self.requests.all(k, !k.contains('/') || "
-            "!(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0)",
+            "!(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k])))"
+            " == 0)",
             message="requests and limits of a device must be equal",
             check=_check_device_limits,
         ),
@@ -185,4 +187,5 @@ class Requirements(Part):
 
 
 def _modern(amounts: Mapping[str, int | str]) -> dict[str, str]:
-    return {GPU if name == OLD_GPU else name: str(value) for name, value in sorted(amounts.items())}
+    modern = {GPU if name == OLD_GPU else name: str(value) for name, value in amounts.items()}
+    return dict(sorted(modern.items()))

@@ -8,16 +8,16 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from edl.api.parts import Part, Rule, Text, Whole, keyed, unique_by
+from edl.api.parts import Part, Rule, Text, keyed, unique_by
 from edl.api.resources import Quantity, Requirements
 from edl.api.template import PodTemplate
 from edl.core.model import Role
 
 MAX_INSTANCES = 10_000
 
-Count = Annotated[Whole, Field(ge=0, le=MAX_INSTANCES)]
-Positive = Annotated[Whole, Field(ge=1, le=MAX_INSTANCES)]
-Passes = Annotated[Whole, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=MAX_INSTANCES)]
+Positive = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
+Passes = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class JobEvent(StrEnum):
@@ -42,7 +42,9 @@ class Policy(Part):
     """One event and its answer."""
 
     event: Annotated[JobEvent, Field(strict=False)]
+    """PodFailed, PodEvicted, TaskCompleted or Any."""
     action: Annotated[JobAction, Field(strict=False)]
+    """RestartJob, RestartPod, CompleteJob or AbortJob."""
 
 
 Policies = Annotated[list[Policy], AfterValidator(unique_by("event"))]
@@ -108,8 +110,11 @@ class RoleSpec(Part):
     role: ClassVar[Role]
 
     resources: Requirements | None = None
+    """What one pod requests and may use; limits alone stand for requests too."""
     template: PodTemplate | None = None
+    """Overlay over the pods of the role: what the controller does not set itself."""
     policies: Policies = keyed("event", limit=16)
+    """Answers to events of this role; they go before those of the job."""
 
     @property
     def asks_for_room(self) -> bool:
@@ -136,7 +141,9 @@ class Storage(Part):
     """A volume claim for the master's journal."""
 
     size: Quantity
+    """How much is claimed."""
     storage_class_name: Annotated[str, Field(max_length=253)] | None = None
+    """The class; the cluster's default where it is absent."""
 
 
 class MasterSpec(RoleSpec):
@@ -145,8 +152,11 @@ class MasterSpec(RoleSpec):
     role = Role.MASTER
 
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """The master's image; by default the controller's."""
     etcd_endpoint: Text | None = Field(default=None, alias="etcd-endpoint")
+    """Accepted for old files; nothing reads it."""
     storage: Storage | None = None
+    """Keeps the journal on a volume claim."""
 
     rules = (_room_rule("!has(self.resources)"), _container_rule(Role.MASTER))
 
@@ -162,7 +172,9 @@ class PserverSpec(RoleSpec):
     role = Role.PSERVER
 
     min_instance: Count = Field(default=0, alias="min-instance")
+    """How many parameter servers run."""
     max_instance: Count | None = Field(default=None, alias="max-instance")
+    """Accepted for old files; at least min-instance."""
 
     rules = (
         _bounds_rule(),
@@ -179,7 +191,7 @@ class PserverSpec(RoleSpec):
 def _check_instances(part: TrainerSpec) -> Iterator[str]:
     low, high = part.min_instance, part.max_instance
     if part.instances and not low <= part.instances <= high:
-        yield f"instances {part.instances} is outside {low}..{high}; write 0 to let the planner decide, or a count between"
+        yield f"instances {part.instances} is outside {low}..{high}; write 0 (the planner decides) or a count between"
 
 
 class TrainerSpec(RoleSpec):
@@ -188,11 +200,17 @@ class TrainerSpec(RoleSpec):
     role = Role.TRAINER
 
     entrypoint: Annotated[str, Field(max_length=32768)] = ""
+    """The command of a trainer, run by a shell."""
     workspace: Annotated[str, Field(max_length=4096)] = ""
+    """The folder that the command is run in."""
     passes: Passes | None = None
+    """The old place of spec.passes."""
     min_instance: Positive = Field(alias="min-instance")
+    """Fewest trainers that the job runs with."""
     max_instance: Positive = Field(alias="max-instance")
+    """Most trainers that help."""
     instances: Count = 0
+    """Pins the count, as kubectl scale does; 0 leaves it to the planner."""
 
     rules = (
         _bounds_rule(),

@@ -8,15 +8,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from edl.api.parts import MAX_INT32, MAX_INT64, Label, Part, Rule, Seconds, Whole, keyed, unique_by
+from edl.api.parts import MAX_INT32, MAX_SAFE, Label, Part, Rule, Seconds, Whole, keyed, unique_by
 from edl.api.roles import MasterSpec, Passes, Policies, Positive, PserverSpec, TrainerSpec
-from edl.api.template import RESERVED_VOLUMES, TOKEN_DIRECTORY, LocalReference, Volume, VolumeMount
+from edl.api.template import LocalReference, Volume, VolumeMount
 
 MAX_NAME_LENGTH = 50
+NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 MAX_PORTS = 128
 MAX_PORT = 65535
 
-_PortCount = Annotated[Whole, Field(ge=1, le=MAX_PORTS)]
+_PortCount = Annotated[int, Field(ge=1, le=MAX_PORTS)]
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Volumes = Annotated[list[Volume], AfterValidator(unique_by("name"))]
 
@@ -32,26 +33,37 @@ class Dataset(Part):
     """What the master shards."""
 
     source: Annotated[str, Field(max_length=4096, pattern=r"^(index:[0-9]{1,18}|(lines|parquet):.+)$")]
+    """index:N, lines:GLOB or parquet:GLOB."""
     epochs: Passes | None = None
-    seed: Annotated[Whole, Field(ge=0, le=MAX_INT64)] | None = None
-    shard_size: Annotated[Whole, Field(ge=1, le=MAX_INT64)] | None = None
+    """How often it is read; by default spec.passes."""
+    seed: Annotated[Whole, Field(ge=0, le=MAX_SAFE)] | None = None
+    """Decides the order."""
+    shard_size: Annotated[Whole, Field(ge=1, le=MAX_SAFE)] | None = None
+    """Most positions of one lease."""
     max_quarantined_fraction: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    """The job fails once more than this part cannot be read."""
     on_ledger_lost: Annotated[LedgerLoss, Field(strict=False)] = LedgerLoss.FAIL
+    """What to do when the journal is empty although the status shows progress: Fail or RestartEpoch."""
 
 
 class Throughput(Part):
     """One measured point: so many trainers process so many samples per second."""
 
     instances: Positive
+    """Number of trainers."""
     samples_per_second: _Number
+    """What they process together."""
 
 
 class Elasticity(Part):
     """How readily the job is resized."""
 
     cooldown_seconds: Seconds = 60
+    """Least time between two resizes of our own accord."""
     resize_cost_seconds: _Number | None = None
+    """Time that a resize costs; measured where it is absent."""
     throughput: Annotated[list[Throughput], AfterValidator(unique_by("instances"))] = keyed("instances", limit=64)
+    """Speed by number of trainers; measured where it is absent."""
 
 
 def _check_elastic(spec: Spec) -> Iterator[str]:
@@ -85,47 +97,61 @@ def _check_ports(spec: Spec) -> Iterator[str]:
         yield f"port {spec.port} with {len(spec.ports)} ports ends at {last}, beyond {MAX_PORT}; lower port"
 
 
-def _check_volumes(spec: Spec) -> Iterator[str]:
-    for volume in spec.volumes:
-        if volume.name in RESERVED_VOLUMES:
-            yield f"volume {volume.name} has a name of the controller's; rename it"
-    for mount in (*spec.old_volume_mounts, *spec.volume_mounts):
-        if mount.name in RESERVED_VOLUMES or mount.mount_path.startswith(TOKEN_DIRECTORY):
-            yield f"mount of {mount.name} at {mount.mount_path[:60]} belongs to the controller; remove it"
-
-
-_FREE_MOUNT = f"!(m.name in {list(RESERVED_VOLUMES)}) && !m.mountPath.startsWith('{TOKEN_DIRECTORY}')"
-
-
 class Spec(Part):
     """What a user asks for."""
 
     image: Annotated[str, Field(min_length=1, max_length=1024)] = "paddlepaddle/paddlecloud-job"
-    port: Annotated[Whole, Field(ge=1, le=MAX_PORT)] = 7164
+    """The image of every role but the master."""
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)] = 7164
+    """The first port of a pserver."""
     ports_num: _PortCount = Field(default=1, alias="ports_num")
+    """Number of ports for dense parameters."""
     ports_num_for_sparse: _PortCount = Field(default=1, alias="ports_num_for_sparse")
+    """Number of ports for sparse parameters."""
     fault_tolerant: bool = Field(default=False, alias="fault_tolerant")
+    """False restarts the whole job when a pod is lost; true goes on, and is needed to be elastic."""
     passes: Passes | None = None
+    """Epochs over the data set; 1 where it is absent."""
     volumes: _Volumes = keyed("name", limit=64)
+    """Volumes of every pod."""
     old_volume_mounts: list[VolumeMount] = Field(default_factory=list, max_length=64, alias="VolumeMounts")
+    """The old spelling of volumeMounts."""
     volume_mounts: list[VolumeMount] = Field(default_factory=list, max_length=64)
+    """Where the container of every role sees the volumes."""
     image_pull_secrets: list[LocalReference] = Field(default_factory=list, max_length=16)
-    host_network: bool = False
-    old_host_network: bool = Field(default=False, alias="host_network")
+    """Secrets for pulling the images."""
+    host_network: bool | None = None
+    """Whether pods share their node's network."""
+    old_host_network: bool | None = Field(default=None, alias="host_network")
+    """The old spelling of hostNetwork."""
     master: MasterSpec = Field(default_factory=MasterSpec)
+    """The data master."""
     pserver: PserverSpec = Field(default_factory=PserverSpec)
+    """The parameter servers."""
     trainer: TrainerSpec
+    """The trainers."""
     suspend: bool = False
+    """No pods while true."""
     priority: Annotated[Whole, Field(ge=-1_000_000, le=1_000_000)] = 0
+    """The tier: higher ones are admitted first."""
     queue: Annotated[Label, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] = "default"
+    """Whose quota and share the job counts to."""
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """The scheduler of the pods."""
     gang: bool | None = None
+    """Whether the minimum set is scheduled as a Volcano PodGroup; with Volcano's scheduler it is."""
     policies: Policies = keyed("event", limit=16)
+    """Answers to events; what they leave out follows from fault_tolerant."""
     backoff_limit: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = 6
+    """How many failures of pods end the job; preemption and scaling down never count."""
     active_deadline_seconds: Seconds | None = None
+    """Longest time that the job may run."""
     ttl_seconds_after_finished: Seconds | None = None
+    """Time after which a finished job is deleted."""
     elasticity: Elasticity = Field(default_factory=Elasticity)
+    """How readily the job is resized."""
     dataset: Dataset | None = None
+    """What the master shards; without it the training code may say so."""
 
     rules = (
         Rule(
@@ -153,13 +179,6 @@ class Spec(Part):
             cel=f"self.port + self.ports_num + self.ports_num_for_sparse - 1 <= {MAX_PORT}",
             message=f"the last port of the job is beyond {MAX_PORT}; lower port",
             check=_check_ports,
-        ),
-        Rule(
-            cel=f"(!has(self.volumes) || self.volumes.all(v, !(v.name in {list(RESERVED_VOLUMES)}))) && "
-            f"(!has(self.VolumeMounts) || self.VolumeMounts.all(m, {_FREE_MOUNT})) && "
-            f"(!has(self.volumeMounts) || self.volumeMounts.all(m, {_FREE_MOUNT}))",
-            message=f"the volumes {', '.join(RESERVED_VOLUMES)} belong to the controller",
-            check=_check_volumes,
         ),
     )
 

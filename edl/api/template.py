@@ -6,6 +6,7 @@ which judges it when the pod is created.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -32,6 +33,8 @@ RESERVED_SPEC = (
     "setHostnameAsFQDN",
     "subdomain",
 )
+# Secrets named <job>-token-<first 8 of uid>, of whichever job: an expression over the job's own name costs too much.
+_JOB_TOKEN = re.compile("-token-[0-9a-f]{8}$")
 RESERVED_LABELS = ("app.kubernetes.io/", "paddle-job", "paddlepaddle.org/")
 
 
@@ -97,11 +100,24 @@ class EnvironmentVariable(RawPart):
     value: Annotated[str, Field(max_length=32768)] | None = None
 
 
+def _check_mount(part: VolumeMount) -> Iterator[str]:
+    if part.name in RESERVED_VOLUMES or part.mount_path.startswith(TOKEN_DIRECTORY):
+        yield f"mount of {part.name} at {part.mount_path[:60]} belongs to the controller; remove it"
+
+
 class VolumeMount(RawPart):
     """Where a container sees a volume."""
 
     name: Label
     mount_path: Annotated[str, Field(min_length=1, max_length=1024)]
+
+    rules = (
+        Rule(
+            cel=f"!(self.name in {list(RESERVED_VOLUMES)}) && !self.mountPath.startsWith('{TOKEN_DIRECTORY}')",
+            message=f"the volumes {', '.join(RESERVED_VOLUMES)} and their mounts belong to the controller",
+            check=_check_mount,
+        ),
+    )
 
 
 class SecretSource(RawPart):
@@ -110,11 +126,39 @@ class SecretSource(RawPart):
     secret_name: Annotated[str, Field(max_length=253)] | None = None
 
 
+def _check_volume(part: Volume) -> Iterator[str]:
+    if part.name in RESERVED_VOLUMES:
+        yield f"volume {part.name} belongs to the controller; rename it"
+
+
+def _check_token(part: Volume) -> Iterator[str]:
+    secret = part.secret.secret_name if part.secret else None
+    if _JOB_TOKEN.search(part.name) or _JOB_TOKEN.search(secret or ""):
+        yield f"{secret or part.name} is a job's token, which only the controller mounts; remove the volume"
+
+
+_TOKEN_TEST = f"matches('{_JOB_TOKEN.pattern}')"
+
+
 class Volume(RawPart):
     """One volume of a pod."""
 
     name: Label
     secret: SecretSource | None = None
+
+    rules = (
+        Rule(
+            cel=f"!(self.name in {list(RESERVED_VOLUMES)})",
+            message=f"the volumes {', '.join(RESERVED_VOLUMES)} belong to the controller",
+            check=_check_volume,
+        ),
+        Rule(
+            cel=f"!self.name.{_TOKEN_TEST} && "
+            f"(!has(self.secret) || !has(self.secret.secretName) || !self.secret.secretName.{_TOKEN_TEST})",
+            message="the token of a job is mounted by the controller only; remove the volume",
+            check=_check_token,
+        ),
+    )
 
 
 class LocalReference(RawPart):
@@ -127,12 +171,6 @@ def _check_environment(part: Container | TemplateSpec) -> Iterator[str]:
     for variable in part.env:
         if variable.name in RESERVED_ENVIRONMENT:
             yield f"environment variable {variable.name} is set by the controller; remove it from the template"
-
-
-def _check_mounts(part: Container) -> Iterator[str]:
-    for mount in part.volume_mounts:
-        if mount.name in RESERVED_VOLUMES or mount.mount_path.startswith(TOKEN_DIRECTORY):
-            yield f"mount of {mount.name} at {mount.mount_path[:60]} belongs to the controller; remove it"
 
 
 Environment = Annotated[list[EnvironmentVariable], Field(max_length=256)]
@@ -162,15 +200,7 @@ class Container(RawPart):
     resources: Requirements | None = None
     restart_policy: Literal["Always", "Never", "OnFailure"] | None = None
 
-    rules = (
-        _ENVIRONMENT_RULE,
-        Rule(
-            cel=f"!has(self.volumeMounts) || self.volumeMounts.all(m, !(m.name in {list(RESERVED_VOLUMES)}) && "
-            f"!m.mountPath.startsWith('{TOKEN_DIRECTORY}'))",
-            message=f"the volumes {', '.join(RESERVED_VOLUMES)} belong to the controller",
-            check=_check_mounts,
-        ),
-    )
+    rules = (_ENVIRONMENT_RULE,)
 
 
 class Expression(RawPart):

@@ -1,8 +1,8 @@
 """TrainingJob `paddlepaddle.org/v1` in pydantic: the one source of truth of the resource.
 
-The CRD, the embedded API server and the controller all judge by these models. The field names of the original resource
-are canonical, although they mix kebab-case and snake_case, because users' files must go on working; new fields are
-camelCase. Whether a cluster has room for a job is not judged here, nor is anything defaulted that depends on a cluster.
+The CRD, the embedded API server and the controller all judge by these models. The field names of the original are
+canonical, although they mix kebab-case and snake_case, because users' files must go on working; new fields are
+camelCase. Whether a cluster has room for a job is not judged here, and nothing that depends on one is defaulted.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
-from edl.api.parts import Part, Rule, Whole, find_problems
+from edl.api.parts import Part, Whole, find_problems
 from edl.api.problems import describe
-from edl.api.roles import RoleSpec
-from edl.api.spec import MAX_NAME_LENGTH, Spec
-from edl.api.template import Volume
+from edl.api.roles import MAX_INSTANCES, JobAction, JobEvent, MasterSpec, PserverSpec, TrainerSpec, choose_action
+from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
+from edl.api.template import VolumeMount
 from edl.core.model import JobKey, Role
 from edl.errors import InvalidJobError
 
@@ -27,14 +27,39 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "TrainingJob"
 PLURAL = "trainingjobs"
 
-_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KIND",
+    "MAX_INSTANCES",
+    "PLURAL",
+    "VERSION",
+    "JobAction",
+    "JobEvent",
+    "Metadata",
+    "Spec",
+    "TrainingJob",
+    "parse_job",
+]
+
 _SHOWN_PROBLEMS = 5
+
+
+def _check_name(name: str) -> str:
+    if len(name) > MAX_NAME_LENGTH:
+        raise ValueError(f"has {len(name)} characters, and pods are named after it; shorten it to {MAX_NAME_LENGTH}")
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ValueError(
+            f'"{name}" is not a lowercase letter followed by letters, digits and hyphens, as the Service that is '
+            "named after the job needs it; rename the job"
+        )
+    return name
 
 
 class Metadata(Part):
     """What the controller reads of an object's metadata."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[str, AfterValidator(_check_name)]
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = "default"
     uid: str = ""
     generation: Whole = 1
@@ -42,42 +67,130 @@ class Metadata(Part):
     deletion_timestamp: Annotated[AwareDatetime, Field(strict=False)] | None = None
 
 
-def _check_name(job: TrainingJob) -> Iterator[str]:
-    name = job.metadata.name
-    if len(name) > MAX_NAME_LENGTH:
-        yield f"name has {len(name)} characters, and pods are named after it; shorten it to {MAX_NAME_LENGTH}"
-    elif not re.fullmatch(_NAME, name):
-        yield (
-            f'name "{name}" is not a lowercase letter followed by letters, digits and hyphens, which the Service of '
-            "that name needs; rename the job"
-        )
+class TrainingJob(Part):
+    """A job as a user wrote it, with the accessors that hide its two spellings and its defaults.
+
+    `status` is left out on purpose: the controller computes it, and a forged one must not make a job invalid.
+    """
+
+    metadata: Metadata
+    spec: Spec
+
+    @property
+    def key(self) -> JobKey:
+        """Namespace and name."""
+        return JobKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def uid(self) -> str:
+        """The identity of this object among all of its name; empty before the API server has stored it."""
+        return self.metadata.uid
+
+    @property
+    def generation(self) -> int:
+        """The version of the wish."""
+        return self.metadata.generation
+
+    @property
+    def created_s(self) -> float:
+        """Creation time in seconds since the epoch; 0 where it is not stored yet."""
+        stamp = self.metadata.creation_timestamp
+        return stamp.timestamp() if stamp else 0.0
+
+    @property
+    def is_deleting(self) -> bool:
+        """True once the job has a deletion timestamp."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def has_master(self) -> bool:
+        """The master runs in fault-tolerant mode."""
+        return self.spec.fault_tolerant
+
+    @property
+    def passes(self) -> int:
+        """Epochs over the data set, from whichever place says it."""
+        return self.spec.trainer.passes or self.spec.passes or 1
+
+    @property
+    def host_network(self) -> bool:
+        """Whether pods share their node's network, by either spelling."""
+        return bool(self.spec.host_network or self.spec.old_host_network)
+
+    @property
+    def volume_mounts(self) -> list[VolumeMount]:
+        """Mounts for the container of every role, by either spelling."""
+        return self.spec.volume_mounts or self.spec.old_volume_mounts
+
+    @property
+    def needs_pod_group(self) -> bool:
+        """Whether the minimum set is scheduled as a Volcano PodGroup; Volcano's scheduler implies it."""
+        return self.spec.gang if self.spec.gang is not None else self.spec.scheduler_name == "volcano"
+
+    def role(self, role: Role) -> MasterSpec | PserverSpec | TrainerSpec:
+        """The part of the spec that concerns a role."""
+        if role is Role.MASTER:
+            return self.spec.master
+        return self.spec.pserver if role is Role.PSERVER else self.spec.trainer
+
+    def minimum(self, role: Role) -> int:
+        """How many pods of a role the job needs at least."""
+        if role is Role.MASTER:
+            return int(self.has_master)
+        return self.spec.pserver.min_instance if role is Role.PSERVER else self.spec.trainer.min_instance
+
+    def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
+        """What an event of a role leads to: the role's policy, else the job's, else the mode's; None does nothing.
+
+        Without policies, gang mode restarts the job when a pod is lost, fault-tolerant mode the pod; in
+        both, the completion of the trainers completes the job.
+        """
+        given = self.role(role).policy_for(event) or choose_action(self.spec.policies, event)
+        if given is not None:
+            return given
+        if event is JobEvent.TASK_COMPLETED:
+            return JobAction.COMPLETE_JOB if role is Role.TRAINER else None
+        return JobAction.RESTART_POD if self.spec.fault_tolerant else JobAction.RESTART_JOB
 
 
-def _check_token_volumes(job: TrainingJob) -> Iterator[str]:
-    prefix = f"{job.metadata.name}-token-"
-    for volume in job.all_volumes():
-        secret = volume.secret.secret_name if volume.secret else None
-        if volume.name.startswith(prefix) or (secret or "").startswith(prefix):
-            yield f"volume {volume.name} is the job's own token volume; remove it, the controller mounts it"
+def parse_job(obj: Mapping[str, Any]) -> TrainingJob:
+    """Read a TrainingJob and apply every rule, also those that admission should have applied.
+
+    Args:
+        obj: the object as JSON or YAML gives it; an absent namespace is `default`.
+
+    Raises:
+        InvalidJobError: a rule is broken; `.problems` lists every one that was found. Types and bounds of single
+            fields are judged first; rules over several fields only where those hold.
+    """
+    label = f"job {_label(obj)}"
+    try:
+        job = TrainingJob.model_validate(obj)
+    except ValidationError as error:
+        raise _invalid(label, describe(error)) from None
+    if problems := [*_kind_problems(obj), *find_problems(job)]:
+        raise _invalid(label, problems)
+    return job
 
 
-def _token_volume_rules() -> tuple[Rule, ...]:
-    owners = [(), *(("spec", role.value, "template") for role in (Role.MASTER, Role.PSERVER, Role.TRAINER))]
-    rules = []
-    for owner in owners:
-        steps = ["spec", *owner[1:], *(["spec"] if owner else []), "volumes"]
-        paths = ["self." + ".".join(steps[: i + 1]) for i in range(1, len(steps))]
-        guards = " || ".join(f"!has({path})" for path in paths)
-        prefix = "self.metadata.name + '-token-'"
-        test = (
-            f"!v.name.startsWith({prefix}) && "
-            f"(!has(v.secret) || !has(v.secret.secretName) || !v.secret.secretName.startsWith({prefix}))"
-        )
-        rules.append(
-            Rule(
-                cel=f"{guards} || {paths[-1]}.all(v, {test})",
-                message="the job's own token volume is mounted by the controller; remove it",
-                check=_check_token_volumes if not owner else lambda _: iter(()),
-            )
-        )
-    return tuple(rules)
+def _kind_problems(obj: Mapping[str, Any]) -> Iterator[str]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = obj.get(field, expected)
+        if given != expected:
+            yield f"{field} {str(given)[:60]!r} is not {expected}; correct it"
+
+
+def _invalid(label: str, problems: list[str]) -> InvalidJobError:
+    unique = tuple(dict.fromkeys(problems))
+    shown = list(unique[:_SHOWN_PROBLEMS])
+    if len(unique) > _SHOWN_PROBLEMS:
+        shown.append(f"and {len(unique) - _SHOWN_PROBLEMS} more problems")
+    return InvalidJobError(f"{label}: " + ". Also: ".join(shown), unique)
+
+
+def _label(obj: object) -> str:
+    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return "without metadata"
+    name, namespace = metadata.get("name"), metadata.get("namespace", "default")
+    return f"{str(namespace)[:63]}/{str(name)[:253]}"

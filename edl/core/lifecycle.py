@@ -365,7 +365,7 @@ def _needs(job: Job) -> tuple[Action, ...]:
 
 
 def _once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
-    """The actions with one word to each pod: a mark waits for its status, so it puts a deletion off, unless forced."""
+    """One word to each pod: a mark waits until its number is stored, so it puts a deletion off, unless forced."""
     marked = {a.pod_uid for a in actions if isinstance(a, MarkPod)}
     deleted: set[str] = set()
     for action in actions:

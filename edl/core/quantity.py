@@ -113,5 +113,5 @@ def _read(value: str | float, resource: str) -> tuple[int, int]:
 
 def _round_up(mantissa: int, exponent: int) -> int:
     """ceil(mantissa * 10^exponent), saturated."""
-    amount = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
+    amount: int = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
     return min(amount, MAX_AMOUNT)

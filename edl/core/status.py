@@ -156,6 +156,8 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
     }
     if step.stage is not Stage.RUNNING:
         return fixed[step.stage]
+    if not job.pods:
+        return JobPhase.PENDING
     if not _has_base(job, counts):
         return JobPhase.CREATING
     trainer = counts[Role.TRAINER]
@@ -203,6 +205,7 @@ def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Co
 
 
 _RUNNING_MESSAGES = {
+    JobPhase.PENDING.value: "the job has no pods",
     JobPhase.CREATING.value: "waiting for the master, the pservers and the minimum of trainers",
     JobPhase.RUNNING.value: "every pod that is wanted is ready",
     JobPhase.SCALING.value: "the minimum is ready and the number of trainers is changing",
@@ -228,6 +231,8 @@ def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: flo
     if preempted_trainers(job) and live < was:
         return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value)
     before, last = old.trainer.desired, old.last_resize
+    if step.stage is Stage.RUNNING and not job.was_admitted:
+        before = min(step.target, job.min_trainers)
     if step.held or step.target == before or step.stage not in {Stage.RUNNING, Stage.WAITING} or step.finishing:
         return last
     if step.target < before:
@@ -294,8 +299,9 @@ def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> lis
     before, after = old.trainer.desired, new.trainer.desired
     admitted = old.condition("Admitted")
     if step.stage is Stage.RUNNING and (admitted is None or admitted.status != "True"):
-        told.append((EventKind.NORMAL, Reason.ADMITTED.value, f"{before} -> {after}: {step.message}"))
-    elif after > before:
+        before = min(after, job.min_trainers)
+        told.append((EventKind.NORMAL, Reason.ADMITTED.value, f"the job gets its minimum of {before} trainers"))
+    if after > before:
         told.append((EventKind.NORMAL, "ScaledUp", f"{before} -> {after}: {step.message}"))
     elif after < before and not (preempted and after == live):
         told.append((EventKind.NORMAL, "ScaledDown", f"{before} -> {after}: {step.message}"))

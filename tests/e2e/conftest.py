@@ -117,7 +117,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Iterator[None]:
     """Add the logs of a test's clusters to the report of its failure."""
-    report: pytest.TestReport = yield  # type: ignore[misc,assignment]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.when == "call" and report.failed:
         planes = [*item.stash.get(_PLANES, []), *item.session.stash.get(_PLANES, [])]
         for plane in planes:

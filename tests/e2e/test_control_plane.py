@@ -6,13 +6,11 @@ that leaves room for a busy machine.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from tests.e2e.control_plane import (
     make_nodes,
 )
 from tests.e2e.control_plane.cluster import supervisor_of
-from tests.e2e.control_plane.processes import Identity, identify, is_alive, read_pid_file, wait_gone
+from tests.e2e.control_plane.processes import Identity, is_alive, read_pid_file, wait_gone
 
 ROOT = Path(__file__).parents[2]
 DELETE_S = 3.0
@@ -38,6 +36,12 @@ SLACK_S = 5.0
 CHILDREN = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
 
 Object = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def own_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are about clusters that are started here."""
+    monkeypatch.delenv("EDL_E2E_KUBECONFIG", raising=False)
 
 
 @pytest.fixture
@@ -112,30 +116,6 @@ def test_nodes_are_what_the_mix_says(control_plane: ControlPlanes) -> None:
     assert len(ranges) == len(nodes)
 
 
-@pytest.mark.parametrize(
-    ("mix", "count", "capacity_cpu", "allocatable_milli"),
-    [
-        ("small", 4, 32, 32_000),
-        ("twenty", 20, 160, 160_000),
-        ("edl2017", 133, 2348, 2_348_000 - 133 * 380),
-        ("gpu", 10, 384, 384_000),
-    ],
-)
-def test_mixes_add_up(mix: str, count: int, capacity_cpu: int, allocatable_milli: int) -> None:
-    specs = load_mix(mix)
-
-    allocatable = [spec.allocatable.get("cpu", spec.capacity["cpu"]) for spec in specs]
-    milli = [int(q[:-1]) if q.endswith("m") else int(q) * 1000 for q in allocatable]
-    assert len({spec.name for spec in specs}) == count
-    assert sum(int(spec.capacity["cpu"]) for spec in specs) == capacity_cpu
-    assert sum(milli) == allocatable_milli
-
-
-def test_a_mix_that_is_not_there_is_named() -> None:
-    with pytest.raises(ControlPlaneError, match=r"no mix huge; give a file, or one of .*twenty"):
-        load_mix("huge")
-
-
 def test_deployment_scales_up_and_down(kube: Kube, namespace: str) -> None:
     kube.kubectl("create", "deployment", "web", "--image=nginx", "-n", namespace)
     kube.scale("deployments", "web", 6, namespace)
@@ -182,30 +162,24 @@ def touch(kube: Kube, name: str, namespace: str) -> None:
 def test_deletion_ends_with_an_exit_code(kube: Kube, namespace: str) -> None:
     """As on a node, the last state that a watcher sees is a final phase."""
     name = run(kube, namespace, make_pod("a"))
-    pod = kube.get("pods", name, namespace)
-    query = ("--field-selector", f"metadata.name={name}", "--output-watch-events", "-o", "json")
-    with ThreadPoolExecutor(1) as pool:
-        start = ("get", "pods", "-n", namespace, *query, "--watch-only")
-        limit = f"--request-timeout={DELETE_S + 3:g}s"
-        watch = pool.submit(kube.kubectl, *start, limit)
-        kube.delete("pods", name, namespace)
-        events = parse_all(watch.result())
+    kube.delete("pods", name, namespace)
 
-    last = events[-1]["object"]
-    assert events[-1]["type"] == "DELETED"
-    assert last["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert last["status"]["phase"] == "Failed"
-    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    last = watch_until_deleted(kube, name, namespace)
+
+    assert last == "DELETED Failed 143"
 
 
-def parse_all(text: str) -> list[Object]:
-    """The JSON documents of a text."""
-    found, at, decoder = [], 0, json.JSONDecoder()
-    while at < len(text.rstrip()):
-        document, at = decoder.raw_decode(text, at)
-        found.append(document)
-        at += len(text[at:]) - len(text[at:].lstrip())
-    return found
+def watch_until_deleted(kube: Kube, name: str, namespace: str) -> str:
+    """Type of event, phase and exit code of the last event of a pod."""
+    fields = "{.type} {.object.status.phase} {.object.status.containerStatuses[0].state.terminated.exitCode}"
+    command = [kube.kubectl_path or "kubectl", "--kubeconfig", kube.kubeconfig, "get", "pods", name]
+    options = ["-n", namespace, "-w", "--output-watch-events", "--request-timeout=30s"]
+    template = f"jsonpath={fields}{{'\\n'}}"
+    with subprocess.Popen([*command, *options, "-o", template], stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        line = next((line for line in watch.stdout if line.startswith("DELETED")), "no such event")
+        watch.kill()
+    return line.strip()
 
 
 @pytest.mark.parametrize(("code", "phase"), [("0", "Succeeded"), ("137", "Failed")])
@@ -326,12 +300,23 @@ def test_service_account_has_its_own_rights_only(plane: ControlPlane, namespace:
     binding = ("--role=r", f"--serviceaccount={namespace}:viewer")
     kube.kubectl("create", "rolebinding", "r", *binding, "-n", namespace)
 
-    viewer = Kube(plane.kubeconfig_for("viewer", namespace))
+    with Kube(plane.kubeconfig_for("viewer", namespace)) as viewer:
+        viewer.wait_until(lambda: viewer.list("pods", namespace) == [], 10, "the role is in force")
+        with pytest.raises(KubeError, match="403 Forbidden"):
+            viewer.list("pods", "default")
 
-    viewer.wait_until(lambda: viewer.list("pods", namespace) == [], 10, "the role is in force")
-    with pytest.raises(KubeError, match="403 Forbidden"):
-        viewer.list("pods", "default")
-    viewer.close()
+
+def test_running_cluster_is_used_and_left(plane: ControlPlane, tmp_path: Path) -> None:
+    with ControlPlane.attach(plane.kubeconfig, tmp_path, settings=plane.settings) as same:
+        assert same.ready_nodes() == plane.ready_nodes()
+        mine = same.namespace()
+        with Kube(same.kubeconfig_for("default", mine)) as guest, pytest.raises(KubeError, match="403"):
+            guest.list("pods", mine)
+
+    assert plane.kube.get("namespaces", mine)["metadata"]["deletionTimestamp"]
+    assert plane.kube.list("nodes")
+    with pytest.raises(ControlPlaneError, match=r"pod_delete_s=8\.0.*unset EDL_E2E_KUBECONFIG"):
+        ControlPlane.attach(plane.kubeconfig, tmp_path, settings=Settings(pod_delete_s=8.0))
 
 
 def test_waiting_in_vain_shows_the_world(kube: Kube, namespace: str) -> None:
@@ -392,7 +377,7 @@ def test_up_stays_until_down(tmp_path: Path) -> None:
     """The command's cluster outlives it; killing its supervisor, even, leaves nothing."""
 
     def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tests.e2e.control_plane", *arguments, "--dir", tmp_path]
+        command = [sys.executable, "-m", "tests.e2e.control_plane", *arguments, "--dir", str(tmp_path)]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     try:
@@ -403,7 +388,7 @@ def test_up_stays_until_down(tmp_path: Path) -> None:
         assert (again.returncode, again.stdout) == (0, export)
         assert "already running" in again.stderr
         assert cli("status").returncode == 0
-        kubectl = [tmp_path / "bin" / "kubectl", "--kubeconfig", tmp_path / "kubeconfig"]
+        kubectl = [str(tmp_path / "bin" / "kubectl"), "--kubeconfig", str(tmp_path / "kubeconfig")]
         told = subprocess.run([*kubectl, "get", "nodes"], capture_output=True, text=True, check=True)
         assert told.stdout.count(" Ready ") == 4
 
@@ -416,18 +401,3 @@ def test_up_stays_until_down(tmp_path: Path) -> None:
         down = cli("down")
     assert down.returncode == 0
     assert children(tmp_path) == {}
-
-
-def test_a_recycled_pid_is_not_killed(tmp_path: Path) -> None:
-    """A pid file that names this process's number, but another start, ends nothing."""
-    mine = identify(os.getpid())
-    assert mine is not None
-    (tmp_path / "run").mkdir()
-    record = {"pid": mine.pid, "start_ticks": mine.start_ticks - 1, "boot_id": mine.boot_id}
-    (tmp_path / "run" / "etcd.pid").write_text(json.dumps(record))
-
-    command = [sys.executable, "-m", "tests.e2e.control_plane", "down", "--dir", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0
-    assert "nothing runs" in done.stderr

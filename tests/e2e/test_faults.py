@@ -133,5 +133,5 @@ def test_a_job_deleted_in_the_middle_of_its_scale_up_leaves_nothing(
         here.submit(training_job("a", minimum=2, maximum=150))
         here.kube.wait_until(lambda: here.counts()["a"] >= 10, 30, "some of its trainers exist", poll_s=0.01)
         here.withdraw("a")
-        here.kube.wait_until(lambda: not here.pods(), 60, "no pod is left")
+        here.kube.wait_until(lambda: not here.pods(), 90, "no pod is left")
         assert not orphans(here)

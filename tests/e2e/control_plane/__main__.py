@@ -16,7 +16,7 @@ from tests.e2e.control_plane.build import ensure_binaries
 from tests.e2e.control_plane.cluster import ControlPlane, end_supervisor, supervisor_of
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.kube import Kube
-from tests.e2e.control_plane.processes import end_recorded
+from tests.e2e.control_plane.processes import end_recorded, locked
 from tests.e2e.control_plane.versions import ControlPlaneError, binary_dir
 
 DEFAULT_DIR = Path(".cluster")
@@ -24,10 +24,16 @@ DEFAULT_DIR = Path(".cluster")
 
 def _up(arguments: argparse.Namespace) -> int:
     workdir: Path = arguments.dir.resolve()
-    if supervisor_of(workdir) is not None:
-        _say(f"already running in {workdir}; `down` ends it")
-        _hint(workdir)
-        return 0
+    with locked(workdir, f"another process uses {workdir}; waiting for it"):
+        if supervisor_of(workdir) is not None:
+            _say(f"already running in {workdir}; `down` ends it")
+        else:
+            _start(workdir, arguments)
+    _hint(workdir)
+    return 0
+
+
+def _start(workdir: Path, arguments: argparse.Namespace) -> None:
     settings = Settings(
         pod_delete_s=arguments.pod_delete_s,
         pod_ready_s=arguments.pod_ready_s,
@@ -38,8 +44,6 @@ def _up(arguments: argparse.Namespace) -> int:
     plane = ControlPlane.start(workdir, nodes=arguments.nodes, settings=settings, detached=True)
     _say(f"{len(plane.ready_nodes())} nodes ready, at {workdir}")
     plane.kube.close()
-    _hint(workdir)
-    return 0
 
 
 def _hint(workdir: Path) -> None:

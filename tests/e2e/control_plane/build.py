@@ -7,17 +7,17 @@ never leave a broken program behind.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
     MODULES,
@@ -53,7 +53,7 @@ def ensure_binaries() -> Binaries:
     """
     missing = [program for program in PROGRAMS if _find(program) is None]
     if missing:
-        with _lock(binary_dir()):
+        with locked(binary_dir(), "another process is building the control plane; waiting for it"):
             _build([program for program in missing if _find(program) is None])
     return Binaries(**{_field(program): _found(program) for program in PROGRAMS})
 
@@ -77,19 +77,6 @@ def _found(program: Program) -> Path:
     if path is None:
         raise ControlPlaneError(f"{program.name}: built, yet not in {binary_dir()}")
     return path
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Hold the folder for one builder; the kernel lets go when that process ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("another process is building the control plane; waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _build(programs: Sequence[Program]) -> None:
@@ -118,9 +105,7 @@ def _build_one(program: Program, title: str, tools: Toolchain) -> None:
     _say(f"{title}: {time.monotonic() - began:.0f} s")
 
 
-def _run(
-    command: list[str], program: Program, tools: Toolchain, out: object, title: str
-) -> int:
+def _run(command: list[str], program: Program, tools: Toolchain, out: IO[str], title: str) -> int:
     """Run a build, saying now and then that it is alive; never leave it behind."""
     began = said = time.monotonic()
     process = subprocess.Popen(
@@ -128,7 +113,7 @@ def _run(
         cwd=MODULES / program.module,
         env=tools.environment,
         stdin=subprocess.DEVNULL,
-        stdout=out,  # type: ignore[call-overload]
+        stdout=out,
         stderr=subprocess.STDOUT,
     )
     try:

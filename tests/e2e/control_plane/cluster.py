@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,8 +24,9 @@ from tests.e2e.control_plane import lost
 from tests.e2e.control_plane.build import Binaries, ensure_binaries
 from tests.e2e.control_plane.commands import Layout, Settings, commands, lay_out, users
 from tests.e2e.control_plane.kube import Kube
-from tests.e2e.control_plane.kubeconfig import server_of, write_kubeconfig
+from tests.e2e.control_plane.kubeconfig import with_token, write_kubeconfig
 from tests.e2e.control_plane.nodes import NodeSpec, load_mix, manifest
+from tests.e2e.control_plane.plan import Plan, write_plan
 from tests.e2e.control_plane.processes import (
     Identity,
     end_recorded,
@@ -34,16 +35,18 @@ from tests.e2e.control_plane.processes import (
     read_pid_file,
     send,
     wait_gone,
-    write_pid_file,
 )
 from tests.e2e.control_plane.report import is_ready, tail_logs
-from tests.e2e.control_plane.plan import Plan, write_plan
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 READY_TIMEOUT_S = 90.0
 _ATTEMPTS = 3
 _STOP_S = 10.0
 _ROOT = Path(__file__).resolve().parents[3]
+
+
+class _PortTakenError(ControlPlaneError):
+    """A neighbour took a port between its choice and its use."""
 
 
 @dataclass
@@ -63,6 +66,7 @@ class ControlPlane:
     settings: Settings
     supervisor: Identity | None
     _node_count: int = 0
+    _namespaces: list[str] = field(default_factory=list)
 
     # Starting and stopping
 
@@ -87,28 +91,43 @@ class ControlPlane:
             ControlPlaneError: it did not become ready; the message ends with the logs.
         """
         specs = load_mix(nodes) if isinstance(nodes, str | Path) else tuple(nodes)
-        settings = settings or Settings()
-        binaries = ensure_binaries()
         for attempt in range(1, _ATTEMPTS + 1):
-            _clear(workdir)
-            layout = lay_out(workdir, settings)
-            supervisor = _launch(layout, settings, binaries, detached=detached)
             try:
-                _wait_for_api(workdir, supervisor)
-                admin = layout.kubeconfig("admin")
-                kube = Kube(admin, kubectl=binaries.kubectl)
-                plane = cls(workdir, admin, kube, settings, supervisor)
-                plane._furnish(specs)
-            except BaseException as error:
-                logs = tail_logs(workdir)
-                end_supervisor(workdir, supervisor)
-                if attempt < _ATTEMPTS and "address already in use" in logs:
-                    continue
-                if isinstance(error, ControlPlaneError):
-                    raise ControlPlaneError(f"{error}\n{logs}") from error
-                raise
-            return plane
+                plane = cls._start_once(workdir, specs, settings or Settings())
+                if detached and plane.supervisor is not None:
+                    _keep(workdir, plane.supervisor)
+            except _PortTakenError:
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return plane
         raise AssertionError("unreachable")
+
+    @classmethod
+    def _start_once(cls, workdir: Path, specs: Sequence[NodeSpec], settings: Settings) -> ControlPlane:
+        binaries = ensure_binaries()
+        _clear(workdir)
+        layout = lay_out(workdir, settings)
+        supervisor = _launch(layout, settings, binaries)
+        admin = layout.kubeconfig("admin")
+        try:
+            _wait_for_api(workdir, supervisor)
+            kube = Kube(admin, kubectl=binaries.kubectl)
+            plane = cls(workdir, admin, kube, settings, supervisor)
+            try:
+                plane._furnish(specs)
+            except BaseException:
+                kube.close()
+                raise
+        except ControlPlaneError as error:
+            end_supervisor(workdir, supervisor)
+            logs = tail_logs(workdir)
+            kind = _PortTakenError if "address already in use" in logs else ControlPlaneError
+            raise kind(f"{error}\n{logs}") from error
+        except BaseException:
+            end_supervisor(workdir, supervisor)
+            raise
+        return plane
 
     @classmethod
     def attach(
@@ -142,11 +161,17 @@ class ControlPlane:
         return plane
 
     def stop(self) -> None:
-        """End every process of this cluster and remove its data; harmless when done twice."""
-        self.kube.close()
+        """End every process of this cluster and remove its data; harmless when done twice.
+
+        Of a cluster that somebody else runs, only the namespaces that were made here go.
+        """
         if self.supervisor is not None:
             end_supervisor(self.workdir, self.supervisor)
             shutil.rmtree(self.workdir / "etcd", ignore_errors=True)
+        else:
+            while self._namespaces:
+                self.kube.delete("namespaces", self._namespaces.pop())
+        self.kube.close()
 
     def __enter__(self) -> Self:
         return self
@@ -168,9 +193,7 @@ class ControlPlane:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda pair: self.kube.create(manifest(pair[1], pair[0])), numbered))
         names = {spec.name for spec in specs}
-        self.kube.wait_until(
-            lambda: names <= self.ready_nodes(), READY_TIMEOUT_S, f"{len(names)} nodes are ready"
-        )
+        self.kube.wait_until(lambda: names <= self.ready_nodes(), READY_TIMEOUT_S, f"{len(names)} nodes are ready")
 
     def ready_nodes(self) -> set[str]:
         """The names of the nodes that are ready and take pods."""
@@ -184,21 +207,21 @@ class ControlPlane:
             wait: return only once Kubernetes has noticed (`node_grace_s` and a second or two).
             timeout_s: how long to wait for that.
         """
-        lost.lose(self.kube, self._kwok(), name)
+        with self._kwok() as kwok:
+            lost.lose(self.kube, kwok, name)
         if wait:
             lost.wait_readiness(self.kube, name, ready=False, timeout_s=timeout_s)
 
     def recover_node(self, name: str, *, wait: bool = True, timeout_s: float = 60.0) -> None:
         """Bring a lost machine back; its kubelet takes up the pods that are still bound to it."""
-        lost.recover(self.kube, self._kwok(), name)
+        with self._kwok() as kwok:
+            lost.recover(self.kube, kwok, name)
         if wait:
             lost.wait_readiness(self.kube, name, ready=True, timeout_s=timeout_s)
 
     # Identities
 
-    def kubeconfig_for(
-        self, service_account: str, namespace: str = "default", *, duration_s: int = 3600
-    ) -> Path:
+    def kubeconfig_for(self, service_account: str, namespace: str = "default", *, duration_s: int = 3600) -> Path:
         """A kubeconfig with a ServiceAccount's own token, so that its rights are the real ones."""
         account = self.kube.resource("serviceaccounts").path(namespace, service_account, "token")
         answer = self.kube.request(
@@ -210,10 +233,9 @@ class ControlPlane:
                 "spec": {"expirationSeconds": duration_s},
             },
         )
-        return write_kubeconfig(
+        return with_token(
+            self.kubeconfig,
             self.workdir / "kubeconfigs" / f"{namespace}-{service_account}",
-            server=server_of(self.kubeconfig),
-            ca=self.workdir / "tls" / "apiserver.crt",
             user=service_account,
             token=answer["status"]["token"],
         )
@@ -222,6 +244,7 @@ class ControlPlane:
         """A namespace of its own for a test that shares the cluster; returns its name."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": f"{prefix}-"}}
         name = str(self.kube.create(body)["metadata"]["name"])
+        self._namespaces.append(name)
         self.kube.wait_until(
             lambda: self.kube.find("serviceaccounts", "default", name),
             READY_TIMEOUT_S,
@@ -237,8 +260,7 @@ class ControlPlane:
         path = self.kubeconfig.parent / "kubeconfigs" / "kwok"
         if not path.is_file():
             raise ControlPlaneError(
-                f"{self.kubeconfig}: not a cluster of ours, so its nodes cannot be lost; "
-                "unset EDL_E2E_KUBECONFIG"
+                f"{self.kubeconfig}: not a cluster of ours, so its nodes cannot be lost; unset EDL_E2E_KUBECONFIG"
             )
         return Kube(path)
 
@@ -305,9 +327,7 @@ def _clear(workdir: Path) -> None:
         (workdir / name).mkdir()
 
 
-def _launch(
-    layout: Layout, settings: Settings, binaries: Binaries, *, detached: bool
-) -> Identity:
+def _launch(layout: Layout, settings: Settings, binaries: Binaries) -> Identity:
     """Write what the processes need and start their supervisor in a session of its own."""
     work = layout.workdir
     for user in users():
@@ -320,14 +340,23 @@ def _launch(
         )
     (work / "settings.json").write_text(json.dumps(asdict(settings)))
     (work / "bin" / "kubectl").symlink_to(binaries.kubectl)
-    owner = None if detached else identify(os.getpid())
+    owner = identify(os.getpid())
+    assert owner is not None
     write_plan(work / "plan.json", Plan(commands(layout, settings, binaries), owner))
-    pid = _spawn_supervisor(work)
-    who = identify(pid)
+    who = identify(_spawn_supervisor(work))
     if who is None:
         raise ControlPlaneError(f"the supervisor ended at once; see {work}/logs/supervisor.log")
-    write_pid_file(work / "run" / "supervisor.pid", who)
     return who
+
+
+def _keep(workdir: Path, supervisor: Identity) -> None:
+    """Let a cluster outlive this process; returns once its supervisor agrees."""
+    send(supervisor, signal.SIGUSR1)
+    deadline = time.monotonic() + _STOP_S
+    while not (workdir / "run" / "kept").is_file():
+        if time.monotonic() > deadline or not is_alive(supervisor):
+            raise ControlPlaneError(f"the supervisor in {workdir} does not answer")
+        time.sleep(0.01)
 
 
 def _spawn_supervisor(work: Path) -> int:

@@ -18,8 +18,8 @@ import yaml
 
 from tests.e2e.control_plane.build import Binaries
 from tests.e2e.control_plane.nodes import MANAGED_LABEL, MANAGED_VALUE
-from tests.e2e.control_plane.stages import kwok_config
 from tests.e2e.control_plane.plan import Command
+from tests.e2e.control_plane.stages import kwok_config
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 KWOK_USER = "edl.test:kwok"
@@ -164,9 +164,7 @@ def _apiserver(layout: Layout, settings: Settings) -> list[str]:
     return flags
 
 
-def _controller_manager(
-    layout: Layout, settings: Settings, binaries: Binaries, ready: str
-) -> Command:
+def _controller_manager(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
     flags = (
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         "--leader-elect=false",
@@ -198,7 +196,7 @@ def _scheduler(layout: Layout, settings: Settings, binaries: Binaries, ready: st
 
 def _kwok(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
     flags = (
-        f"--config={layout.workdir}/kwok.yaml", 
+        f"--config={layout.workdir}/kwok.yaml",
         f"--kubeconfig={layout.kubeconfig('kwok')}",
         f"--manage-nodes-with-label-selector={MANAGED_LABEL}={MANAGED_VALUE}",
         f"--node-lease-duration-seconds={settings.node_grace_s}",

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import yaml
@@ -26,6 +27,7 @@ from tests.e2e.control_plane.report import describe
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 Object = dict[str, Any]
+Objects = list[Object]
 T = TypeVar("T")
 
 FIELD_MANAGER = "edl-test"
@@ -90,13 +92,11 @@ class Kube:
                 return None
             raise
 
-    def list(
-        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
-    ) -> list[Object]:
+    def list(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
         """All objects of a kind; of every namespace where none is named."""
         query = {"labelSelector": labels, "fieldSelector": fields}
         path = self.resource(kind).path(namespace)
-        items: list[Object] = self.request("GET", path, query=query)["items"]
+        items: Objects = self.request("GET", path, query=query)["items"]
         return items
 
     def create(self, body: Object, namespace: str = "default") -> Object:
@@ -105,7 +105,7 @@ class Kube:
         where = body["metadata"].get("namespace", namespace)
         return self.request("POST", resource.path(where), body=body)
 
-    def apply(self, what: Object | str | Path, namespace: str = "default") -> list[Object]:
+    def apply(self, what: Object | str | Path, namespace: str = "default") -> Objects:
         """Server-side apply, by force, of a dict, of YAML text or of a YAML file."""
         if isinstance(what, Path):
             what = what.read_text()
@@ -127,7 +127,7 @@ class Kube:
         self,
         kind: str,
         name: str,
-        patch: Mapping[str, Any] | list[Object],
+        patch: Mapping[str, Any] | Objects,
         namespace: str = "default",
         *,
         subresource: str = "",
@@ -143,9 +143,7 @@ class Kube:
             content_type=f"application/{form}+json",
         )
 
-    def annotate(
-        self, kind: str, name: str, namespace: str = "default", **values: str | None
-    ) -> Object:
+    def annotate(self, kind: str, name: str, namespace: str = "default", **values: str | None) -> Object:
         """Set `edl.test/<key>` annotations; underscores read as dashes, None removes."""
         said = {f"edl.test/{key.replace('_', '-')}": value for key, value in values.items()}
         return self.patch(kind, name, {"metadata": {"annotations": said}}, namespace)
@@ -155,9 +153,7 @@ class Kube:
         patch = {"spec": {"replicas": replicas}}
         return self.patch(kind, name, patch, namespace, subresource="scale")
 
-    def delete(
-        self, kind: str, name: str, namespace: str = "default", *, grace_s: int | None = None
-    ) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "default", *, grace_s: int | None = None) -> None:
         """Ask for the deletion of an object; nothing happens where there is none."""
         query = {} if grace_s is None else {"gracePeriodSeconds": str(grace_s)}
         try:
@@ -168,9 +164,7 @@ class Kube:
 
     # Waiting
 
-    def wait_until(
-        self, predicate: Callable[[], T], timeout_s: float, what: str, *, poll_s: float = _POLL_S
-    ) -> T:
+    def wait_until(self, predicate: Callable[[], T], timeout_s: float, what: str, *, poll_s: float = _POLL_S) -> T:
         """Poll until the predicate is truthy and return its value.
 
         An error of the API counts as not yet, so that a test may wait for an object to appear.
@@ -188,10 +182,8 @@ class Kube:
             except KubeError as error:
                 last = error
             if time.monotonic() > deadline:
-                seen = describe(lambda kind: self.list(kind))
-                raise WaitTimeoutError(
-                    f"after {timeout_s:g} s not yet: {what}\nlast: {last!r}\n{seen}"
-                )
+                seen = describe(self.list)
+                raise WaitTimeoutError(f"after {timeout_s:g} s not yet: {what}\nlast: {last!r}\n{seen}")
             time.sleep(poll_s)
 
     # Below the objects
@@ -257,9 +249,7 @@ class Kube:
             raise KubeError(status, told.get("reason", ""), told.get("message", ""))
         return told
 
-    def _exchange(
-        self, method: str, target: str, data: str | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
+    def _exchange(self, method: str, target: str, data: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send on this thread's connection; once more where the server had closed an idle one."""
         for attempt in (1, 2):
             connection = self._connection()
@@ -290,6 +280,17 @@ class Kube:
         """Close the connections of every thread."""
         for connection in self._open:
             connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def _kind_of(body: Object) -> str:

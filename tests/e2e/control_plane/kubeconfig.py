@@ -35,17 +35,12 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, user: str, token: str
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "edl", "cluster": {"server": server, "certificate-authority": str(ca)}}
-        ],
+        "clusters": [{"name": "edl", "cluster": {"server": server, "certificate-authority": str(ca)}}],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": "edl", "context": {"cluster": "edl", "user": user}}],
         "current-context": "edl",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return path
+    return _write(path, document)
 
 
 def read_kubeconfig(path: Path) -> Access:
@@ -74,11 +69,19 @@ def read_kubeconfig(path: Path) -> Access:
     )
 
 
-def server_of(path: Path) -> str:
-    """The URL of the current context's server."""
-    told = yaml.safe_load(path.read_text())
+def with_token(source: Path, path: Path, *, user: str, token: str) -> Path:
+    """Write a kubeconfig for the server of another one, as somebody else."""
+    told = yaml.safe_load(source.read_text())
     context = _named(told, "context", told["current-context"])
-    return str(_named(told, "cluster", context["cluster"])["server"])
+    context["user"] = user
+    return _write(path, {**told, "users": [{"name": user, "user": {"token": token}}]})
+
+
+def _write(path: Path, document: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
 
 
 def _named(told: dict[str, Any], kind: str, name: str) -> dict[str, Any]:

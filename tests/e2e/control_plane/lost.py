@@ -43,49 +43,35 @@ _RULES = [
 
 def install(kube: Kube) -> None:
     """Create the policy and its empty list of lost nodes."""
-    kube.create(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _NAME}, "data": {}},
-        _NAMESPACE,
-    )
-    kube.create(
-        {
-            "apiVersion": _GROUP,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": _NAME},
-            "spec": {
-                "failurePolicy": "Fail",
-                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-                "matchConstraints": {"resourceRules": _RULES},
-                "matchConditions": [
-                    {"name": "kwok", "expression": f"request.userInfo.username == '{KWOK_USER}'"}
-                ],
-                "variables": [{"name": "node", "expression": _NODE_OF}],
-                "validations": [
-                    {
-                        "expression": "!has(params.data) || !(variables.node in params.data)",
-                        "message": "the node is lost",
-                        "reason": "Forbidden",
-                    }
-                ],
-            },
-        }
-    )
-    kube.create(
-        {
-            "apiVersion": _GROUP,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": _NAME},
-            "spec": {
-                "policyName": _NAME,
-                "validationActions": ["Deny"],
-                "paramRef": {
-                    "name": _NAME,
-                    "namespace": _NAMESPACE,
-                    "parameterNotFoundAction": "Allow",
-                },
-            },
-        }
-    )
+    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _NAME}, "data": {}}
+    kube.create(names, _NAMESPACE)
+    for kind, spec in (
+        ("ValidatingAdmissionPolicy", _policy()),
+        ("ValidatingAdmissionPolicyBinding", _binding()),
+    ):
+        kube.create({"apiVersion": _GROUP, "kind": kind, "metadata": {"name": _NAME}, "spec": spec})
+
+
+def _policy() -> dict[str, Any]:
+    is_kwok = {"name": "kwok", "expression": f"request.userInfo.username == '{KWOK_USER}'"}
+    is_not_lost = {
+        "expression": "!has(params.data) || !(variables.node in params.data)",
+        "message": "the node is lost",
+        "reason": "Forbidden",
+    }
+    return {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": _RULES},
+        "matchConditions": [is_kwok],
+        "variables": [{"name": "node", "expression": _NODE_OF}],
+        "validations": [is_not_lost],
+    }
+
+
+def _binding() -> dict[str, Any]:
+    where = {"name": _NAME, "namespace": _NAMESPACE, "parameterNotFoundAction": "Allow"}
+    return {"policyName": _NAME, "validationActions": ["Deny"], "paramRef": where}
 
 
 def lose(kube: Kube, kwok: Kube, node: str) -> None:
@@ -111,9 +97,7 @@ def recover(kube: Kube, kwok: Kube, node: str) -> None:
 def wait_readiness(kube: Kube, node: str, *, ready: bool, timeout_s: float) -> None:
     """Wait until a node is ready, or is not."""
     word = "ready" if ready else "not ready"
-    kube.wait_until(
-        lambda: is_ready(kube.get("nodes", node)) is ready, timeout_s, f"node {node} is {word}"
-    )
+    kube.wait_until(lambda: is_ready(kube.get("nodes", node)) is ready, timeout_s, f"node {node} is {word}")
 
 
 def lost_nodes(kube: Kube) -> set[str]:

@@ -49,8 +49,7 @@ def make_nodes(
     capacity = {**_PODS, "cpu": cpu, "memory": memory, **(extra or {})}
     width = len(str(count - 1))
     return tuple(
-        NodeSpec(f"{prefix}-{i:0{width}d}", capacity, allocatable or {}, labels or {}, taints)
-        for i in range(count)
+        NodeSpec(f"{prefix}-{i:0{width}d}", capacity, allocatable or {}, labels or {}, taints) for i in range(count)
     )
 
 

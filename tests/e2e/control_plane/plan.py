@@ -27,7 +27,7 @@ class Plan:
     """What to run, in order, and whose death ends it."""
 
     commands: tuple[Command, ...]
-    owner: Identity | None
+    owner: Identity
 
 
 def write_plan(path: Path, plan: Plan) -> None:
@@ -38,7 +38,5 @@ def write_plan(path: Path, plan: Plan) -> None:
 def read_plan(path: Path) -> Plan:
     """Read what `write_plan` wrote."""
     told = json.loads(path.read_text())
-    commands = tuple(
-        Command(c["name"], tuple(c["argv"]), c["after_url"]) for c in told["commands"]
-    )
-    return Plan(commands, Identity(**told["owner"]) if told["owner"] else None)
+    commands = tuple(Command(c["name"], tuple(c["argv"]), c["after_url"]) for c in told["commands"])
+    return Plan(commands, Identity(**told["owner"]))

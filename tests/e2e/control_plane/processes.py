@@ -8,10 +8,14 @@ for processes by name.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import select
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -79,13 +83,17 @@ def wait_gone(who: Identity, timeout_s: float) -> bool:
         os.close(handle)
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int | None = None) -> None:
     """Ask the kernel to kill this process when the thread that started it ends.
+
+    Given the parent's number, a process whose parent was gone before it could ask ends at once.
 
     For use between fork and exec, by a process with one thread only: the kernel watches the
     thread, and a worker thread that ends would take the child with it.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
 def write_pid_file(path: Path, who: Identity) -> None:
@@ -118,6 +126,24 @@ def end_recorded(folder: Path, timeout_s: float = 10.0) -> list[str]:
             wait_gone(who, timeout_s)
         path.unlink(missing_ok=True)
     return ended
+
+
+@contextmanager
+def locked(folder: Path, waiting: str) -> Iterator[None]:
+    """Hold a folder for one process at a time; the kernel lets go when that process ends.
+
+    Args:
+        folder: made where it is missing.
+        waiting: what to say on stderr when somebody else holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(waiting, file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def _boot_id() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from tests.e2e.control_plane.versions import ControlPlaneError
 
+_CHATTER = re.compile(r'"msg":"Syncing lease"|"Caches are synced"|"Waiting for caches to sync"')
+_TAIL_BYTES = 200_000
 _PODS = 40
 _EVENTS = 15
 
@@ -28,7 +31,10 @@ def tail_logs(workdir: Path, lines: int = 15) -> str:
     """The end of each process's log."""
     parts = []
     for path in sorted((workdir / "logs").glob("*.log")):
-        last = path.read_text(errors="replace").splitlines()[-lines:]
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            text = log.read().decode(errors="replace").splitlines()
+        last = [line for line in text if not _CHATTER.search(line)][-lines:]
         parts.append(f"--- {path}\n" + "\n".join(line[:400] for line in last))
     return "\n".join(parts)
 

@@ -22,7 +22,7 @@ STAGES = Path(__file__).parent / "stages"
 _DELETED_AT = ".metadata.deletionTimestamp | fromdateiso8601"
 _GRACE = ".metadata.deletionGracePeriodSeconds // 0"
 _BOUND_AT = (
-    "([.status.conditions[]? | select(.type == \"PodScheduled\" and .status == \"True\")][0]"
+    '([.status.conditions[]? | select(.type == "PodScheduled" and .status == "True")][0]'
     ".lastTransitionTime // .metadata.creationTimestamp) | fromdateiso8601"
 )
 _STARTED_AT = "(.status.startTime // .metadata.creationTimestamp) | fromdateiso8601"
@@ -54,6 +54,7 @@ def kwok_config(*, pod_delete_s: float, pod_ready_s: float) -> str:
 
 
 def _options() -> dict[str, Any]:
+    """Every number is given: kwok reads what a file leaves out as 0, which starts no workers."""
     return {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
@@ -62,6 +63,8 @@ def _options() -> dict[str, Any]:
             "podPlayStageParallelism": 16,
             "nodePlayStageParallelism": 16,
             "nodeLeaseParallelism": 16,
+            "podsOnNodeSyncParallelism": 4,
+            "enablePodsOnNodeSyncListPager": True,
         },
     }
 

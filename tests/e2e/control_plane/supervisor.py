@@ -2,8 +2,9 @@
 
 It stands between the one who starts a cluster and the cluster. When that owner ends, however it
 ends, the supervisor sees it by pidfd and stops everything; when the supervisor itself is killed,
-the kernel kills its children (they were started by its only thread). A cluster that a person
-keeps has no owner and lives until `down`. State is disposable: children are killed, not asked.
+the kernel kills its children (they were started by its only thread). For a cluster that is to
+outlive its owner, the owner sends SIGUSR1 once all is well; the supervisor answers by the file
+`run/kept` and no longer minds. State is disposable: children are killed, not asked.
 
 Run as `python -m tests.e2e.control_plane.supervisor PLAN`.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import ssl
 import subprocess
@@ -20,6 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.control_plane.plan import Command, Plan, read_plan
@@ -31,9 +34,10 @@ from tests.e2e.control_plane.processes import (
 )
 
 _GATE_TIMEOUT_S = 60.0
+_OWNER = "owner"
 
 
-class _Stop(Exception):
+class _StopError(Exception):
     """Time to end; the message says why."""
 
 
@@ -44,20 +48,21 @@ class _Supervisor:
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.watched: dict[int, str] = {}
         self.poller = select.poll()
+        self.kept = False
 
     def run(self) -> str:
         """Start everything, then wait for a reason to stop; return the reason."""
         try:
-            if self.plan.owner is not None:
-                self._watch(self.plan.owner.pid, "owner")
-                if not is_alive(self.plan.owner):
-                    raise _Stop("the owner ended")
+            signal.signal(signal.SIGUSR1, self._keep)
+            self._watch(self.plan.owner.pid, _OWNER)
+            if not is_alive(self.plan.owner):
+                raise _StopError("the owner ended")
             for command in self.plan.commands:
                 self._gate(command)
                 self._spawn(command)
             while True:
                 self._check(None)
-        except _Stop as reason:
+        except _StopError as reason:
             return str(reason)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -68,7 +73,7 @@ class _Supervisor:
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
-            raise _Stop(f"{name} ended") from None
+            raise _StopError(f"{name} ended") from None
         self.watched[handle] = name
         self.poller.register(handle, select.POLLIN)
 
@@ -76,15 +81,21 @@ class _Supervisor:
         for handle, _ in self.poller.poll(None if timeout_s is None else timeout_s * 1000):
             name = self.watched[handle]
             if name in self.children:
-                raise _Stop(f"{name} ended with {self.children[name].wait()}")
-            raise _Stop(f"the {name} ended")
+                raise _StopError(f"{name} ended with {self.children[name].wait()}")
+            if not self.kept:
+                raise _StopError("the owner ended")
+            self.poller.unregister(handle)
+
+    def _keep(self, _number: int, _frame: object) -> None:
+        self.kept = True
+        (self.workdir / "run" / "kept").touch()
 
     def _gate(self, command: Command) -> None:
         deadline = time.monotonic() + _GATE_TIMEOUT_S
         while command.after_url and not _answers(command.after_url):
             self._check(0.05)
             if time.monotonic() > deadline:
-                raise _Stop(f"{command.name} waited {_GATE_TIMEOUT_S:.0f} s for its turn")
+                raise _StopError(f"{command.name} waited {_GATE_TIMEOUT_S:.0f} s for its turn")
 
     def _spawn(self, command: Command) -> None:
         with (self.workdir / "logs" / f"{command.name}.log").open("wb") as log:
@@ -95,7 +106,7 @@ class _Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         self.children[command.name] = child
         self._watch(child.pid, command.name)
@@ -110,11 +121,14 @@ class _Supervisor:
         for name, child in self.children.items():
             child.wait()
             (self.workdir / "run" / f"{name}.pid").unlink(missing_ok=True)
+        shutil.rmtree(self.workdir / "etcd", ignore_errors=True)
 
 
 def _answers(url: str) -> bool:
     # The certificate is made by the very server that is asked here, on loopback.
-    context = ssl._create_unverified_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     try:
         with urllib.request.urlopen(url, timeout=2, context=context) as answer:
             return bool(answer.status == 200)
@@ -123,7 +137,7 @@ def _answers(url: str) -> bool:
 
 
 def _stop_on_signal(number: int, _frame: object) -> None:
-    raise _Stop(f"asked to by {signal.Signals(number).name}")
+    raise _StopError(f"asked to by {signal.Signals(number).name}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -133,8 +147,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _stop_on_signal)
+        if me := identify(os.getpid()):
+            write_pid_file(workdir / "run" / "supervisor.pid", me)
         reason = _Supervisor(workdir, read_plan(plan_path)).run()
-    except _Stop as early:
+    except _StopError as early:
         reason = str(early)
     (workdir / "run" / "ended").write_text(reason)
     (workdir / "run" / "supervisor.pid").unlink(missing_ok=True)

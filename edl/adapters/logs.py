@@ -1,0 +1,98 @@
+"""The log on stderr, in the shape that users of the original read and parse: log15's logfmt, or JSON.
+
+One constant message per line, the rest as fields: `t=... lvl=info msg="job resized" job=ads/ctr target=7`. Field
+values are quoted where a reader could mistake them. Timestamps are UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+LogFormat = Literal["logfmt", "json"]
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "crit": logging.CRITICAL,
+}
+"""What --log-level takes."""
+
+_SHORT = {
+    logging.DEBUG: "dbug",
+    logging.INFO: "info",
+    logging.WARNING: "warn",
+    logging.ERROR: "eror",
+    logging.CRITICAL: "crit",
+}
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_OURS = "edl"
+
+
+def configure(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
+    """Send everything that is logged to `stream` (stderr by default), from that level on.
+
+    Other libraries speak up from warnings on only: their debug lines are not about training.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LogfmtFormatter() if form == "logfmt" else JsonFormatter())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(max(LEVELS[level], logging.WARNING))
+    logging.getLogger(_OURS).setLevel(LEVELS[level])
+
+
+def say(logger: logging.Logger, level: int, message: str, /, **fields: object) -> None:
+    """Log a constant message with fields; None is left out."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
+
+
+class LogfmtFormatter(logging.Formatter):
+    """`t=2026-01-05T10:00:00+0000 lvl=dbug msg="..." key=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever is in the record."""
+        return " ".join(f"{key}={_value(value)}" for key, value in _entries(record).items())
+
+
+class JsonFormatter(logging.Formatter):
+    """The same entries as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever is in the record."""
+        return json.dumps(_entries(record), default=str, ensure_ascii=False)
+
+
+def _entries(record: logging.LogRecord) -> dict[str, Any]:
+    at = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S%z")
+    entries: dict[str, Any] = {"t": at, "lvl": _level(record.levelno), "msg": record.getMessage()}
+    if record.name.partition(".")[0] != _OURS:
+        entries["logger"] = record.name
+    entries |= getattr(record, "fields", {})
+    if record.exc_info and record.exc_info[0] is not None:
+        entries["err"] = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"
+        entries["stack"] = logging.Formatter().formatException(record.exc_info)
+    return entries
+
+
+def _level(number: int) -> str:
+    return _SHORT[max((n for n in _SHORT if n <= number), default=logging.DEBUG)]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    plain = str(value)
+    if plain and not any(c <= " " or c in '="\\' or not c.isprintable() for c in plain):
+        return plain
+    return '"' + "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\u{ord(c):04x}") for c in plain) + '"'

@@ -1,0 +1,117 @@
+"""A plan for people and for scripts: the table and the JSON of `edl plan`.
+
+Both say the same; the field names of the JSON are fixed, because people script against them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from edl.core.plan import Price, ScaleDecision, ScalePlan
+
+WIDTH_OFF_TERMINAL = 200
+"""Where nobody watches, nothing is folded to fit a window."""
+
+
+def plan_dict(plan: ScalePlan) -> dict[str, Any]:
+    """The plan in the form that scripts read."""
+    return {
+        "decisions": [_decision_dict(d) for d in sorted(plan.decisions, key=lambda d: d.job)],
+        "certificate": {
+            "objective": plan.certificate.objective,
+            "achieved": plan.certificate.achieved,
+            "bound": plan.certificate.bound,
+            "gap": plan.certificate.gap,
+        },
+        "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
+        "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
+        "seconds": plan.seconds,
+    }
+
+
+def plan_json(plan: ScalePlan) -> str:
+    """The plan as JSON text."""
+    return json.dumps(plan_dict(plan), indent=2, allow_nan=False)
+
+
+def print_plan(plan: ScalePlan, console: Console | None = None) -> None:
+    """Print the plan for people: a row per job, what the plan is worth, and why each job has its count."""
+    console = console or _console()
+    console.print(_decision_table(plan))
+    console.print()
+    serving, proof = plan.serving, plan.certificate
+    console.print(Text(f"Serving pods: {serving.waiting} waiting, {serving.placed} placed, {serving.short} short"))
+    console.print(
+        Text(
+            f"Certificate: {proof.objective} {proof.achieved:.6g} of at most {proof.bound:.6g} "
+            f"(gap {proof.gap:.3%}), policy {plan.policy}, {plan.seconds:.3f} s"
+        )
+    )
+    if plan.prices:
+        console.print()
+        console.print(_price_table(plan.prices))
+    if any(d.message for d in plan.decisions):
+        console.print()
+    for decision in plan.decisions:
+        if decision.message:
+            console.print(Text(f"{decision.job}: {decision.message}"))
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH_OFF_TERMINAL)
+
+
+def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
+    return {
+        "namespace": decision.job.namespace,
+        "name": decision.job.name,
+        "current": decision.current,
+        "target": decision.target,
+        "min": decision.minimum,
+        "max": decision.maximum,
+        "admitted": decision.admitted,
+        "victims": list(decision.victims),
+        "nodes": dict(decision.nodes),
+        "reason": decision.reason.value,
+        "message": decision.message,
+    }
+
+
+def _decision_table(plan: ScalePlan) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("JOB", overflow="fold")
+    for name in ("MIN", "MAX", "CURRENT", "TARGET"):
+        table.add_column(name, justify="right")
+    table.add_column("ADMITTED")
+    table.add_column("REASON")
+    table.add_column("CHANGE", overflow="fold")
+    for decision in plan.decisions:
+        counts = (decision.minimum, decision.maximum, decision.current, decision.target)
+        admitted = "yes" if decision.admitted else "no"
+        change = Text(", ".join(_changes(decision)) or "-")
+        table.add_row(Text(str(decision.job)), *map(str, counts), admitted, decision.reason.value, change)
+    return table
+
+
+def _changes(decision: ScaleDecision) -> Iterator[str]:
+    for node, count in decision.nodes:
+        yield f"+{count} on {node}"
+    for victim in decision.victims:
+        yield f"-{victim}"
+
+
+def _price_table(prices: tuple[Price, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("PRICE", justify="right")
+    table.add_column("RESOURCE")
+    table.add_column("OF")
+    for price in prices:
+        table.add_row(f"{price.price:.6g}", Text(price.resource), Text(f"{price.kind} {price.name}", overflow="fold"))
+    return table

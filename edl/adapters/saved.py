@@ -1,0 +1,299 @@
+"""A cluster that somebody saved: files of JSON and YAML, read without a cluster and without surprises.
+
+Any mix is taken: `kubectl get -o json` and `-o yaml`, Lists, several documents, hand-written objects. Kinds that a
+plan does not need are ignored. YAML is read as Kubernetes means it: dates stay text and `yes` is no boolean. A file
+that cannot be read is an error that names the file and the place; one object whose fields make no sense is left out,
+and reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from yaml.composer import Composer
+
+from edl.adapters.objects import (
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    TRAINING_JOB_API,
+    TRAINING_JOBS,
+    Decoder,
+    Quarantined,
+)
+from edl.adapters.pods import DEFAULT_NAMESPACE
+from edl.adapters.times import seconds_of
+from edl.adapters.translate import Translator
+from edl.core.model import ClusterSnapshot
+from edl.errors import ConfigError
+
+STANDARD_INPUT = "-"
+
+_GROUP = TRAINING_JOB_API.partition("/")[0]
+_READ: dict[tuple[str, str], Decoder[Any]] = {
+    ("v1", "Node"): NODES,
+    ("v1", "Pod"): PODS,
+    (TRAINING_JOB_API, "TrainingJob"): TRAINING_JOBS,
+    ("apps/v1", "DaemonSet"): DAEMON_SETS,
+    ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASSES,
+}
+_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet"}
+_TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")
+_NO_TIMES = {"annotations", "labels", "fieldsV1", "spec"}
+
+Identity = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCluster:
+    """What was read.
+
+    Attributes:
+        objects: decoded, the later of two of one name.
+        quarantined: what could not be decoded.
+        newest_s: the newest time found anywhere; None where there is none.
+    """
+
+    objects: dict[Identity, Any]
+    quarantined: tuple[Quarantined, ...]
+    newest_s: float | None
+
+    def snapshot(self, now_s: float | None = None) -> tuple[ClusterSnapshot, tuple[Quarantined, ...]]:
+        """The cluster as a decision reads it, with all that had to be left out.
+
+        Args:
+            now_s: when it was; by default the newest time in it, and 0 where it holds none.
+        """
+        newest_s = 0.0 if self.newest_s is None else self.newest_s
+        translator = Translator()
+        snapshot = translator.snapshot(
+            nodes=self._of("Node"),
+            pods=self._of("Pod"),
+            jobs=self._of("TrainingJob"),
+            daemonsets=self._of("DaemonSet"),
+            priority_classes=self._of("PriorityClass"),
+            now_s=newest_s if now_s is None else now_s,
+        )
+        return snapshot, (*self.quarantined, *translator.quarantined)
+
+    def _of(self, kind: str) -> list[Any]:
+        return [obj for identity, obj in self.objects.items() if identity[0] == kind]
+
+
+def read_saved(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None = None) -> SavedCluster:
+    """Read files, of which a later one replaces objects of an earlier one.
+
+    Args:
+        paths: names of files; `-` is standard input.
+        read_stdin: reads standard input to its end.
+
+    Raises:
+        ConfigError: a file cannot be read, is neither JSON nor YAML, or holds what is no Kubernetes object.
+    """
+    if paths.count(STANDARD_INPUT) > 1:
+        raise ConfigError("-f - is given twice, but standard input can be read only once; give it once")
+    objects: dict[Identity, Any] = {}
+    poison: dict[Identity, Quarantined] = {}
+    newest: list[float] = []
+    for path in paths:
+        name = "standard input" if path == STANDARD_INPUT else path
+        text = _text_of(path, name, read_stdin or sys.stdin.buffer.read)
+        documents = list(_documents(text, name))
+        if not documents:
+            raise ConfigError(f"{name} holds no object; save one with kubectl get -o yaml")
+        newest += _times(documents, budget=100 * len(text) + 100_000, name=name)
+        for place, body in _objects(documents):
+            _take(place, body, objects, poison)
+    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None))
+
+
+def _text_of(path: str, name: str, read_stdin: Callable[[], bytes]) -> str:
+    try:
+        raw = read_stdin() if path == STANDARD_INPUT else Path(path).read_bytes()
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError(f"{name} cannot be read: {reason}; give the name of a readable file") from error
+
+
+def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    """The documents of a file with their places; JSON where it begins like JSON, else YAML."""
+    start = text.lstrip()[:1]
+    if start not in {"{", "["} or name.endswith((".yaml", ".yml")):
+        yield from _yaml_documents(text, name)
+        return
+    try:
+        documents = list(_json_documents(text, name))
+    except ConfigError:
+        try:
+            documents = list(_yaml_documents(text, name))
+        except ConfigError:
+            documents = []
+        if name.endswith(".json") or not documents:
+            raise
+    yield from documents
+
+
+def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    """One JSON value after the other, as several kubectl calls into one pipe give them."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    at, number = 0, 1
+    while (at := _skip_space(text, at)) < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{name}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{name}, document {number}: not JSON: {error}") from error
+        yield _place(name, number), value
+        number += 1
+
+
+def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    try:
+        for number, value in enumerate(yaml.load_all(text, Loader=_Loader), 1):
+            if value is not None:
+                yield _place(name, number), value
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{name}{where}: not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The single objects, those of Lists included; items of a typed list take its kind."""
+    waiting = list(reversed(documents))
+    while waiting:
+        place, body = waiting.pop()
+        if not isinstance(body, dict):
+            raise ConfigError(
+                f"{place}: {_shown(body)} is no Kubernetes object; expected apiVersion, kind and metadata"
+            )
+        version, kind = body.get("apiVersion"), body.get("kind")
+        for field, value in (("apiVersion", version), ("kind", kind)):
+            if not isinstance(value, str) or not value:
+                raise ConfigError(f"{place}: an object has no {field}{_named(body)}; add it, as kubectl prints it")
+        if isinstance(kind, str) and kind.endswith("List") and "items" in body:
+            waiting += reversed(list(_items(place, body, kind)))
+        else:
+            yield place, body
+
+
+def _items(place: str, body: dict[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+    items = body["items"] if body["items"] is not None else []
+    if not isinstance(items, list):
+        raise ConfigError(f"{place}: items of a {kind} is {_shown(items)}; expected a list of objects")
+    inherited = {"apiVersion": body["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
+    for number, item in enumerate(items, 1):
+        yield f"{place}, item {number}", {**inherited, **item} if isinstance(item, dict) else item
+
+
+def _take(
+    place: str, body: dict[str, Any], objects: dict[Identity, Any], poison: dict[Identity, Quarantined]
+) -> None:
+    """Decode an object that a plan needs."""
+    version, kind = body["apiVersion"], body["kind"]
+    decoder = _READ.get((version, kind))
+    if decoder is None:
+        if kind == "TrainingJob" and version.partition("/")[0] == _GROUP:
+            raise ConfigError(f"{place}: TrainingJob has apiVersion {version}; write {TRAINING_JOB_API}")
+        return
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{place}: a {kind} has no metadata.name; give it one")
+    namespace = (metadata or {}).get("namespace") or DEFAULT_NAMESPACE if kind in _NAMESPACED else ""
+    identity = (kind, str(namespace), name)
+    decoded = decoder.from_dict(body)
+    objects.pop(identity, None)
+    poison.pop(identity, None)
+    if isinstance(decoded, Quarantined):
+        poison[identity] = decoded
+    else:
+        objects[identity] = decoded
+
+
+def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> list[float]:
+    """Every time in the documents, as far as it tells when they were saved; labels and annotations may tell of more.
+
+    Aliases let a small YAML file stand for an endless one: more values than `budget` are refused.
+    """
+    found: list[float] = []
+    waiting: list[Any] = [body for _, body in documents]
+    while waiting:
+        value = waiting.pop()
+        budget -= 1
+        if budget < 0:
+            raise ConfigError(f"{name} grows beyond measure when its YAML aliases are followed; write them out")
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                if isinstance(item, dict | list):
+                    if key not in _NO_TIMES:
+                        waiting.append(item)
+                elif isinstance(item, str) and isinstance(key, str) and _TIME_KEY.search(key):
+                    time_s = seconds_of(item)
+                    if time_s is not None:
+                        found.append(time_s)
+    return found
+
+
+def _place(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}, document {number}"
+
+
+def _named(body: dict[str, Any]) -> str:
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f" ({body.get('kind') or 'object'} {name})" if isinstance(name, str) else ""
+
+
+def _shown(value: object) -> str:
+    return f"{str(value)[:40]!r}"
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML by the JSON schema: only what Kubernetes itself would not read as text is a boolean, null or number.
+
+    The parser is libyaml's where there is one; the composer is not, because libyaml's crashes the interpreter on deep
+    nesting where this one raises RecursionError.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super(Composer, self).__init__(stream)
+        Composer.__init__(self)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?", "-+0123456789"),
+    ("merge", r"<<", "<"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))

@@ -1,0 +1,83 @@
+"""The pages that a cluster asks a controller for: /metrics, /healthz (the loop is alive), /readyz (caches synced)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from edl.errors import ConfigError
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class StatusServer:
+    """Serves the pages on one address.
+
+    Args:
+        listen: HOST:PORT; an IPv6 host in brackets; port 0 takes a free one.
+        is_alive: whether the loop goes round.
+        is_ready: whether decisions can be made.
+        metrics: the page for Prometheus.
+    """
+
+    def __init__(
+        self, listen: str, *, is_alive: Callable[[], bool], is_ready: Callable[[], bool], metrics: Callable[[], bytes]
+    ) -> None:
+        self._listen = listen
+        self._is_alive, self._is_ready, self._metrics = is_alive, is_ready, metrics
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Listen; returns the address that was taken.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._page)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        host, port = split_address(self._listen)
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self.stop()
+            raise ConfigError(
+                f"--listen {self._listen}: cannot listen there: {error.strerror or error}; choose another address"
+            ) from error
+        address = self._runner.addresses[0]
+        return str(address[0]), int(address[1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _verdict("the loop has stood still for too long", holds=self._is_alive())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _verdict("the caches are not synced", holds=self._is_ready())
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; all addresses where the host is empty.
+
+    Raises:
+        ValueError: it has no port between 0 and 65535.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{listen!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 as asked for
+
+
+def _verdict(complaint: str, *, holds: bool) -> web.Response:
+    return web.Response(text="ok\n") if holds else web.Response(status=503, text=f"{complaint}\n")

@@ -1,0 +1,207 @@
+"""The controller as a process: its parts put together, started in order, and taken down in order.
+
+Whatever ends the process (a signal, a lost lease, a finished `--once`), the lease is released after the last write
+and never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from edl import __version__
+from edl.adapters.cache import ClusterCache
+from edl.adapters.clock import SystemClock
+from edl.adapters.cluster import KubernetesCluster
+from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
+from edl.adapters.keys import MasterKey, default_key_file
+from edl.adapters.logs import say
+from edl.adapters.metrics import Metrics
+from edl.adapters.recorder import ControllerRecorder, RecordFolder
+from edl.adapters.report import plan_json, print_plan
+from edl.adapters.server import StatusServer
+from edl.adapters.session import ApiSession
+from edl.adapters.writer import Writer
+from edl.controller import Controller, Pace, Planner
+from edl.core.guard import check
+from edl.core.model import ClusterSnapshot
+from edl.core.packing import startable
+from edl.core.plan import ScaleDecision, ScalePlan
+from edl.core.policy import decide, policy_named
+from edl.errors import EdlError
+from edl.ports import Clock, RoundResult
+from edl.settings import ControllerSettings
+
+LEASE_NAME = "edl-controller"
+DEFAULT_POLICY = "maxmin"
+DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
+ONCE_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+_STANDS_STILL_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What runs side by side."""
+
+    cache: ClusterCache
+    controller: Controller
+    elector: Elector | None
+    server: StatusServer
+
+
+async def serve(settings: ControllerSettings) -> int:
+    """Run the controller until a signal, or for one round.
+
+    Returns:
+        The exit code: 0 after SIGINT or SIGTERM, or a round that did all it wanted; 1 after a lost lease or a round
+        that did not.
+
+    Raises:
+        ConfigError: something that was given cannot be used.
+    """
+    policy_named(settings.policy or DEFAULT_POLICY)
+    folder = RecordFolder(settings.record) if settings.record else None
+    async with await ApiSession.open(settings.kubeconfig) as session:
+        parts = _assemble(settings, session, folder)
+        host, port = await parts.server.start()
+        say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=f"{host}:{port}")
+        try:
+            return await _run(settings, parts)
+        finally:
+            await parts.server.stop()
+
+
+def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordFolder | None) -> _Parts:
+    clock, metrics = SystemClock(), Metrics()
+    image = settings.master_image or DEFAULT_MASTER_IMAGE
+    policy = policy_named(settings.policy or DEFAULT_POLICY)
+    cache = ClusterCache(session, clock, namespaces=settings.watch_namespace, default_master_image=image)
+    key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
+    writer = Writer(session, cache, clock, key=key, default_master_image=image)
+    elects = not (settings.no_leader_election or settings.dry_run)
+    elector = _elector(settings, session, clock, metrics) if elects else None
+    controller = Controller(
+        cluster=KubernetesCluster(cache, writer, clock),
+        clock=clock,
+        lease=elector or AlwaysHeld(),
+        recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
+        planner=Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable),
+        limits=settings.limits,
+        pace=Pace(interval_s=settings.interval_s),
+        show=_Display() if settings.dry_run else None,
+    )
+
+    def is_alive() -> bool:
+        return clock.monotonic_s() - controller.last_round_s < _STANDS_STILL_S + 2 * settings.interval_s
+
+    server = StatusServer(
+        settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
+    )
+    return _Parts(cache, controller, elector, server)
+
+
+class _Display:
+    """Prints each plan that differs from the one before: a table for people, JSON for what reads a pipe."""
+
+    def __init__(self) -> None:
+        self._shown: tuple[ScaleDecision, ...] | None = None
+
+    def __call__(self, _: ClusterSnapshot, plan: ScalePlan) -> None:
+        if plan.decisions == self._shown:
+            return
+        self._shown = plan.decisions
+        if sys.stdout.isatty():
+            print_plan(plan)
+        else:
+            sys.stdout.write(plan_json(plan) + "\n")
+            sys.stdout.flush()
+
+
+def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, metrics: Metrics) -> Elector:
+    identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}"
+
+    def tell(leads: bool, holder: str) -> None:  # the elector's callback
+        metrics.led(leads=leads)
+        say(_log, logging.INFO, "leading" if leads else "following", holder=holder or None)
+
+    store = ApiLeaseStore(session, settings.namespace, LEASE_NAME)
+    return Elector(store, clock, identity, on_change=tell)
+
+
+async def _run(settings: ControllerSettings, parts: _Parts) -> int:
+    """Everything side by side until the first part ends; then the round ends, then the lease, then the rest."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with _background(parts.cache.run()) as mirror, _background(_inquire(settings, parts.cache)):
+        main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
+        leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
+        stopping = asyncio.ensure_future(stop.wait())
+        watched = {main, mirror, stopping} | ({leading} if leading else set())
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        await asyncio.wait({main}, timeout=STOP_TIMEOUT_S)
+        for task in (main, leading, stopping):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(t for t in (main, leading, stopping) if t is not None), return_exceptions=True)
+        if parts.elector is not None:
+            await parts.elector.release()
+        code = _code(main, done - {main, stopping})
+    say(_log, logging.INFO, "stopped", code=code)
+    return code
+
+
+def _code(main: asyncio.Future[int], broken: set[asyncio.Future[Any]]) -> int:
+    """The exit code: what went wrong decides, then what the main part returned."""
+    for task in broken:
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, EdlError):
+            say(_log, logging.ERROR, "stopping", err=str(error))
+            return 1
+        if error is not None:
+            raise error
+    return 0 if main.cancelled() else main.result()
+
+
+async def _loop(parts: _Parts, stop: asyncio.Event) -> int:
+    await parts.controller.run(stop)
+    return 0
+
+
+async def _once(parts: _Parts) -> int:
+    result = await parts.controller.once(ONCE_TIMEOUT_S)
+    if result is RoundResult.ACTED:
+        note = "one round is done; pods that it started or ended may need another round to converge"
+        say(_log, logging.INFO, "once", note=note)
+    return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
+
+
+async def _inquire(settings: ControllerSettings, cache: ClusterCache) -> None:
+    """The line that users of the original look for, from leader and followers alike."""
+    await cache.wait_until_synced()
+    while True:
+        if _log.isEnabledFor(logging.DEBUG):
+            say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.inquiry())
+        await asyncio.sleep(settings.interval_s)
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,34 @@
+"""RFC 3339 times as seconds since the epoch.
+
+Times arrive by the thousand and mostly repeat (a condition's time stays the same for days), so the answers are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
+
+
+def seconds_of(value: object) -> float | None:
+    """Seconds since the epoch of an RFC 3339 text (a missing offset is UTC); None for anything else."""
+    return _seconds_of(value) if isinstance(value, str) else None
+
+
+def text_of(seconds: float) -> str:
+    """The time as Kubernetes writes it, in whole seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=16384)
+def _seconds_of(value: str) -> float | None:
+    if not _TIME.fullmatch(value):
+        return None
+    try:
+        time = datetime.fromisoformat(value.upper())
+        return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
+    except (ValueError, OverflowError):
+        return None

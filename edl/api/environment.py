@@ -1,0 +1,96 @@
+"""The environment of a job's containers: the names that Paddle and its scripts read, and our own.
+
+Only what cannot change while a pod lives stands here; membership is served live by the master and by the helpers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from edl.api.template import TOKEN_DIRECTORY
+from edl.api.v1 import TrainingJob
+from edl.core.model import CPU, GPU, Role
+from edl.core.quantity import exact_quantity
+
+MASTER_PORT = 8080
+TRAINER_TOKEN = "trainer"  # noqa: S105 - the names of files and of keys of the Secret
+CONTROLLER_TOKEN = "controller"  # noqa: S105
+CUDA_LIBRARIES = "/usr/local/cuda/lib64"
+
+
+def environment(job: TrainingJob, role: Role, index: int) -> list[dict[str, Any]]:
+    """The variables of the container of one pod, sorted as they are documented.
+
+    In gang mode there is no master: `EDL_MASTER` and `EDL_TOKEN_FILE` are empty, which a client can tell from a
+    master that does not answer yet.
+    """
+    values = {**_paddle(job, role), **_ours(job, role, index)}
+    fields = {
+        "NAMESPACE": "metadata.namespace",
+        "POD_NAME": "metadata.name",
+        "POD_IP": "status.podIP",
+        "PADDLE_CURRENT_IP": "status.podIP",
+    }
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
+    ]
+
+
+def master_url(job: TrainingJob) -> str:
+    """Where the master of a job is found: by its name, which outlives its pod."""
+    name, namespace = job.metadata.name, job.metadata.namespace
+    return f"http://{name}-{Role.MASTER.value}-0.{name}.{namespace}.svc:{MASTER_PORT}"
+
+
+def _paddle(job: TrainingJob, role: Role) -> dict[str, str]:
+    spec = job.spec
+    trainers, pservers = str(spec.trainer.min_instance), str(spec.pserver.min_instance)
+    devices = _devices(job)
+    return {
+        "PADDLE_JOB_NAME": job.metadata.name,
+        "TRAINERS": trainers,
+        "PSERVERS": pservers,
+        "ENTRY": spec.trainer.entrypoint,
+        "TOPOLOGY": spec.trainer.entrypoint,
+        "TRAINER_PACKAGE": spec.trainer.workspace,
+        "PADDLE_INIT_PORT": str(spec.port),
+        "PADDLE_INIT_TRAINER_COUNT": str(devices or _whole_cpus(job)),
+        "PADDLE_INIT_PORTS_NUM": str(spec.ports_num),
+        "PADDLE_INIT_PORTS_NUM_FOR_SPARSE": str(spec.ports_num_for_sparse),
+        "PADDLE_INIT_NUM_GRADIENT_SERVERS": trainers,
+        "PADDLE_INIT_NUM_PASSES": str(job.passes),
+        "PADDLE_INIT_USE_GPU": "1" if devices else "0",
+        "LD_LIBRARY_PATH": CUDA_LIBRARIES,
+        "PADDLE_IS_LOCAL": "0",
+        "PADDLE_TRAINERS_NUM": trainers,
+        "PADDLE_PSERVERS_NUM": pservers,
+        "PADDLE_PORT": str(spec.port),
+        "PADDLE_TRAINING_ROLE": role.value.upper(),
+        "TRAINING_ROLE": role.value.upper(),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _ours(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
+    return {
+        "EDL_JOB_UID": job.uid,
+        "EDL_MASTER": master_url(job) if job.has_master else "",
+        "EDL_ROLE": role.value,
+        "EDL_INDEX": str(index),
+        "EDL_TOKEN_FILE": f"{TOKEN_DIRECTORY}/{TRAINER_TOKEN}" if job.has_master else "",
+    }
+
+
+def _devices(job: TrainingJob) -> int:
+    return int(_trainer_requests(job).get(GPU, "0"))
+
+
+def _whole_cpus(job: TrainingJob) -> int:
+    return max(1, math.floor(exact_quantity(_trainer_requests(job).get(CPU, "0"), CPU)))
+
+
+def _trainer_requests(job: TrainingJob) -> dict[str, str]:
+    resources = job.spec.trainer.resources
+    return resources.effective_requests() if resources else {}

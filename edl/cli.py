@@ -1,0 +1,224 @@
+"""The command line: parse, build, call.
+
+Each command imports what it needs when it runs: `edl --help` must not wait for a solver, and a trainer image has
+neither typer nor the rest, so that there the command says what to install. A message on stderr names the object, the
+value, the rule and the remedy; stdout holds only the answer. Exit codes: 0 done, 1 failed, 2 usage.
+"""
+
+# ruff: noqa: PLC0415 - see above
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+from edl import __version__
+from edl.errors import ConfigError, EdlError
+
+try:
+    import typer
+except ModuleNotFoundError as error:
+    _missing: ModuleNotFoundError | None = error
+else:
+    _missing = None
+
+FAILED, USAGE = 1, 2
+
+
+class PlanOutput(StrEnum):
+    """Forms of a plan."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names; exits by SystemExit."""
+    if _missing is not None:
+        _leave(_remedy(_missing), USAGE)
+    try:
+        _commands()()
+    except EdlError as error:
+        _leave(str(error), USAGE if isinstance(error, ConfigError) else FAILED)
+    except ModuleNotFoundError as error:
+        if (error.name or "edl").partition(".")[0] == "edl":
+            raise
+        _leave(_remedy(error), USAGE)
+
+
+def plan(
+    filenames: Annotated[
+        list[str],
+        typer.Option(
+            "-f",
+            "--filename",
+            envvar="EDL_FILENAME",
+            metavar="FILE",
+            help="Saved objects: JSON, YAML or Lists; - is standard input. Repeat it for more; a later file replaces "
+            "objects of an earlier one.",
+        ),
+    ],
+    now: Annotated[
+        str,
+        typer.Option(envvar="EDL_NOW", metavar="RFC3339", help="When it is; default: the newest time in the input."),
+    ] = "",
+    policy: Annotated[
+        str, typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share; default: as the planner chooses.")
+    ] = "",
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar="EDL_OUTPUT")] = PlanOutput.TABLE,
+) -> None:
+    """Print the decision for a saved cluster; no cluster is needed."""
+    from edl.adapters.planning import plan_snapshot
+    from edl.adapters.report import plan_json, print_plan
+    from edl.adapters.saved import read_saved
+    from edl.core.plan import Limits
+
+    snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+    for one in left_out:
+        typer.echo(f"edl: {one}", err=True)
+    decided = plan_snapshot(snapshot, policy, Limits())
+    if output is PlanOutput.JSON:
+        typer.echo(plan_json(decided))
+    else:
+        print_plan(decided)
+
+
+def controller(
+    *,  # every flag is given as text: the settings judge it, and answer all that is wrong at once
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_KUBECONFIG", metavar="FILE", help="Default: as kubectl, then the pod's own account."
+        ),
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option(envvar="EDL_NAMESPACE", metavar="NS", help="Where the Lease stands.")
+    ] = "paddlecloud",
+    listen: Annotated[
+        str, typer.Option(envvar="EDL_LISTEN", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
+    ] = "0.0.0.0:8080",
+    log_level: Annotated[
+        str, typer.Option(envvar="EDL_LOG_LEVEL", metavar="LEVEL", help="debug, info, warn, error or crit.")
+    ] = "info",
+    log_format: Annotated[
+        str, typer.Option(envvar="EDL_LOG_FORMAT", metavar="FORM", help="logfmt or json, on stderr.")
+    ] = "logfmt",
+    interval_s: Annotated[
+        str, typer.Option(envvar="EDL_INTERVAL_S", metavar="SECONDS", help="Longest time between two decisions.")
+    ] = "5",
+    max_load_desired: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="Training grows up to this part of a total."
+        ),
+    ] = "1.0",
+    serving_headroom: Annotated[
+        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="Room kept for so many serving pods.")
+    ] = "0",
+    policy: Annotated[
+        str, typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share; default: as the planner chooses.")
+    ] = "",
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDL_KEY_FILE",
+            metavar="FILE",
+            help="Key of the masters' tokens; default: $XDG_STATE_HOME/edl/key.",
+        ),
+    ] = None,
+    master_image: Annotated[
+        str, typer.Option(envvar="EDL_MASTER_IMAGE", metavar="IMAGE", help="Of masters whose job names none.")
+    ] = "",
+    watch_namespace: Annotated[
+        list[str] | None,
+        typer.Option(envvar="EDL_WATCH_NAMESPACE", metavar="NS", help="Only jobs in it; repeat it for more."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", envvar="EDL_ONCE", help="One round, then exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", envvar="EDL_DRY_RUN", help="Print what would be decided; write nothing.")
+    ] = False,
+    record: Annotated[
+        str | None,
+        typer.Option(envvar="EDL_RECORD", metavar="DIR", help="Keep a record of each changed decision there."),
+    ] = None,
+    no_leader_election: Annotated[
+        bool,
+        typer.Option(
+            "--no-leader-election", envvar="EDL_NO_LEADER_ELECTION", help="Write without holding the Lease."
+        ),
+    ] = False,
+) -> None:
+    """Run the controller: resize every TrainingJob of a cluster, forever."""
+    flags = locals()
+    import asyncio
+
+    from edl.adapters.logs import configure
+    from edl.adapters.service import serve
+    from edl.settings import read_settings
+
+    settings = read_settings(flags)
+    configure(settings.log_level, settings.log_format)
+    raise typer.Exit(asyncio.run(serve(settings)))
+
+
+def crd() -> None:
+    """Print the CustomResourceDefinition of TrainingJob."""
+    from edl.adapters.manifests import crd_yaml
+
+    typer.echo(crd_yaml(), nl=False)
+
+
+def manifests() -> None:
+    """Print everything that installs the controller, in one file."""
+    from edl.adapters.manifests import manifests_yaml
+
+    typer.echo(manifests_yaml(), nl=False)
+
+
+def _commands() -> typer.Typer:
+    """The application; commands are listed in the order of their use."""
+    app = typer.Typer(
+        name="edl",
+        help="Elastic deep learning on Kubernetes: trains in the room your services leave.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for command in (controller, plan, crd, manifests):
+        app.command()(command)
+    return app
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Elastic deep learning on Kubernetes: trains in the room your services leave."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"edl {__version__}")
+        raise typer.Exit
+
+
+def _seconds(value: str) -> float:
+    from edl.adapters.times import seconds_of
+
+    seconds = seconds_of(value)
+    if seconds is None:
+        raise ConfigError(f"--now {value!r} is no RFC 3339 time; write it like 2026-01-05T10:00:00Z")
+    return seconds
+
+
+def _remedy(error: ModuleNotFoundError) -> str:
+    return f"the module {error.name} is not installed, and this command needs it; run: pip install 'edl[controller]'"
+
+
+def _leave(message: str, code: int) -> None:
+    sys.stderr.write(f"edl: {message}\n")
+    raise SystemExit(code)

@@ -1,0 +1,60 @@
+"""What to do when no plan could be made in time: the last good plan, without its growth.
+
+A guess never shrinks anybody: only the deletions that waiting serving pods still need are kept, and every other job
+stays as it is. The caller checks the result against the new snapshot like any plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.core.model import ClusterSnapshot, Job, Reason
+from edl.core.plan import ScaleDecision, ScalePlan, ServingReport
+
+
+def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
+    """The plan reduced to what is safe in another snapshot.
+
+    Returns:
+        A plan that creates nothing. A job has no decision where none is safe: it is new, its spec has changed, it
+        lacks pods. Such a job is left as it is.
+    """
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    decisions = (_reduced(plan, job, serving_waits=waiting > 0) for job in snapshot.jobs)
+    return replace(
+        plan,
+        decisions=tuple(d for d in decisions if d is not None),
+        serving=ServingReport(waiting=waiting),
+        seconds=0.0,
+    )
+
+
+def _reduced(plan: ScalePlan, job: Job, *, serving_waits: bool) -> ScaleDecision | None:
+    old = plan.decision(job.key)
+    if old is None or old.generation != job.generation:
+        return None
+    live = {pod.name for pod in job.live_trainers}
+    victims = tuple(name for name in old.victims if name in live)
+    if not serving_waits or old.shrink_reason != Reason.SERVING_NEEDS_ROOM:
+        victims = ()
+    target = len(live) - len(victims)
+    admitted = target > 0
+    if admitted and not _can_stay(job, target):
+        return None
+    return replace(
+        old,
+        current=len(live),
+        target=target,
+        admitted=admitted,
+        victims=victims,
+        nodes=(),
+        fixed_nodes=(),
+        shrink_reason=old.shrink_reason if victims else "",
+    )
+
+
+def _can_stay(job: Job, trainers: int) -> bool:
+    """True where a job that keeps so many trainers, and is given nothing, has all that an admitted job must have."""
+    low, high = (job.pinned, job.pinned) if job.pinned else (job.min_trainers, job.max_trainers)
+    fixed = all(sum(p.role is f.role and p.is_live for p in job.pods) >= f.count for f in job.fixed)
+    return job.is_schedulable and low <= trainers <= high and fixed

@@ -1,0 +1,226 @@
+"""What a plan may not do: restraint before it is made, and every rule recomputed after.
+
+`restrain` answers when one job may be shrunk for another, so that a cluster at rest stays at rest. `check` recomputes
+every invariant of a finished plan from the snapshot alone, in plain Python and without the solver, so that a fault in
+the mathematics never reaches a pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from edl.core.eligibility import takes
+from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodShape, Reason, Resources, Role
+from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.errors import PlanError
+
+DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
+TOLERANCE = 1e-6
+
+
+class RefusedPlanError(PlanError):
+    """A plan broke a rule: a bug of ours, and the plan must not be carried out.
+
+    Attributes:
+        plan: what was refused.
+        problems: one sentence for each broken rule.
+    """
+
+    def __init__(self, plan: ScalePlan, problems: tuple[str, ...]) -> None:
+        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems))
+        self.plan = plan
+        self.problems = problems
+
+
+def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[Job]:
+    """The jobs that may not be shrunk for another: their trainer count has changed less than their cooldown ago."""
+    return frozenset(job for job in jobs if cooldown_left_s(job, now_s) > 0)
+
+
+def cooldown_left_s(job: Job, now_s: float) -> float:
+    """How long a job is still kept from being shrunk for another; 0 where it is not."""
+    resize = job.status.last_resize if job.status is not None else None
+    return max(0.0, resize.time_s + job.cooldown_s - now_s) if resize is not None else 0.0
+
+
+def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
+    """How long a job that was shrunk for serving is still kept from growing; 0 where it is not."""
+    resize = job.status.last_resize if job.status is not None else None
+    if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
+        return 0.0
+    return max(0.0, resize.time_s + limits.growth_hold_s - now_s)
+
+
+def is_arriving(job: Job, now_s: float) -> bool:
+    """True while a job may claim its whole share: until it is admitted, and then while its first pods start."""
+    if not job.was_admitted:
+        return True
+    admitted = job.status.condition("Admitted") if job.status is not None else None
+    if admitted is None or now_s - admitted.since_s >= job.cooldown_s:
+        return False
+    return any(pod.started_s is None for pod in job.live_trainers)
+
+
+def check(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[str, ...]:
+    """Recompute every invariant of a plan.
+
+    Returns:
+        One sentence for each broken rule, in a fixed order; empty where the plan may be carried out.
+    """
+    problems = list(_check_order(snapshot, plan))
+    if problems:
+        return tuple(problems)
+    pairs = list(zip(snapshot.jobs, plan.decisions, strict=True))
+    for job, decision in pairs:
+        problems += _check_counts(job, decision)
+        problems += _check_victims(job, decision)
+    problems += _check_placing(snapshot, pairs)
+    problems += _check_room(snapshot, pairs)
+    problems += _check_dropped(snapshot, pairs)
+    problems += _check_serving(snapshot, plan)
+    if not plan.certificate.bound >= plan.certificate.achieved - TOLERANCE:
+        problems.append(f"the bound {plan.certificate.bound} is below what is achieved, {plan.certificate.achieved}")
+    return tuple(problems)
+
+
+def _check_order(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
+    if [d.job for d in plan.decisions] != [job.key for job in snapshot.jobs]:
+        yield "the decisions are not one for each job, sorted by key"
+
+
+def _check_counts(job: Job, decision: ScaleDecision) -> Iterable[str]:
+    name, planned = f"job {job.key}", sum(count for _, count in decision.nodes)
+    if decision.generation != job.generation:
+        yield f"{name}: answers generation {decision.generation}, not {job.generation}"
+    if decision.current != len(job.live_trainers):
+        yield f"{name}: current {decision.current}, but {len(job.live_trainers)} trainers are live"
+    if decision.target != decision.current - len(decision.victims) + planned:
+        yield (
+            f"{name}: target {decision.target} is not {decision.current} - {len(decision.victims)} victims"
+            f" + {planned} new"
+        )
+    if any(count <= 0 for _, count in decision.nodes):
+        yield f"{name}: a node is given no trainer"
+    if not decision.admitted:
+        if decision.target or decision.nodes or decision.fixed_nodes:
+            yield f"{name}: is not admitted, yet given pods"
+        return
+    low, high = (job.pinned, job.pinned) if job.pinned else (job.min_trainers, job.max_trainers)
+    if not job.is_schedulable:
+        yield f"{name}: is admitted, yet invalid, suspended, finished or being deleted"
+    if not low <= decision.target <= high:
+        yield f"{name}: target {decision.target} is not within {low}..{high}"
+    for fixed in job.fixed:
+        alive = sum(p.role is fixed.role and p.is_live for p in job.pods)
+        given = sum(role is fixed.role for role, _ in decision.fixed_nodes)
+        if given != max(0, fixed.count - alive):
+            yield f"{name}: is admitted, yet given {given} of {max(0, fixed.count - alive)} missing {fixed.role} pods"
+
+
+def _check_victims(job: Job, decision: ScaleDecision) -> Iterable[str]:
+    live = {p.name for p in job.live_trainers}
+    for victim, count in sorted(Counter(decision.victims).items()):
+        if victim not in live:
+            yield f"job {job.key}: victim {victim} is no live trainer of it"
+        if count > 1:
+            yield f"job {job.key}: victim {victim} is named {count} times"
+    if not decision.admitted and live - set(decision.victims):
+        yield f"job {job.key}: is not admitted, yet {len(live - set(decision.victims))} trainers stay"
+    if bool(decision.victims) != bool(decision.shrink_reason):
+        yield f"job {job.key}: victims and the reason why they die do not go together"
+
+
+def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+    nodes = {node.name: node for node in snapshot.nodes}
+    for job, decision in pairs:
+        for name, shape in sorted(set(_planned(job, decision)), key=lambda place: place[0]):
+            if name not in nodes:
+                yield f"job {job.key}: node {name} does not exist"
+            elif not takes(nodes[name], shape.placement):
+                yield f"job {job.key}: node {name} does not take its pods"
+
+
+def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape]]:
+    """Every new pod of a decision: its node and its shape."""
+    shapes = {fixed.role: fixed.shape for fixed in job.fixed}
+    for name, count in decision.nodes:
+        yield from [(name, job.trainer)] * count
+    yield from ((name, shapes[role]) for role, name in decision.fixed_nodes if role in shapes)
+
+
+def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+    """No node that is given a pod is overcommitted once the victims are gone; unbound pods of ours need room too."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    held: dict[str, Counter[str]] = {name: Counter() for name in nodes}
+    for pod in snapshot.pods:
+        if not pod.is_finished:
+            _hold(held, pod.node or pod.nominated, pod.shape.request)
+    for job, decision in pairs:
+        for pod in _staying(job, decision):
+            _hold(held, pod.node or pod.nominated, pod.shape.request)
+    given: set[str] = set()
+    for job, decision in pairs:
+        for name, shape in _planned(job, decision):
+            _hold(held, name, shape.request)
+            given.add(name)
+    for name in sorted(given & set(nodes)):
+        for resource, amount in sorted(held[name].items()):
+            if amount > _capacity(nodes[name], resource) and _is_asked(pairs, name, resource):
+                yield (
+                    f"node {name}: overcommitted, {amount} of {resource} planned,"
+                    f" {_capacity(nodes[name], resource)} there"
+                )
+
+
+def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
+    """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
+    return [p for p in job.pods if p.is_live and decision.admitted and p.name not in decision.victims]
+
+
+def _hold(held: dict[str, Counter[str]], node: str, request: Resources) -> None:
+    if node in held:
+        held[node].update(request.as_dict())
+
+
+def _capacity(node: Node, resource: str) -> int:
+    if resource.startswith(HOST_PORT_PREFIX):
+        return 1
+    return node.allocatable[resource] - node.reserved[resource]
+
+
+def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) -> bool:
+    """True where a planned pod on the node asks for the resource; others may have overcommitted what it does not."""
+    return any(
+        name == node and shape.request[resource] > 0
+        for job, decision in pairs
+        for name, shape in _planned(job, decision)
+    )
+
+
+def _check_dropped(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+    """A whole running job goes only for serving that waits, or for a job of a higher tier that needs room."""
+    if any(pod.is_waiting_serving for pod in snapshot.pods):
+        return
+    needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
+    for job, decision in pairs:
+        if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
+            continue
+        if not any(tier > job.tier for tier in needy):
+            yield f"job {job.key}: runs and is dropped, though no serving pod and no job of a higher tier needs room"
+
+
+def is_whole(job: Job) -> bool:
+    """True where a job has a node for each of its masters and pservers and for its minimum of trainers."""
+    bound = Counter(p.role for p in job.pods if p.is_live and (p.node or p.nominated))
+    fixed = all(bound[f.role] >= f.count for f in job.fixed)
+    return fixed and bound[Role.TRAINER] >= (job.pinned or job.min_trainers)
+
+
+def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    report = plan.serving
+    if report.waiting != waiting:
+        yield f"serving: {report.waiting} pods are said to wait, {waiting} do"
+    if min(report.placed, report.short) < 0 or report.placed + report.short > waiting:
+        yield f"serving: {report.placed} placed and {report.short} short do not fit {waiting} waiting"

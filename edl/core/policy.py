@@ -1,0 +1,155 @@
+"""The decision: a snapshot, a policy and limits in; a plan that has passed its checks out.
+
+Serving first, then who runs, then how many each gets, then which pods die where: the stages stand in `admission` and
+`sharing`; here they are put in order, turned into a plan and checked. A policy may change what jobs ask for, never the
+rules that hold for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from edl.core.admission import admit, cap, serve
+from edl.core.capacity import read_world
+from edl.core.explain import Outcome, explain, prices_of
+from edl.core.guard import RefusedPlanError, check
+from edl.core.model import ClusterSnapshot, Job, Role
+from edl.core.optimizer import prove
+from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.sharing import share
+from edl.errors import ConfigError, PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A way to share a cluster.
+
+    Attributes:
+        name: what `--policy` calls it.
+        adapt: what each job asks for under it.
+    """
+
+    name: str
+    adapt: Callable[[Job], Job]
+
+
+def _as_it_is(job: Job) -> Job:
+    return job
+
+
+def _always_min(job: Job) -> Job:
+    return replace(job, pinned=job.pinned or job.min_trainers)
+
+
+def _always_max(job: Job) -> Job:
+    return replace(job, pinned=job.pinned or job.max_trainers)
+
+
+POLICIES: Mapping[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy("maxmin", _as_it_is),
+        Policy("static-min", _always_min),
+        Policy("static-max", _always_max),
+    )
+}
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        ConfigError: there is none; the message names those that are.
+    """
+    if name not in POLICIES:
+        raise ConfigError(f"policy {name!r} is unknown; choose one of {', '.join(sorted(POLICIES))}")
+    return POLICIES[name]
+
+
+def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
+    """Decide which jobs run, how many trainers each has, where new ones go and which die.
+
+    Args:
+        snapshot: the world; equal snapshots give equal plans, but for `seconds`.
+        policy: see POLICIES.
+        limits: what the operator allows; `deadline_s` bounds each linear program and the decision as a whole.
+
+    Returns:
+        A plan that has passed `guard.check`.
+
+    Raises:
+        PlanError: no plan could be made in time; the last one stays in force.
+        RefusedPlanError: the plan broke a rule.
+    """
+    started_s = time.perf_counter()
+
+    def watch(stage: str) -> None:
+        if time.perf_counter() - started_s > limits.deadline_s:
+            raise PlanError(
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+            )
+
+    adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
+    world = read_world(adapted, limits)
+    served = serve(world, limits.deadline_s)
+    watch("serving")
+    world, hopeless = cap(world, served)
+    admission = admit(world, served, hopeless, limits.deadline_s)
+    watch("admission")
+    shared = share(admission.room, served, limits.deadline_s)
+    watch("sharing")
+    proof = prove(shared.room, shared.level, limits.deadline_s)
+    outcome = Outcome(world, served, admission, shared)
+    plan = ScalePlan(
+        decisions=tuple(_decision(job, outcome) for job in adapted.jobs),
+        certificate=Certificate("fulfilment", proof.achieved, proof.bound),
+        prices=prices_of(proof, world),
+        serving=_report(outcome),
+        policy=policy.name,
+    )
+    problems = check(adapted, plan)
+    plan = replace(plan, seconds=time.perf_counter() - started_s)
+    if problems:
+        raise RefusedPlanError(plan, problems)
+    return plan
+
+
+def _report(outcome: Outcome) -> ServingReport:
+    waiting = sum(group.due + group.young for group in outcome.world.waiting)
+    placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
+    return ServingReport(waiting, placed, outcome.served.short)
+
+
+def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
+    told = explain(job, outcome)
+    live = tuple(pod.name for pod in job.live_trainers)
+    index = outcome.member(job)
+    if index is None:
+        victims, nodes, fixed, target = live, Counter[str](), (), 0
+    else:
+        room, claim = outcome.shared.room, outcome.world.claims[index]
+        dying = [i for i in claim.seats if i in set(room.victims) or i in set(room.homeless[index])]
+        victims = tuple(outcome.world.seats[i].pod.name for i in dying)
+        new = [p for p in room.placed if p.owner == index]
+        names = [node.name for node in outcome.world.snapshot.nodes]
+        nodes = Counter(names[p.node] for p in new if p.role is Role.TRAINER)
+        fixed = tuple(sorted((p.role, names[p.node]) for p in new if p.role and p.role is not Role.TRAINER))
+        target = room.count[index]
+    return ScaleDecision(
+        job=job.key,
+        generation=job.generation,
+        current=len(live),
+        target=target,
+        minimum=job.min_trainers,
+        maximum=job.max_trainers,
+        admitted=index is not None,
+        reason=told.reason,
+        message=told.message,
+        victims=tuple(sorted(victims)),
+        nodes=tuple(sorted(nodes.items())),
+        fixed_nodes=fixed,
+        shrink_reason=told.shrink_reason if victims else "",
+    )

@@ -1,0 +1,61 @@
+"""Runs a pure function beside the event loop, under a deadline.
+
+A decision may take seconds of a solver's time; the loop goes on meanwhile, renews its lease and answers its probes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from edl.errors import PlanError
+
+T = TypeVar("T")
+
+
+class Thinker:
+    """Runs one function at a time in a thread, and stops waiting for it at a deadline.
+
+    A thread cannot be ended; one that is late goes on, and until it ends no other is started, so that a solver that
+    hangs costs one core and not all of them. It does not keep the process alive.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    async def run(self, call: Callable[[], T], deadline_s: float) -> T:
+        """The function's answer.
+
+        Raises:
+            PlanError: it was late, or the one before has not ended yet; what the function raises passes through.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            raise PlanError("the decision before this one is still being computed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def settle(value: T | None, error: BaseException | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(value)  # type: ignore[arg-type]
+
+        def work() -> None:
+            value, error = None, None
+            try:
+                value = call()
+            except BaseException as caught:  # it is handed to whoever waits
+                error = caught
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self._thread = threading.Thread(target=work, name="edl-decide", daemon=True)
+        self._thread.start()
+        try:
+            return await asyncio.wait_for(answer, deadline_s)
+        except TimeoutError as error:
+            raise PlanError(f"no decision within {deadline_s:g} s") from error

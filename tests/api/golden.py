@@ -1,0 +1,50 @@
+"""Pods as they are sent, in files: `golden_files/*.input.yaml` -> `golden_files/*.output.yaml`.
+
+After a change that is meant, `python -m tests.api.golden` writes the outputs again; the difference is what to review.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edl.api.manifest import PRIORITY_CLASSES, pod_manifest
+from edl.api.v1 import parse_job
+from edl.core.model import Role
+
+FOLDER = Path(__file__).parent / "golden_files"
+
+
+def inputs() -> list[Path]:
+    """The input files."""
+    return sorted(FOLDER.glob("*.input.yaml"))
+
+
+def output_of(path: Path) -> Path:
+    """The file with what an input becomes."""
+    return path.with_name(path.name.replace(".input.", ".output."))
+
+
+def render(path: Path) -> str:
+    """The pods that an input file asks for: a job, then a list of roles, indexes and planned nodes."""
+    job, pods = yaml.safe_load_all(path.read_text())
+    parsed = parse_job(job)
+    bodies: list[dict[str, Any]] = [
+        pod_manifest(
+            parsed,
+            Role(pod["role"]),
+            pod["index"],
+            default_master_image="edl/edl-controller:test",
+            planned_node=pod.get("node"),
+            priority_classes=pod.get("priorityClasses", PRIORITY_CLASSES),
+        )
+        for pod in pods
+    ]
+    return yaml.safe_dump_all(bodies, sort_keys=False, width=118)
+
+
+if __name__ == "__main__":
+    for source in inputs():
+        output_of(source).write_text(render(source))

@@ -1,0 +1,428 @@
+"""Jobs that people and attackers write, and the verdict on each: one table for the models and for a real API server.
+
+A case that admission refuses must be refused by `parse_job` too, and the other way round: what passes one and not the
+other would be a job that nobody answers for.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job and the verdict on it.
+
+    Attributes:
+        name: of the case.
+        job: the manifest, without a namespace.
+        accepted: the verdict, of admission and of `parse_job` alike.
+        says: part of the message of `parse_job`, empty where it is accepted.
+        server_says: part of the API server's answer.
+    """
+
+    name: str
+    job: Object
+    accepted: bool
+    says: str = ""
+    server_says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An update of a job that has a status, and whether the API server lets it pass."""
+
+    name: str
+    status: Object
+    job: Object
+    accepted: bool
+    server_says: str = ""
+
+
+def make_manifest(name: str = "job", **spec: Any) -> Object:
+    """A small valid job: an elastic one with two pservers."""
+    amounts = {"cpu": "200m", "memory": "200Mi"}
+    return {
+        "apiVersion": "paddlepaddle.org/v1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "example/trainer",
+            "fault_tolerant": True,
+            "trainer": {
+                "entrypoint": "python train.py",
+                "min-instance": 2,
+                "max-instance": 6,
+                "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+            },
+            "pserver": {"min-instance": 2, "max-instance": 2, "resources": {"requests": dict(amounts)}},
+            **spec,
+        },
+    }
+
+
+def edited(*path: str, **values: Any) -> Object:
+    """The small job with fields set under a path of the spec; a value None removes the field."""
+    job = make_manifest()
+    target = job["spec"]
+    for step in path:
+        target = target.setdefault(step, {})
+    for name, value in values.items():
+        if value is None:
+            target.pop(name, None)
+        else:
+            target[name] = value
+    return job
+
+
+def trainer(**values: Any) -> Object:
+    """The small job with fields of the trainer, underscores standing for hyphens."""
+    return edited("trainer", **{name.replace("_", "-"): value for name, value in values.items()})
+
+
+def requests(**amounts: Any) -> Object:
+    """The small job with requests of a trainer, and no limits."""
+    return trainer(resources={"requests": amounts})
+
+
+def amounts(requests: Object | None = None, limits: Object | None = None) -> Object:
+    """The small job with requests and limits of a trainer."""
+    given = {"requests": requests, "limits": limits}
+    return trainer(resources={field: value for field, value in given.items() if value is not None})
+
+
+def template(role: str = "trainer", *, metadata: Object | None = None, **spec: Any) -> Object:
+    """The small job with a pod template."""
+    overlay = {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}
+    return edited(role, template=overlay)
+
+
+def without(*names: str) -> Object:
+    """The small job without some top-level fields."""
+    job = make_manifest()
+    for name in names:
+        del job[name]
+    return job
+
+
+def renamed(name: str) -> Object:
+    """The small job under another name."""
+    return make_manifest(name)
+
+
+def refused(name: str, job: Object, says: str, server_says: str = "") -> Case:
+    """A case that both refuse."""
+    return Case(name, job, accepted=False, says=says, server_says=server_says)
+
+
+def accepted(name: str, job: Object) -> Case:
+    """A case that both accept."""
+    return Case(name, job, accepted=True)
+
+
+def _container(**fields: Any) -> Object:
+    return template(containers=[{"name": "trainer", **fields}])
+
+
+def _spec(change: Callable[[Object], None]) -> Object:
+    job = make_manifest()
+    change(job["spec"])
+    return job
+
+
+GPU = "nvidia.com/gpu"
+OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
+SIZE = {"cpu": "1", "memory": "1Gi"}
+
+_BOUNDS = [
+    refused("no spec", without("spec"), "spec is missing", "spec: Required"),
+    refused("no trainer", edited(trainer=None), "spec.trainer is missing", "spec.trainer: Required"),
+    refused("min is -1", trainer(min_instance=-1), "min-instance -1 is below 1", "greater than or equal to 1"),
+    refused("min is 0", trainer(min_instance=0), "min-instance 0 is below 1", "greater than or equal to 1"),
+    refused("no min", trainer(min_instance=None), "min-instance is missing", "min-instance: Required"),
+    refused("no max", trainer(max_instance=None), "max-instance is missing", "max-instance: Required"),
+    refused("min above max", trainer(min_instance=7), "min-instance 7 exceeds max-instance 6; lower", "exceeds"),
+    refused(
+        "max is a billion", trainer(max_instance=10**9), "1000000000 exceeds 10000", "less than or equal to 10000"
+    ),
+    refused("max is 2^63", trainer(max_instance=2**63), "exceeds 10000; lower it", "max-instance"),
+    refused("min is a text", trainer(min_instance="2"), "is not a whole number", "must be of type integer"),
+    refused("min is 2.5", trainer(min_instance=2.5), "2.5 is not a whole number", "must be of type integer"),
+    refused("min is true", trainer(min_instance=True), "is not a whole number", "must be of type integer"),
+    refused("min is 2.0", trainer(min_instance=2.0), "2.0 is not a whole number", "expected int"),
+    accepted("backoffLimit is 2.0", edited(backoffLimit=2.0)),
+    accepted("max is 10,000", trainer(max_instance=10_000)),
+    refused("elastic in gang mode", edited(fault_tolerant=False), "set fault_tolerant: true", "needs fault_tolerant"),
+    refused("elastic by default", edited(fault_tolerant=None), "set fault_tolerant: true", "needs fault_tolerant"),
+    accepted(
+        "fixed in gang mode", _spec(lambda s: (s.pop("fault_tolerant"), s["trainer"].update({"min-instance": 6}))[1])
+    ),
+    refused("pinned below min", trainer(instances=1), "instances 1 is outside 2..6", "instances must be 0"),
+    refused("pinned above max", trainer(instances=7), "instances 7 is outside 2..6", "instances must be 0"),
+    accepted("pinned", trainer(instances=4)),
+    refused("pserver min above max", edited("pserver", **{"min-instance": 3}), "pserver: min-instance 3", "exceeds"),
+    refused("pserver min is -1", edited("pserver", **{"min-instance": -1}), "pserver.min-instance", "pserver.min"),
+    accepted("no pserver", edited(pserver=None)),
+    accepted("pserver without pods or resources", edited(pserver={"min-instance": 0})),
+    accepted("nulls", _spec(lambda s: s.update(passes=None, queue=None, pserver=None, volumes=None))),
+    accepted("an unknown field", edited(unheardOf={"a": 1})),
+]
+
+_AMOUNTS = [
+    refused("cpu NaN", requests(cpu="NaN"), "is not a quantity", "requests.cpu"),
+    refused("cpu negative", requests(cpu="-1"), "is not a quantity", "requests.cpu"),
+    refused("cpu negative number", requests(cpu=-1), "is not between 0", "cpu must be at least 1m"),
+    refused("cpu zero", requests(cpu="0"), "cpu 0 is below 1m", "cpu must be at least 1m"),
+    refused("cpu far below a millicore", requests(cpu="0.0001m"), "cpu 0.0001m is below 1m", "at least 1m"),
+    refused("cpu with an exponent", requests(cpu="1e3"), "without sign and exponent", "requests.cpu"),
+    refused("cpu unquoted", requests(cpu=0.5), "is a bare decimal; write it in quotes", "requests.cpu"),
+    refused("cpu unquoted whole decimal", requests(cpu=1.0), "is a bare decimal", "string or integer"),
+    refused("cpu empty", requests(cpu=""), "is not a quantity", "requests.cpu"),
+    refused("cpu true", requests(cpu=True), "is not a quantity", "requests.cpu"),
+    refused("cpu 2^63", requests(cpu=2**63), "is not between 0", "requests.cpu"),
+    accepted("cpu quoted decimal", requests(cpu="0.5")),
+    accepted("cpu bare point", requests(cpu=".5")),
+    accepted("cpu number", requests(cpu=2)),
+    accepted("cpu finer than a millicore", requests(cpu="1.5m")),
+    refused("memory with a huge exponent", requests(memory="1e1000000"), "without sign and", "requests.memory"),
+    refused("memory zero", requests(memory=0), "memory 0 is below one byte", "at least one byte"),
+    refused("memory in thousandths", requests(memory="100m"), "m means a thousandth", "m means a thousandth"),
+    refused("memory of 21 characters", requests(memory="1" * 21), "has 21 characters", "requests.memory"),
+    refused("memory with a newline", requests(memory="1Gi\n"), "is not a quantity", "requests.memory"),
+    accepted("memory beyond every cluster", requests(memory="9999999Pi")),
+    accepted("memory of 20 digits", requests(memory="9" * 20)),
+    refused("request over limit", amounts({"cpu": "2"}, {"cpu": "1900m"}), "requests cpu 2 exceeds", "exceed limits"),
+    accepted("request equal to limit, other spelling", amounts({"cpu": "2"}, {"cpu": "2000m"})),
+    accepted("limits only", amounts(limits=SIZE)),
+    refused("neither cpu nor memory", amounts(limits={GPU: 1}), "neither cpu nor memory", "neither cpu nor"),
+    refused("no resources", trainer(resources=None), "neither cpu nor memory", "neither cpu nor memory"),
+    refused("no resources of a pserver", edited("pserver", resources=None), "pserver: resources ask", "neither cpu"),
+    refused("half a GPU", amounts(limits={**SIZE, GPU: "0.5"}), "0.5 is not a whole number", "whole number"),
+    refused("500m GPU", amounts(limits={**SIZE, GPU: "500m"}), "500m is not a whole number", "whole number"),
+    refused("negative GPU", amounts(limits={**SIZE, GPU: -1}), "is not between 0", "whole number"),
+    refused("fewer GPUs than the limit", amounts({**SIZE, GPU: 1}, {GPU: 2}), "devices need them equal", "equal"),
+    refused("two names of GPUs", amounts(limits={**SIZE, GPU: 1, OLD_GPU: 1}), "two names", "two names"),
+    refused("two names, two maps", amounts({**SIZE, GPU: 1}, {OLD_GPU: 1}), "two names", "two names"),
+    accepted("no GPU, said aloud", amounts(limits={**SIZE, GPU: "0"})),
+    accepted("GPU by its old name", amounts(limits={**SIZE, OLD_GPU: 1})),
+    accepted("GPU requested only", amounts({**SIZE, GPU: 1})),
+    accepted("a GPU nobody has", amounts(limits={**SIZE, "example.com/warp-drive": 1})),
+    refused("an unknown resource", amounts({**SIZE, "gpu": "1"}), "gpu is no resource", "no resource of a container"),
+    refused(
+        "pods as a resource", amounts({**SIZE, "pods": "1"}), "pods is no resource", "no resource of a container"
+    ),
+    refused(
+        "17 resources",
+        amounts({**SIZE, **{f"example.com/r{i}": 1 for i in range(15)}}),
+        "longer than the 16",
+        "at most 16",
+    ),
+    refused(
+        "resources of a master without room", edited("master", resources={"limits": {GPU: 1}}), "master", "neither"
+    ),
+    accepted("resources of a master", edited("master", resources={"limits": SIZE})),
+]
+
+_NAMES = [
+    refused("a name of 64 characters", renamed("a" * 64), "has 64 characters", "metadata.name"),
+    refused("a name of 51 characters", renamed("a" * 51), "has 51 characters", "metadata.name"),
+    accepted("a name of 50 characters", renamed("a" * 50)),
+    refused("a dotted name", renamed("a.b"), '"a.b" is not', "metadata.name"),
+    refused("a name of digits", renamed("1job"), '"1job" is not', "metadata.name"),
+    refused("a name in capitals", renamed("Job"), '"Job" is not', "metadata.name"),
+    refused("no name", {**make_manifest(), "metadata": {}}, "metadata.name is missing", "name or generateName"),
+]
+
+_FIELDS = [
+    refused("port 0", edited(port=0), "port 0 is below 1", "spec.port"),
+    refused("port 65536", edited(port=65536), "port 65536 exceeds 65535", "spec.port"),
+    refused("ports beyond the last", edited(port=65535), "beyond 65535", "beyond 65535"),
+    refused("ports_num 0", edited(ports_num=0), "ports_num 0 is below 1", "ports_num"),
+    refused("ports_num a billion", edited(ports_num=10**9), "ports_num 1000000000 exceeds", "ports_num"),
+    refused("passes 0", edited(passes=0), "passes 0 is below 1", "spec.passes"),
+    refused("trainer.passes 0", trainer(passes=0), "trainer.passes 0 is below 1", "passes"),
+    refused(
+        "two different passes",
+        _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=3))[0]),
+        "differs",
+        "differ",
+    ),
+    accepted("the same passes twice", _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=2))[0])),
+    refused("backoffLimit -1", edited(backoffLimit=-1), "backoffLimit -1 is below 0", "backoffLimit"),
+    refused("activeDeadlineSeconds -1", edited(activeDeadlineSeconds=-1), "is below 0", "activeDeadlineSeconds"),
+    refused("ttl -1", edited(ttlSecondsAfterFinished=-1), "is below 0", "ttlSecondsAfterFinished"),
+    refused("cooldown -1", edited("elasticity", cooldownSeconds=-1), "is below 0", "cooldownSeconds"),
+    refused(
+        "fault_tolerant is a text", edited(fault_tolerant="yes"), "is not true or false", "must be of type boolean"
+    ),
+    refused("image is a number", edited(image=7), "is not a text", "must be of type string"),
+    refused("image is empty", edited(image=""), "shorter than the 1", "spec.image"),
+    refused("mounts by two spellings", edited(VolumeMounts=[], volumeMounts=[]), "two spellings", "two spellings"),
+    refused(
+        "network by two spellings", edited(hostNetwork=True, host_network=True), "two spellings", "two spellings"
+    ),
+    accepted("mounts by the old spelling", edited(VolumeMounts=[{"name": "v", "mountPath": "/v"}])),
+    refused("a mount without a path", edited(volumeMounts=[{"name": "v"}]), "mountPath is missing", "mountPath"),
+    refused("volumes of one name", edited(volumes=[{"name": "v"}] * 2), "has name v twice", "Duplicate"),
+    refused("an unknown event", edited(policies=[{"event": "Rain", "action": "RestartJob"}]), '"Rain" is', "event"),
+    refused("an unknown action", edited(policies=[{"event": "Any", "action": "Pray"}]), '"Pray" is', "action"),
+    refused("one event twice", edited(policies=[{"event": "Any", "action": "AbortJob"}] * 2), "twice", "Duplicate"),
+    accepted(
+        "policies of job and role",
+        _spec(
+            lambda s: (
+                s.update(policies=[{"event": "PodEvicted", "action": "RestartJob"}]),
+                s["trainer"].update(policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
+            )[0]
+        ),
+    ),
+    refused("a source of unknown kind", edited(dataset={"source": "http://x"}), "dataset.source", "dataset.source"),
+    refused(
+        "a fraction of 2", edited(dataset={"source": "index:9", "maxQuarantinedFraction": 2}), "exceeds 1", "less"
+    ),
+    refused("shards of nothing", edited(dataset={"source": "index:9", "shardSize": 0}), "shardSize 0", "shardSize"),
+    refused(
+        "negative throughput",
+        edited("elasticity", throughput=[{"instances": 1, "samplesPerSecond": -1}]),
+        "below 0",
+        "samplesPerSecond",
+    ),
+    accepted("throughput", edited("elasticity", throughput=[{"instances": 4, "samplesPerSecond": 5200}])),
+    accepted("a data set", edited(dataset={"source": "index:1000", "epochs": 2, "seed": 7, "shardSize": 10})),
+    accepted("a journal", edited("master", storage={"size": "1Gi", "storageClassName": "fast"})),
+    refused("a journal of no size", edited("master", storage={}), "storage.size is missing", "storage.size"),
+    refused("a queue with a space", edited(queue="a b"), "queue", "spec.queue"),
+]
+
+_TEMPLATES = [
+    refused("our label", template(metadata={"labels": {"paddlepaddle.org/role": "x"}}), "belongs to", "belong to"),
+    refused("our old label", template(metadata={"labels": {"paddle-job": "x"}}), "belongs to the", "belong to the"),
+    refused(
+        "our annotation", template(metadata={"annotations": {"paddlepaddle.org/intent": "x"}}), "belongs", "belong"
+    ),
+    refused(
+        "an owner", template(metadata={"ownerReferences": [{"name": "x"}]}), "ownerReferences is set", "must not set"
+    ),
+    refused("a pod name", template(metadata={"name": "x"}), "name is set by", "must not set"),
+    refused("a namespace", template(metadata={"namespace": "x"}), "namespace is set by", "must not set"),
+    refused("finalizers", template(metadata={"finalizers": ["x"]}), "finalizers is set by", "must not set"),
+    refused("restartPolicy", template(restartPolicy="Always"), "restartPolicy is set", "must not set"),
+    refused("priorityClassName", template(priorityClassName="x"), "priorityClassName is set", "must not set"),
+    refused("priority", template(priority=10**9), "priority is set by", "must not set"),
+    refused("hostname", template(hostname="x"), "hostname is set by", "must not set"),
+    refused("subdomain", template(subdomain="x"), "subdomain is set by", "must not set"),
+    refused("nodeName", template(nodeName="x"), "nodeName is set by", "must not set"),
+    refused("schedulerName", template(schedulerName="x"), "schedulerName is set", "must not set"),
+    refused(
+        "restartPolicy of a pserver", template("pserver", restartPolicy="Always"), "pserver.template", "must not"
+    ),
+    refused("restartPolicy of a master", template("master", restartPolicy="Always"), "master.template", "must not"),
+    refused("our volume", edited(volumes=[{"name": "edl-token", "emptyDir": {}}]), "edl-token", "belong to the"),
+    refused("our volume in a template", template(volumes=[{"name": "edl-token"}]), "edl-token", "belong to the"),
+    refused(
+        "the token's Secret",
+        template(volumes=[{"name": "v", "secret": {"secretName": "job-token-0123abcd"}}]),
+        "job-token-0123abcd is a job's token",
+        "token of a job",
+    ),
+    refused(
+        "a mount over the token",
+        _container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/paddlepaddle.org"}]),
+        "belongs to the controller",
+        "belong to the",
+    ),
+    refused("our variable", _container(env=[{"name": "EDL_ROLE", "value": "x"}]), "EDL_ROLE is set by", "set by the"),
+    refused(
+        "our variable in short", template(env=[{"name": "EDL_TOKEN_FILE"}]), "EDL_TOKEN_FILE is set", "set by the"
+    ),
+    refused(
+        "10,000 variables",
+        _container(env=[{"name": f"V{i}", "value": "x"} for i in range(10_000)]),
+        "longer than the 256",
+        "must have at most 256 items",
+    ),
+    refused(
+        "a variable of 1.4 MB",
+        _container(env=[{"name": "V", "value": "x" * 1_400_000}]),
+        "longer than the 32768",
+        "may not be more than 32768",
+    ),
+    refused(
+        "resources in the template", _container(resources={"limits": SIZE}), "spec.trainer.resources", "takes its"
+    ),
+    refused(
+        "a container without an image", template(containers=[{"name": "x"}]), "name it trainer", "needs an image"
+    ),
+    refused("a container without a name", template(containers=[{"image": "x"}]), "name is missing", "name: Required"),
+    refused("containers of one name", template(containers=[{"name": "x", "image": "y"}] * 2), "twice", "Duplicate"),
+    refused("tolerations as a map", template(tolerations={"a": 1}), "is not a list", "must be of type array"),
+    refused("affinity as a text", template(affinity="x"), "is not an object", "must be of type object"),
+    refused("a grace of -1", template(terminationGracePeriodSeconds=-1), "is below 0", "terminationGracePeriod"),
+    refused("template as a list", edited("trainer", template=[]), "is not an object", "must be of type object"),
+    refused(
+        "our volume mounted",
+        _container(volumeMounts=[{"name": "edl-journal", "mountPath": "/x"}]),
+        "belongs to",
+        "belong to",
+    ),
+    refused(
+        "a token by volume name",
+        template("pserver", volumes=[{"name": "job-token-0123abcd"}]),
+        "is a job's token",
+        "token of a job",
+    ),
+    accepted("a sidecar", template(containers=[{"name": "log", "image": "log:1", "resources": {"limits": SIZE}}])),
+    accepted("an empty template", template()),
+    accepted(
+        "a full template",
+        template(
+            metadata={"labels": {"team": "ads"}, "annotations": {"note": "x"}},
+            nodeSelector={"pool": "gpu"},
+            tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            affinity={"podAntiAffinity": {}},
+            securityContext={"runAsUser": 1000},
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            containers=[{"name": "trainer", "env": [{"name": "A", "value": "b"}], "command": ["python", "x.py"]}],
+        ),
+    ),
+]
+
+CASES: tuple[Case, ...] = (*_BOUNDS, *_AMOUNTS, *_NAMES, *_FIELDS, *_TEMPLATES)
+
+_RUNNING = {"phase": "Running", "trainer": {"desired": 2, "ready": 2, "pending": 0}}
+_WAITING = {"phase": "Pending", "trainer": {"desired": 0, "ready": 0, "pending": 0}}
+_SUSPENDED = {"phase": "Suspended", "trainer": {"desired": 0, "ready": 0, "pending": 0}}
+_LEAVING = {"phase": "Suspended", "pserver": {"desired": 0, "ready": 1, "pending": 0}}
+_OTHER_TEMPLATE = template(nodeSelector={"pool": "b"})
+_OTHER_IMAGE = edited(image="example/trainer:2")
+_UNTYPED_TEMPLATE = template(dnsConfig={"searches": ["example.org"]})
+
+CHANGES: tuple[Change, ...] = (
+    Change("image while running", _RUNNING, _OTHER_IMAGE, accepted=False, server_says="image cannot change"),
+    Change("template while running", _RUNNING, _OTHER_TEMPLATE, accepted=False, server_says="template cannot change"),
+    Change(
+        "untyped part of a template while running", _RUNNING, _UNTYPED_TEMPLATE, accepted=False, server_says="cannot"
+    ),
+    Change(
+        "template while a pserver is left", _LEAVING, _OTHER_TEMPLATE, accepted=False, server_says="cannot change"
+    ),
+    Change("image without a status", {}, _OTHER_IMAGE, accepted=True),
+    Change("image while waiting", _WAITING, _OTHER_IMAGE, accepted=True),
+    Change("template while suspended", _SUSPENDED, _OTHER_TEMPLATE, accepted=True),
+    Change("max below the running count", _RUNNING, trainer(max_instance=2), accepted=True),
+    Change("min above every capacity", _RUNNING, trainer(min_instance=9000, max_instance=9000), accepted=True),
+    Change("suspend while running", _RUNNING, edited(suspend=True), accepted=True),
+)
+
+
+def manifest_of(case: Case, name: str) -> Object:
+    """A copy of the job of a case under a name of its own, for a server; cases about the name keep theirs."""
+    job = copy.deepcopy(case.job)
+    if job["metadata"].get("name") == "job":
+        job["metadata"]["name"] = name
+    return job

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edl.adapters.manifests import controller_manifests, crd_yaml, generated_files, manifests_yaml
+from edl.api.crd import render_crd, render_schema
+from edl.api.parts import Part
+from edl.api.spec import Spec
+from edl.api.status import Status
+
+ROOT = Path(__file__).parents[2]
+Schema = dict[str, Any]
+
+STRUCTURAL = {
+    *("type", "description", "properties", "required", "items", "additionalProperties", "default", "enum", "format"),
+    *("minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "maxProperties", "anyOf"),
+    *("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
+}
+
+
+def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            yield from nodes(schema[name], f"{path}[]")
+
+
+NODES = dict(nodes(render_schema()))
+
+
+@pytest.mark.parametrize("name", sorted(generated_files()))
+def test_generated_files_are_up_to_date(name: str) -> None:
+    assert (ROOT / name).read_text() == generated_files()[name], "run `make generate`"
+
+
+def test_the_texts_are_the_objects() -> None:
+    assert list(yaml.safe_load_all(crd_yaml())) == [render_crd()]
+    assert list(yaml.safe_load_all(manifests_yaml())) == controller_manifests()
+
+
+def test_uses_only_what_structural_schemas_know() -> None:
+    assert {path: set(node) - STRUCTURAL for path, node in NODES.items() if set(node) - STRUCTURAL} == {}
+    assert [
+        path for path, node in NODES.items() if "type" not in node and "x-kubernetes-int-or-string" not in node
+    ] == []
+
+
+def test_int_or_string_is_spelled_exactly() -> None:
+    quantities = {path: node for path, node in NODES.items() if node.get("x-kubernetes-int-or-string")}
+    assert ".spec.trainer.resources.requests[]" in quantities
+    assert ".spec.master.storage.size" in quantities
+    for node in quantities.values():
+        assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+        assert node["maxLength"] == 20
+
+
+def test_maps_and_lists_are_bounded_for_the_cost_estimate() -> None:
+    raw = "x-kubernetes-preserve-unknown-fields"
+    unbounded = [
+        path
+        for path, node in NODES.items()
+        if (node.get("type") == "array" and "maxItems" not in node)
+        or ("additionalProperties" in node and "maxProperties" not in node and raw not in node)
+        or (node.get("type") == "string" and not node.keys() & {"maxLength", "enum", "format"})
+    ]
+    assert unbounded == [".apiVersion", ".kind"]
+
+
+def test_rules_have_constant_messages() -> None:
+    rules = [rule for node in NODES.values() for rule in node.get("x-kubernetes-validations", [])]
+    assert rules
+    assert {frozenset(rule) for rule in rules} == {frozenset({"rule", "message"})}
+
+
+@pytest.mark.parametrize(
+    ("path", "default"),
+    [
+        (".spec.image", "paddlepaddle/paddlecloud-job"),
+        (".spec.port", 7164),
+        (".spec.fault_tolerant", False),
+        (".spec.trainer.instances", 0),
+        (".spec.pserver.min-instance", 0),
+        (".spec.queue", "default"),
+        (".spec.backoffLimit", 6),
+        (".spec.elasticity.cooldownSeconds", 60),
+    ],
+)
+def test_defaults_reach_the_server(path: str, default: object) -> None:
+    assert NODES[path]["default"] == default
+
+
+@pytest.mark.parametrize("path", [".spec.hostNetwork", ".spec.host_network", ".spec.VolumeMounts", ".spec.passes"])
+def test_a_field_with_two_places_has_no_default(path: str) -> None:
+    assert "default" not in NODES[path]
+
+
+def test_parts_of_pods_keep_their_unknown_fields() -> None:
+    raw = {path for path, node in NODES.items() if node.get("x-kubernetes-preserve-unknown-fields")}
+    assert {".spec.volumes[]", ".spec.trainer.template.spec", ".spec.master.template.spec.containers[]"} <= raw
+    assert not {".spec", ".spec.trainer", ".spec.trainer.resources", ".status"} & raw
+
+
+def test_names_scale_and_columns() -> None:
+    spec = render_crd()["spec"]
+    version = spec["versions"][0]
+    assert (spec["names"]["shortNames"], spec["names"]["categories"], spec["scope"]) == (
+        ["tj"],
+        ["edl"],
+        "Namespaced",
+    )
+    assert version["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.trainer.instances",
+            "statusReplicasPath": ".status.trainer.ready",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+    columns = [column["name"].upper() for column in version["additionalPrinterColumns"]]
+    assert columns == ["PHASE", "MIN", "MAX", "DESIRED", "READY", "REASON", "AGE"]
+    for path in ("spec.trainer.instances", "status.trainer.ready", "status.selector"):
+        assert f".{path}" in NODES
+
+
+def test_every_field_of_the_models_is_described() -> None:
+    def fields(model: type[Part]) -> set[str]:
+        return {field.alias or name for name, field in model.model_fields.items()}
+
+    schema = render_schema()["properties"]
+    assert set(schema["spec"]["properties"]) == fields(Spec)
+    assert set(schema["status"]["properties"]) == fields(Status)
+    assert all(node.get("description") for name, node in schema["spec"]["properties"].items())

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.api.manifest import (
+    PRIORITY_CLASSES,
+    owner_reference,
+    pod_group_manifest,
+    pod_manifest,
+    role_selector,
+    service_manifest,
+    token_secret_manifest,
+    volume_claim_manifest,
+)
+from edl.api.v1 import TrainingJob, parse_job
+from edl.core.model import Role
+from tests.api.golden import inputs, output_of, render
+from tests.api.hostile import CASES, Case, edited, make_manifest, template, trainer
+
+UID = "0123abcd-4567-89ef-0123-456789abcdef"
+Object = dict[str, Any]
+
+
+def job_of(manifest: Object | None = None) -> TrainingJob:
+    body = copy.deepcopy(manifest or make_manifest())
+    body["metadata"]["uid"] = UID
+    return parse_job(body)
+
+
+def pod_of(manifest: Object | None = None, role: Role = Role.TRAINER, index: int = 0, **options: Any) -> Object:
+    given = {"default_master_image": "edl", "priority_classes": PRIORITY_CLASSES, **options}
+    return pod_manifest(job_of(manifest), role, index, **given)
+
+
+def environment_of(pod: Object) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize("path", inputs(), ids=lambda path: path.name.partition(".")[0])
+def test_pods_are_those_of_the_golden_files(path: Path) -> None:
+    assert render(path) == output_of(path).read_text(), "if it is meant, run `python -m tests.api.golden`"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.accepted], ids=lambda case: case.name)
+def test_every_accepted_job_makes_pods_and_stays_as_it_was(case: Case) -> None:
+    job = job_of(case.job)
+    before = job.model_dump()
+    for role in Role:
+        pod = pod_manifest(job, role, 0, default_master_image="edl", planned_node="n", priority_classes=())
+        assert pod["spec"]["containers"][0]["name"] == role.value
+    assert job.model_dump() == before
+
+
+@pytest.mark.parametrize(
+    ("role", "index", "expected"),
+    [
+        (Role.MASTER, 0, "edl-core"),
+        (Role.PSERVER, 5, "edl-core"),
+        (Role.TRAINER, 1, "edl-training"),
+        (Role.TRAINER, 2, "edl-surplus"),
+    ],
+)
+def test_the_index_decides_the_priority(role: Role, index: int, expected: str) -> None:
+    assert pod_of(role=role, index=index)["spec"]["priorityClassName"] == expected
+
+
+def test_a_missing_priority_class_is_left_out() -> None:
+    assert "priorityClassName" not in pod_of(priority_classes=frozenset({"edl-core"}))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("fault_tolerant", "commands"),
+    [
+        (True, {Role.PSERVER: "start_new_pserver", Role.TRAINER: "start_new_trainer"}),
+        (False, {Role.PSERVER: "start_pserver", Role.TRAINER: "start_trainer"}),
+    ],
+)
+def test_the_mode_decides_the_command(*, fault_tolerant: bool, commands: dict[Role, str]) -> None:
+    manifest = trainer(min_instance=6)
+    manifest["spec"]["fault_tolerant"] = fault_tolerant
+    for role, command in commands.items():
+        assert pod_of(manifest, role)["spec"]["containers"][0]["command"] == ["paddle_k8s", command]
+
+
+def test_a_command_in_the_template_wins() -> None:
+    manifest = template(containers=[{"name": "trainer", "command": ["sh"], "args": ["-c", "true"]}])
+    container = pod_of(manifest)["spec"]["containers"][0]
+    assert (container["command"], container["args"]) == (["sh"], ["-c", "true"])
+
+
+def test_only_the_master_sees_the_token_of_the_controller() -> None:
+    for role, keys in (
+        (Role.MASTER, ["trainer", "controller"]),
+        (Role.PSERVER, ["trainer"]),
+        (Role.TRAINER, ["trainer"]),
+    ):
+        volumes = {volume["name"]: volume for volume in pod_of(role=role)["spec"]["volumes"]}
+        secret = volumes["edl-token"]["secret"]
+        assert secret["secretName"] == "job-token-0123abcd"
+        assert [item["key"] for item in secret["items"]] == keys
+
+
+def test_gang_mode_has_no_master_to_talk_to() -> None:
+    manifest = trainer(min_instance=6)
+    manifest["spec"]["fault_tolerant"] = False
+    pod = pod_of(manifest)
+    assert "volumes" not in pod["spec"]
+    assert (environment_of(pod)["EDL_MASTER"], environment_of(pod)["EDL_TOKEN_FILE"]) == ("", "")
+
+
+def test_an_account_is_mounted_only_where_the_template_asks_for_it() -> None:
+    assert pod_of()["spec"]["automountServiceAccountToken"] is False
+    assert "automountServiceAccountToken" not in pod_of(template(serviceAccountName="me"))["spec"]
+
+
+def test_the_preference_for_a_node_joins_those_of_the_template() -> None:
+    mine = {"weight": 1, "preference": {"matchExpressions": []}}
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    pod = pod_of(template(affinity={"nodeAffinity": {name: [mine]}, "podAffinity": {}}), planned_node="n7")
+    affinity = pod["spec"]["affinity"]
+    assert affinity["podAffinity"] == {}
+    assert [term["weight"] for term in affinity["nodeAffinity"][name]] == [1, 100]
+    assert pod["metadata"]["annotations"] == {"paddlepaddle.org/planned-node": "n7"}
+
+
+def test_the_journal_is_on_a_claim_where_one_is_asked_for_or_the_cluster_has_a_default() -> None:
+    def journal(manifest: Object | None, **options: Any) -> Object:
+        volumes = pod_of(manifest, Role.MASTER, **options)["spec"]["volumes"]
+        return next(volume for volume in volumes if volume["name"] == "edl-journal")
+
+    claimed = {"name": "edl-journal", "persistentVolumeClaim": {"claimName": "job-journal-0123abcd"}}
+    assert journal(None) == {"name": "edl-journal", "emptyDir": {}}
+    assert journal(None, claims_journal=True) == claimed
+    assert journal(edited("master", storage={"size": "2Gi"})) == claimed
+
+
+@pytest.mark.parametrize(
+    ("requests", "count", "gpu"),
+    [
+        ({"cpu": "200m"}, "1", "0"),
+        ({"cpu": "2900m"}, "2", "0"),
+        ({"cpu": "8", "nvidia.com/gpu": 4}, "4", "1"),
+        ({"memory": "1Gi"}, "1", "0"),
+    ],
+)
+def test_counts_the_devices_of_a_trainer(requests: Object, count: str, gpu: str) -> None:
+    environment = environment_of(pod_of(trainer(resources={"requests": requests})))
+    assert (environment["PADDLE_INIT_TRAINER_COUNT"], environment["PADDLE_INIT_USE_GPU"]) == (count, gpu)
+
+
+def test_in_the_network_of_the_host_ports_are_ports_of_the_node() -> None:
+    spec = pod_of(edited(hostNetwork=True))["spec"]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert [port["hostPort"] for port in spec["containers"][0]["ports"]] == [7164, 7165]
+
+
+def test_host_names_fit_the_longest_job_and_index() -> None:
+    manifest = make_manifest("a" * 50)
+    for role in Role:
+        assert len(pod_of(manifest, role, 9999 if role is not Role.MASTER else 0)["spec"]["hostname"]) <= 63
+
+
+def test_the_service_names_every_pod_ready_or_not() -> None:
+    service = service_manifest(job_of())
+    assert service["metadata"]["name"] == "job"
+    assert service["metadata"]["ownerReferences"] == [owner_reference(job_of())]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"].items() <= pod_of()["metadata"]["labels"].items()
+    assert [port["port"] for port in service["spec"]["ports"]] == [7164, 8080]
+
+
+def test_a_port_of_the_master_is_named_once() -> None:
+    assert len(service_manifest(job_of(edited(port=8080)))["spec"]["ports"]) == 1
+
+
+def test_the_secret_holds_both_tokens_and_belongs_to_the_job() -> None:
+    secret = token_secret_manifest(job_of(), "aa", "bb")
+    assert secret["metadata"]["name"] == "job-token-0123abcd"
+    assert secret["stringData"] == {"trainer": "aa", "controller": "bb"}
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == UID
+
+
+def test_the_claim_is_as_the_job_says() -> None:
+    claim = volume_claim_manifest(job_of(edited("master", storage={"size": "2Gi", "storageClassName": "fast"})))
+    assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert volume_claim_manifest(job_of())["spec"]["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_a_pod_group_holds_the_minimum_set() -> None:
+    manifest = edited(schedulerName="volcano")
+    assert pod_group_manifest(job_of(manifest))["spec"]["minMember"] == 1 + 2 + 2
+    pod = pod_of(manifest)
+    assert pod["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "job"}
+    assert pod["spec"]["schedulerName"] == "volcano"
+
+
+def test_the_selector_finds_the_pods_of_its_role() -> None:
+    job = job_of()
+    for role in Role:
+        wanted = dict(part.split("=") for part in role_selector(job, role).split(","))
+        found = [other for other in Role if wanted.items() <= pod_of(role=other)["metadata"]["labels"].items()]
+        assert found == [role]

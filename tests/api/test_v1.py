@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl.api.v1 import JobAction, JobEvent, parse_job
+from edl.core.model import JobKey, Role
+from edl.errors import InvalidJobError
+from tests.api.hostile import CASES, Case, amounts, edited, make_manifest, trainer
+
+EXAMPLES = Path(__file__).parents[2] / "example"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_judges_hostile_jobs(case: Case) -> None:
+    started = time.process_time()
+    if case.accepted:
+        assert parse_job(case.job).key.name == case.job["metadata"]["name"]
+    else:
+        with pytest.raises(InvalidJobError) as caught:
+            parse_job(case.job)
+        assert case.says in str(caught.value)
+        assert str(caught.value).startswith("job default/")
+        assert all(len(problem) < 500 for problem in caught.value.problems)
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_accepts_the_examples(path: Path) -> None:
+    assert parse_job(yaml.safe_load(path.read_text())).spec.image
+
+
+def test_the_original_example_reads_as_it_always_did() -> None:
+    job = parse_job(yaml.safe_load((EXAMPLES / "examplejob.yaml").read_text()))
+    spec = job.spec
+    assert job.key == JobKey("default", "example")
+    assert (spec.image, spec.port, spec.ports_num, spec.ports_num_for_sparse) == (
+        "paddlepaddle/paddlecloud-job",
+        7164,
+        1,
+        1,
+    )
+    assert (spec.trainer.min_instance, spec.trainer.max_instance, spec.pserver.min_instance) == (2, 6, 2)
+    assert (job.passes, spec.fault_tolerant, spec.trainer.workspace) == (50, True, "/workspace")
+    assert spec.pserver.resources is not None
+    assert spec.pserver.resources.effective_limits() == {"cpu": "800m", "memory": "1Gi"}
+
+
+def test_names_object_value_rule_and_remedy() -> None:
+    job = trainer(min_instance=4, max_instance=2)
+    job["metadata"] = {"name": "ctr", "namespace": "ads"}
+    with pytest.raises(InvalidJobError) as caught:
+        parse_job(job)
+    assert str(caught.value) == "job ads/ctr: min-instance 4 exceeds max-instance 2; lower min-instance"
+    assert caught.value.problems == ("min-instance 4 exceeds max-instance 2; lower min-instance",)
+
+
+def test_lists_every_problem_and_shows_the_first_ones() -> None:
+    job = edited(port=0, passes=0, backoffLimit=-1, ports_num=0, suspend="x", queue="A B")
+    with pytest.raises(InvalidJobError) as caught:
+        parse_job(job)
+    assert len(caught.value.problems) == 6
+    assert "and 1 more problems" in str(caught.value)
+
+
+@pytest.mark.parametrize("job", [None, 3, "job", [], {}, {"metadata": 3}, {"metadata": {"name": 3}, "spec": []}])
+def test_what_is_no_job_at_all_is_refused_too(job: Any) -> None:
+    with pytest.raises(InvalidJobError):
+        parse_job(job)
+
+
+@pytest.mark.parametrize(("field", "value"), [("kind", "Job"), ("apiVersion", "paddlepaddle.org/v2")])
+def test_refuses_another_kind(field: str, value: str) -> None:
+    with pytest.raises(InvalidJobError, match=field):
+        parse_job({**make_manifest(), field: value})
+
+
+def test_a_forged_status_does_not_make_a_job_invalid() -> None:
+    assert parse_job({**make_manifest(), "status": {"phase": 7, "trainer": "x"}}).key.name == "job"
+
+
+def test_reads_what_the_api_server_adds() -> None:
+    job = make_manifest()
+    job["metadata"] |= {
+        "uid": "0123",
+        "generation": 3,
+        "creationTimestamp": "2026-01-05T10:00:00Z",
+        "deletionTimestamp": "2026-01-05T11:00:00Z",
+        "managedFields": [{}],
+    }
+    read = parse_job(job)
+    assert (read.uid, read.generation, read.created_s, read.is_deleting) == ("0123", 3, 1767607200.0, True)
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    job = parse_job(make_manifest())
+    spec = job.spec
+    assert (spec.port, spec.suspend, spec.priority, spec.queue, spec.backoff_limit) == (7164, False, 0, "default", 6)
+    assert (spec.trainer.instances, spec.elasticity.cooldown_seconds, job.passes) == (0, 60, 1)
+    assert (spec.active_deadline_seconds, spec.ttl_seconds_after_finished, spec.dataset) == (None, None, None)
+    assert not job.host_network
+    assert not job.needs_pod_group
+
+
+@pytest.mark.parametrize("name", ["hostNetwork", "host_network"])
+def test_both_spellings_of_the_network_mean_the_same(name: str) -> None:
+    assert parse_job(edited(**{name: True})).host_network
+
+
+@pytest.mark.parametrize("name", ["VolumeMounts", "volumeMounts"])
+def test_both_spellings_of_the_mounts_mean_the_same(name: str) -> None:
+    job = parse_job(edited(**{name: [{"name": "v", "mountPath": "/v", "readOnly": True}]}))
+    assert [mount.as_dict() for mount in job.volume_mounts] == [{"name": "v", "mountPath": "/v", "readOnly": True}]
+
+
+def test_only_limits_are_requests_too_and_old_gpus_are_gpus() -> None:
+    old = parse_job(amounts(limits={"cpu": 1, "memory": "1Gi", "alpha.kubernetes.io/nvidia-gpu": 2}))
+    assert old.spec.trainer.resources is not None
+    assert old.spec.trainer.resources.effective_requests() == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
+
+
+def test_a_device_that_is_only_requested_is_limited_too() -> None:
+    job = parse_job(amounts({"cpu": "1", "nvidia.com/gpu": 1}))
+    assert job.spec.trainer.resources is not None
+    assert job.spec.trainer.resources.effective_limits() == {"nvidia.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("role", "event", "action"),
+    [
+        (Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),
+        (Role.PSERVER, JobEvent.POD_FAILED, JobAction.ABORT_JOB),
+        (Role.PSERVER, JobEvent.POD_EVICTED, JobAction.COMPLETE_JOB),
+        (Role.MASTER, JobEvent.POD_EVICTED, JobAction.RESTART_JOB),
+        (Role.TRAINER, JobEvent.TASK_COMPLETED, JobAction.COMPLETE_JOB),
+        (Role.MASTER, JobEvent.TASK_COMPLETED, None),
+    ],
+)
+def test_the_nearest_policy_answers(role: Role, event: JobEvent, action: JobAction | None) -> None:
+    job = edited(policies=[{"event": "PodEvicted", "action": "RestartJob"}])
+    job["spec"]["pserver"]["policies"] = [
+        {"event": "Any", "action": "CompleteJob"},
+        {"event": "PodFailed", "action": "AbortJob"},
+    ]
+    assert parse_job(job).action_for(role, event) is action
+
+
+def test_a_lost_pod_restarts_the_job_in_gang_mode() -> None:
+    job = trainer(min_instance=6)
+    del job["spec"]["fault_tolerant"]
+    assert parse_job(job).action_for(Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_JOB
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [({}, False), ({"schedulerName": "volcano"}, True), ({"schedulerName": "volcano", "gang": False}, False)],
+)
+def test_volcano_implies_a_pod_group(spec: dict[str, Any], expected: bool) -> None:
+    assert parse_job(edited(**spec)).needs_pod_group is expected
+
+
+HUGE = {
+    "a long number": 10**5000,
+    "a long negative number": -(10**5000),
+    "no number": float("nan"),
+    "a long text": "x" * 10**6,
+    "a long list": [[]] * 1000,
+    "a large object": {str(i): i for i in range(1000)},
+}
+
+
+@pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
+@pytest.mark.parametrize("field", ["port", "image", "trainer", "volumes", "fault_tolerant", "queue"])
+def test_huge_values_are_refused_fast_and_in_few_words(field: str, value: Any) -> None:
+    started = time.process_time()
+    with pytest.raises(InvalidJobError) as caught:
+        parse_job(edited(**{field: value}))
+    assert len(str(caught.value)) < 2500
+    assert time.process_time() - started < 0.5
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = [("spec", name) for name in make_manifest()["spec"]] + [
+    ("spec", "trainer", name) for name in ("min-instance", "resources", "template", "policies", "instances")
+]
+
+
+@given(st.sampled_from(FIELDS), JSON)
+def test_any_value_anywhere_is_a_job_or_a_refusal(path: tuple[str, ...], value: Any) -> None:
+    job = make_manifest()
+    target = job
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    try:
+        parse_job(job)
+    except InvalidJobError as error:
+        assert error.problems  # noqa: PT017 - either outcome is right
+
+
+def test_the_table_has_no_two_cases_of_one_name() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names))
