@@ -53,9 +53,8 @@ cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=
 cluster-down: $(STAMP) ## stop it
 	@$(BIN)/python -m tests.e2e.control_plane down
 
-generate: $(STAMP) ## write the generated files again: crds/, deploy/edl_controller.yaml
-	@$(BIN)/edl crd > crds/paddlepaddle.org_trainingjobs.yaml
-	@$(BIN)/edl manifests > deploy/edl_controller.yaml
+generate: $(STAMP) ## write the generated files again: crds/, deploy/
+	@$(BIN)/python -m edl.adapters.manifests
 
 benchmarks: $(STAMP) ## measure the planner: CPU seconds, gap to the bound
 	@$(BIN)/python -m benchmarks.planner

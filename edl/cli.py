@@ -53,7 +53,7 @@ def plan(
         typer.Option(
             "-f",
             "--filename",
-            envvar="EDL_FILENAME",
+            envvar=["EDL_FILENAME", "EDL_F"],
             metavar="FILE",
             help="Saved objects: JSON, YAML or Lists; - is standard input. Repeat it for more; a later file replaces "
             "objects of an earlier one.",
@@ -66,7 +66,7 @@ def plan(
     policy: Annotated[
         str, typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share; default: as the planner chooses.")
     ] = "",
-    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar="EDL_OUTPUT")] = PlanOutput.TABLE,
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster; no cluster is needed."""
     from edl.adapters.planning import plan_snapshot
@@ -154,7 +154,7 @@ def controller(
     import asyncio
 
     from edl.adapters.logs import configure
-    from edl.adapters.service import serve
+    from edl.service import serve
     from edl.settings import read_settings
 
     settings = read_settings(flags)

@@ -240,13 +240,13 @@ class Controller:
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
         for start in starts:
             places[start.job].append((start.role, start.node))
+        decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
         lost = self._lost(snapshot)
         wanted: dict[str, tuple[Action, ...]] = {}
         for job in snapshot.jobs:
-            decision = plan.decision(job.key) if plan is not None and job.key not in put_off else None
             around = Surroundings(lost, self._trouble(snapshot, job))
-            wanted[job.uid] = self._desired(job, decision, places[job.key], around)
+            wanted[job.uid] = self._desired(job, decisions.get(job.key), places[job.key], around)
         return await self._carry_out(wanted)
 
     def _desired(

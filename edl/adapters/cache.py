@@ -14,20 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from typing import Any, TypeVar
 
+from edl.adapters.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder
 from edl.adapters.expectations import OVERDUE_S, Expectations, Verb
 from edl.adapters.inquiry import inquiry_resource
-from edl.adapters.objects import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    TRAINING_JOB_API,
-    TRAINING_JOBS,
-    Decoder,
-    HasMetadata,
-    JobObject,
-    PodObject,
-)
+from edl.adapters.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
 from edl.adapters.reflector import Pace, Reflector, Resource
 from edl.adapters.session import ApiSession
 from edl.adapters.store import Store

@@ -93,7 +93,7 @@ class Elector:
         self._times = times or LeaseTimes()
         self._on_change = on_change
         self._mine: LeaseRecord | None = None
-        self._deadline_s = 0.0
+        self._asked_s = self._deadline_s = 0.0
         self._seen: tuple[LeaseRecord, float] | None = None
         self._told: tuple[bool, str] | None = None
 
@@ -110,7 +110,8 @@ class Elector:
         while not await self._attempt(self._acquire):
             await self._clock.sleep(self._times.retry_s)
         while True:
-            await self._clock.sleep(min(self._times.retry_s, max(0.0, self._deadline_s - self._clock.monotonic_s())))
+            next_s = min(self._asked_s + self._times.retry_s, self._deadline_s)
+            await self._clock.sleep(max(0.0, next_s - self._clock.monotonic_s()))
             await self._attempt(self._renew)
             if not self.is_held():
                 self._mine = None
@@ -135,7 +136,8 @@ class Elector:
 
     async def _attempt(self, step: Callable[[], Any]) -> bool:
         """One try under a timeout that ends before the lease does; no refusal of the server is fatal by itself."""
-        left_s = self._deadline_s - self._clock.monotonic_s() if self._mine else self._times.call_s
+        self._asked_s = self._clock.monotonic_s()
+        left_s = self._deadline_s - self._asked_s if self._mine else self._times.call_s
         try:
             async with asyncio.timeout(max(0.001, min(self._times.call_s, left_s))):
                 return bool(await step())

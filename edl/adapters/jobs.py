@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from edl.adapters.objects import UNREADABLE, JobObject, Metadata, PodObject, PodSpec
+from edl.adapters.decoders import UNREADABLE
+from edl.adapters.objects import JobObject, Metadata, PodObject, PodSpec
 from edl.adapters.shapes import shape_of
 from edl.adapters.times import seconds_of
 from edl.api.manifest import pod_manifest

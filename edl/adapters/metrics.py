@@ -79,6 +79,7 @@ class Metrics:
         self._decision.observe(plan.seconds)
         self._gap.set(plan.certificate.gap)
         self._short.set(plan.serving.short)
+        self._known |= {decision.job for decision in plan.decisions}
         for decision in plan.decisions:
             self._trainers.labels(*decision.job, "target").set(decision.target)
             self._admitted.labels(*decision.job).set(decision.admitted)

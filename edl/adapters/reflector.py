@@ -18,17 +18,8 @@ from typing import Generic, Never, TypeVar
 
 import msgspec
 
-from edl.adapters.objects import (
-    UNREADABLE,
-    ApiStatus,
-    Decoder,
-    HasMetadata,
-    ListMetadata,
-    ListPage,
-    Metadata,
-    Quarantined,
-    WatchEvent,
-)
+from edl.adapters.decoders import UNREADABLE, Decoder, Quarantined
+from edl.adapters.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, Metadata, WatchEvent
 from edl.adapters.refusals import GoneError, error_of
 from edl.adapters.session import ApiSession
 from edl.adapters.store import Store, key_of

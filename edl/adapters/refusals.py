@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import aiohttp
 import msgspec
 
-from edl.adapters.objects import UNREADABLE, ApiStatus
+from edl.adapters.decoders import UNREADABLE
+from edl.adapters.objects import ApiStatus
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
 
 

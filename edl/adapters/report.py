@@ -58,9 +58,9 @@ def print_plan(plan: ScalePlan, console: Console | None = None) -> None:
         console.print(_price_table(plan.prices))
     if any(d.message for d in plan.decisions):
         console.print()
-    for decision in plan.decisions:
+    for decision in sorted(plan.decisions, key=lambda d: d.job):
         if decision.message:
-            console.print(Text(f"{decision.job}: {decision.message}"))
+            console.print(Text(f"{decision.job}: {decision.message}"), soft_wrap=True)
 
 
 def _console() -> Console:
@@ -88,11 +88,11 @@ def _decision_table(plan: ScalePlan) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("JOB", overflow="fold")
     for name in ("MIN", "MAX", "CURRENT", "TARGET"):
-        table.add_column(name, justify="right")
-    table.add_column("ADMITTED")
-    table.add_column("REASON")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("ADMITTED", no_wrap=True)
+    table.add_column("REASON", no_wrap=True)
     table.add_column("CHANGE", overflow="fold")
-    for decision in plan.decisions:
+    for decision in sorted(plan.decisions, key=lambda d: d.job):
         counts = (decision.minimum, decision.maximum, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"
         change = Text(", ".join(_changes(decision)) or "-")

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from edl.adapters.objects import DaemonSetObject, Metadata, OwnerReference, PodSpec, Quarantined
+from edl.adapters.decoders import Quarantined
+from edl.adapters.objects import DaemonSetObject, Metadata, OwnerReference, PodSpec
 from edl.adapters.pods import DEFAULT_NAMESPACE
 from edl.adapters.shapes import shape_of
 from edl.core.eligibility import is_selected, is_tolerated

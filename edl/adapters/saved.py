@@ -19,16 +19,8 @@ from typing import Any, NoReturn
 import yaml
 from yaml.composer import Composer
 
-from edl.adapters.objects import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    TRAINING_JOB_API,
-    TRAINING_JOBS,
-    Decoder,
-    Quarantined,
-)
+from edl.adapters.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder, Quarantined
+from edl.adapters.objects import TRAINING_JOB_API
 from edl.adapters.pods import DEFAULT_NAMESPACE
 from edl.adapters.times import seconds_of
 from edl.adapters.translate import Translator
@@ -37,7 +29,6 @@ from edl.errors import ConfigError
 
 STANDARD_INPUT = "-"
 
-_GROUP = TRAINING_JOB_API.partition("/")[0]
 _READ: dict[tuple[str, str], Decoder[Any]] = {
     ("v1", "Node"): NODES,
     ("v1", "Pod"): PODS,
@@ -208,8 +199,7 @@ def _take(
     version, kind = body["apiVersion"], body["kind"]
     decoder = _READ.get((version, kind))
     if decoder is None:
-        if kind == "TrainingJob" and version.partition("/")[0] == _GROUP:
-            raise ConfigError(f"{place}: TrainingJob has apiVersion {version}; write {TRAINING_JOB_API}")
+        _refuse_other_version(place, version, kind)
         return
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -224,6 +214,13 @@ def _take(
         poison[identity] = decoded
     else:
         objects[identity] = decoded
+
+
+def _refuse_other_version(place: str, version: str, kind: str) -> None:
+    """A known kind in an unknown version would be missed silently; in another group it is another kind."""
+    for known, name in _READ:
+        if name == kind and known.rpartition("/")[0] == version.rpartition("/")[0]:
+            raise ConfigError(f"{place}: a {kind} has apiVersion {version}; save it as {known}")
 
 
 def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> list[float]:

@@ -22,7 +22,7 @@ from kubernetes.aio.config import ConfigException
 
 from edl import __version__
 from edl.adapters.credentials import load_configuration, tls_of
-from edl.adapters.objects import UNREADABLE
+from edl.adapters.decoders import UNREADABLE
 from edl.adapters.refusals import error_of, translated
 from edl.errors import ConfigError, TemporaryError
 

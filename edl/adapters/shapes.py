@@ -71,8 +71,8 @@ def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
 def placement_of(spec: PodSpec) -> Placement:
     """Where a pod may go: node selector, required node affinity and tolerations, in one canonical order.
 
-    A toleration for some seconds only delays an eviction: no node becomes a place to go by it. The API server adds two
-    of them to every pod (not-ready and unreachable), which must not make a pod another shape than its manifest's.
+    A toleration for some seconds only delays an eviction: no node becomes a place to go by it. The API server adds
+    two of them to every pod (not-ready and unreachable), which must not make a pod another shape than its manifest's.
     """
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return Placement(
@@ -98,7 +98,6 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
         amounts = _of_container(container, given, refused=refused)
         if _is_sidecar(container):
             _add(sidecars, amounts)
-            _raise_to(peak, sidecars)
         else:
             _add(amounts, sidecars)
             _raise_to(peak, amounts)

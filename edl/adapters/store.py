@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
-from edl.adapters.objects import HasMetadata, JobObject, Metadata, Quarantined
+from edl.adapters.decoders import Quarantined
+from edl.adapters.objects import HasMetadata, JobObject, Metadata
 
 Key = tuple[str, str]
 """Namespace (empty for what has none) and name."""

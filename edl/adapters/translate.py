@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from edl.adapters.decoders import Quarantined
 from edl.adapters.jobs import JobReader
 from edl.adapters.objects import (
     DaemonSetObject,
@@ -22,7 +23,6 @@ from edl.adapters.objects import (
     PodObject,
     PodSpec,
     PriorityClassObject,
-    Quarantined,
     text,
 )
 from edl.adapters.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, read_pod

@@ -13,11 +13,10 @@ from typing import Any
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.overlay import lay_over, prefer_node
 from edl.api.resources import Requirements
-from edl.api.template import JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
+from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
 from edl.core.model import ANNOTATION_NODE, CPU, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, MEMORY, Role
 
-JOURNAL_DIRECTORY = "/var/lib/edl/journal"
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"
 PRIORITY_SURPLUS = "edl-surplus"

@@ -18,6 +18,7 @@ from edl.api.resources import Amounts, Requirements
 TOKEN_VOLUME = "edl-token"  # noqa: S105 - a name, not a secret
 JOURNAL_VOLUME = "edl-journal"
 TOKEN_DIRECTORY = "/var/run/secrets/paddlepaddle.org"  # noqa: S105
+JOURNAL_DIRECTORY = "/var/lib/edl/journal"
 RESERVED_VOLUMES = (JOURNAL_VOLUME, TOKEN_VOLUME)
 RESERVED_ENVIRONMENT = ("EDL_INDEX", "EDL_JOB_UID", "EDL_MASTER", "EDL_ROLE", "EDL_TOKEN_FILE")
 RESERVED_METADATA = ("finalizers", "generateName", "name", "namespace", "ownerReferences")
@@ -101,7 +102,7 @@ class EnvironmentVariable(RawPart):
 
 
 def _check_mount(part: VolumeMount) -> Iterator[str]:
-    if part.name in RESERVED_VOLUMES or part.mount_path.startswith(TOKEN_DIRECTORY):
+    if part.name in RESERVED_VOLUMES or part.mount_path.startswith((JOURNAL_DIRECTORY, TOKEN_DIRECTORY)):
         yield f"mount of {part.name} at {part.mount_path[:60]} belongs to the controller; remove it"
 
 
@@ -113,7 +114,8 @@ class VolumeMount(RawPart):
 
     rules = (
         Rule(
-            cel=f"!(self.name in {list(RESERVED_VOLUMES)}) && !self.mountPath.startsWith('{TOKEN_DIRECTORY}')",
+            cel=f"!(self.name in {list(RESERVED_VOLUMES)}) && !self.mountPath.startsWith('{JOURNAL_DIRECTORY}') && "
+            f"!self.mountPath.startsWith('{TOKEN_DIRECTORY}')",
             message=f"the volumes {', '.join(RESERVED_VOLUMES)} and their mounts belong to the controller",
             check=_check_mount,
         ),

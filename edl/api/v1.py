@@ -153,11 +153,12 @@ class TrainingJob(Part):
         return JobAction.RESTART_POD if self.spec.fault_tolerant else JobAction.RESTART_JOB
 
 
-def parse_job(obj: Mapping[str, Any]) -> TrainingJob:
+def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> TrainingJob:
     """Read a TrainingJob and apply every rule, also those that admission should have applied.
 
     Args:
         obj: the object as JSON or YAML gives it; an absent namespace is `default`.
+        controller_namespace: where the controller itself runs, and no job may; empty where nobody knows.
 
     Raises:
         InvalidJobError: a rule is broken; `.problems` lists every one that was found. Types and bounds of single
@@ -168,7 +169,10 @@ def parse_job(obj: Mapping[str, Any]) -> TrainingJob:
         job = TrainingJob.model_validate(obj)
     except ValidationError as error:
         raise _invalid(label, describe(error)) from None
-    if problems := [*_kind_problems(obj), *find_problems(job)]:
+    problems = [*_kind_problems(obj), *find_problems(job)]
+    if controller_namespace and job.key.namespace == controller_namespace:
+        problems.append(f"namespace {controller_namespace} is the controller's own; create the job in another one")
+    if problems:
         raise _invalid(label, problems)
     return job
 

@@ -14,22 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, World
-from edl.core.model import Role
-from edl.core.optimizer import pack_most, place_most
-from edl.core.packing import Demand, make_room, place
-from edl.core.room import SERVING, Room
-
-ORDERS_TRIED = 6  # orders of placing different shapes that are compared where trainers die
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Serving pods by shape: those that must get room, those that keep it where it is free; how many are short."""
-
-    due: Mapping[int, int]
-    young: Mapping[int, int]
-    short: int
+from edl.core.capacity import Claim, Seat, World
+from edl.core.integer import pack_most
+from edl.core.optimizer import place_most
+from edl.core.packing import make_room
+from edl.core.room import Room
+from edl.core.settling import ORDERS_TRIED, Served, by_size, demands_of, for_serving, settle, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +43,9 @@ def serve(world: World, deadline_s: float) -> Served:
     best: Counter[int] = Counter()
     if wanted:
         goal = min(sum(wanted.values()), int(place_most(world, world.empty, wanted, deadline_s) + 1e-6))
-        for order in islice(permutations(_by_size(world, wanted)), ORDERS_TRIED):
+        for order in islice(permutations(by_size(world, wanted)), ORDERS_TRIED):
             room = Room(world, ())
-            placed = Counter({s: make_room(room, _for_serving(s, wanted[s]), {}) for s in order})
+            placed = Counter({s: make_room(room, for_serving(s, wanted[s]), {}) for s in order})
             best = max(best, placed, key=Counter.total)
             if best.total() >= goal:
                 break
@@ -76,26 +66,35 @@ def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
     """
     idle = Room(world, ())
     for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
-        make_room(idle, _for_serving(shape, count), {})
+        make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
     claims, hopeless = [], set()
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        most = max(known[kind], len(claim.seats))
+        stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
+        most = max(known[kind] + stuck, len(claim.seats))
         if most < claim.low and not (claim.job.was_admitted and claim.seats):
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, min(claim.high, most))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
 
 
+def _is_movable(world: World, seat: Seat) -> bool:
+    """False for a trainer that counts, but stands where no new one of its job could."""
+    if not seat.pod.node:
+        return True
+    is_open = seat.node >= 0 and bool(world.opened[seat.shape, seat.node])
+    return is_open and seat.shape == world.claims[seat.claim].shape
+
+
 def _alone(idle: Room, claim: Claim) -> int:
     """Trainers that fit beside all of the job's masters and pservers; -1 where not even those fit."""
     room = idle.copy()
     number = {shape: index for index, shape in enumerate(room.world.shapes)}
-    for fixed in sorted(claim.job.fixed, key=lambda f: -_size(room.world, number[f.shape])):
-        wanted = _for_serving(number[fixed.shape], fixed.count)
+    for fixed in sorted(claim.job.fixed, key=lambda f: -size_of(room.world, number[f.shape])):
+        wanted = for_serving(number[fixed.shape], fixed.count)
         if fixed.count and make_room(room, wanted, {}) < fixed.count:
             return -1
     return int(room.slots(claim.shape).sum())
@@ -148,7 +147,7 @@ class _Trial:
     def __call__(self, members: Iterable[int]) -> Room | None:
         chosen = tuple(sorted(members))
         room = Room(self.world, chosen)
-        if not _demands(room, self.served):
+        if not demands_of(room, self.served):
             return room
         return settle(self.world, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
@@ -175,13 +174,8 @@ class _Trial:
                 seat = world.seats[index]
                 if seat.node >= 0:
                     free[seat.node] += world.request[seat.shape]
-            settled = sum(
-                world.seats[i].node < 0 or not world.opened[world.seats[i].shape, world.seats[i].node]
-                or world.seats[i].shape != claim.shape
-                for i in claim.seats
-                if world.seats[i].pod.node
-            )  # fmt: skip
-            wanted[claim.shape] += max(0, claim.low - settled)
+            stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
+            wanted[claim.shape] += max(0, claim.low - stuck)
             for need in claim.needs:
                 wanted[need.shape] += need.missing
             for shape, _ in claim.unbound_fixed:
@@ -235,141 +229,3 @@ def _longest(attempt: Callable[[int], Room | None], most: int, start: Room | Non
         else:
             high = middle
     return low, room
-
-
-def settle(world: World, members: tuple[int, ...], served: Served, deadline_s: float) -> Room | None:
-    """Place all that must have room; None where not everything fits.
-
-    At first nobody dies, or only surplus; if that is not enough, minimums may move elsewhere; then pods that are on
-    their way to a node may go to another, and at last everything that is not bound yet is packed exactly.
-    """
-    first = _settle_by_surplus(Room(world, members), served)
-    if first is not None and not first.victims:
-        return first
-    attempts: tuple[Callable[[], Room | None], ...] = (
-        lambda: _settle_exactly(Room(world, members), served, deadline_s),
-        lambda: first,
-        lambda: _settle_by_moves(Room(world, members), served),
-        lambda: _settle_exactly(Room(world, members, settle=False), served, deadline_s),
-        lambda: _settle_by_moves(Room(world, members, settle=False), served),
-        lambda: _settle_from_nothing(world, members, served, deadline_s),
-    )
-    room = next((room for attempt in attempts if (room := attempt()) is not None), None)
-    if room is not None:
-        spare_victims(room)
-    return room
-
-
-def _settle_exactly(room: Room, served: Served, deadline_s: float) -> Room | None:
-    """Place all that has no room into the room that is free, by an integer program; nobody dies."""
-    demands = _demands(room, served)
-    wanted: Counter[int] = Counter()
-    queues: dict[int, list[tuple[int, Role | None]]] = {}
-    for demand in demands:
-        wanted[demand.shape] += len(demand.owners)
-        queues.setdefault(demand.shape, []).extend(demand.owners)
-    slots = {shape: int(room.slots(shape).sum()) for shape in wanted}
-    if any(slots[shape] < count for shape, count in wanted.items()) or len(wanted) < 2:
-        return None
-    packed = pack_most(room.world, room.free, wanted, deadline_s)
-    if packed is None or sum(pods for _, _, pods in packed) < wanted.total():
-        return None
-    for node, shape, pods in packed:
-        for _ in range(pods):
-            place(room, shape, queues[shape].pop(0), node)
-    return room
-
-
-def _settle_from_nothing(world: World, members: tuple[int, ...], served: Served, deadline_s: float) -> Room | None:
-    """Let every trainer die and place all that must have room; who can stay after all is spared later."""
-    room = Room(world, members, settle=False)
-    for index in sorted(room.node_of):
-        room.kill(index)
-    return _settle_exactly(room, served, deadline_s)
-
-
-def _settle_by_surplus(start: Room, served: Served) -> Room | None:
-    """Try a few orders of the shapes; the fewest deaths win."""
-    demands = _demands(start, served)
-    if not demands:
-        return start
-    best: Room | None = None
-    for order in islice(permutations(demands), ORDERS_TRIED):
-        room = start.copy()
-        if all(make_room(room, d, _surplus(room)) == len(d.owners) for d in order) and (
-            best is None or len(room.victims) < len(best.victims)
-        ):
-            best = room
-        if best is not None and not best.victims:
-            break
-    return best
-
-
-def _settle_by_moves(room: Room, served: Served) -> Room | None:
-    """Let any trainer die for serving, masters and pservers, then give each minimum back elsewhere."""
-    for demand in _demands(room, served):
-        is_base = demand.owners[0][1] is Role.TRAINER
-        if make_room(room, demand, _surplus(room) if is_base else room.count) < len(demand.owners):
-            return None
-    for demand in _demands(room, replace(served, due={})):
-        if make_room(room, demand, _surplus(room)) < len(demand.owners):
-            return None
-    return room
-
-
-def spare_victims(room: Room) -> None:
-    """Revive victims whose place is free after all, dearest first, and those whose job gets a new one there."""
-    for index in sorted(room.victims, key=lambda i: room.world.seats[i].order, reverse=True):
-        seat = room.world.seats[index]
-        claim = room.world.claims[seat.claim]
-        if seat.node < 0 or room.count[seat.claim] > claim.high:
-            continue
-        twin = next(
-            (p for p in room.placed if (p.owner, p.role, p.shape, p.node) == (claim.index, Role.TRAINER, seat.shape, seat.node)),
-            None,
-        )  # fmt: skip
-        if twin is not None:
-            room.drop(twin)
-            room.revive(index)
-        elif room.count[seat.claim] < claim.high and room.has_room(seat.shape, seat.node):
-            room.revive(index)
-
-
-def _demands(room: Room, served: Served) -> list[Demand]:
-    """What must have room and has none: serving, then masters and pservers, then minimums; larger pods first.
-
-    Trainers come last because wherever one goes it takes one trainer's room; the others can be put where they take
-    less than they are.
-    """
-    world = room.world
-    fixed: dict[int, list[tuple[int, Role | None]]] = {}
-    trainers: dict[int, list[tuple[int, Role | None]]] = {}
-    for (j, role, shape), count in sorted(Counter(room.homeless_fixed).items()):
-        fixed.setdefault(shape, []).extend([(j, role)] * count)
-    placed = Counter((p.owner, p.role, p.shape) for p in room.placed)
-    for j in room.members:
-        claim = world.claims[j]
-        for need in claim.needs:
-            missing = need.missing - placed[j, need.role, need.shape]
-            fixed.setdefault(need.shape, []).extend([(j, need.role)] * missing)
-        trainers.setdefault(claim.shape, []).extend([(j, Role.TRAINER)] * (claim.low - room.count[j]))
-    serving = [_for_serving(s, served.due[s]) for s in _by_size(world, served.due) if served.due[s]]
-    return [*serving, *(Demand(s, tuple(g[s])) for g in (fixed, trainers) for s in _by_size(world, g) if g[s])]
-
-
-def _surplus(room: Room) -> dict[int, int]:
-    return {j: max(0, room.count[j] - room.world.claims[j].low) for j in room.members}
-
-
-def _for_serving(shape: int, count: int) -> Demand:
-    return Demand(shape, ((SERVING, None),) * count)
-
-
-def _by_size(world: World, shapes: Iterable[int]) -> list[int]:
-    return sorted(shapes, key=lambda s: (-_size(world, s), s))
-
-
-def _size(world: World, shape: int) -> float:
-    """The largest part of a node's room that the shape asks for."""
-    most = world.allocatable.max(axis=0, initial=1).clip(min=1)
-    return float((world.request[shape] / most).max(initial=0.0))

@@ -31,7 +31,6 @@ class Seat:
         claim: index of its job among the claims.
         shape: index of the shape that it really has (a job's shape may have changed since).
         node: index of the node it is bound to; -1 while unbound, or where that node is gone.
-        is_fixture: it counts, but its death would free nothing that can be planned with: its node is gone.
         order: smaller dies first within a job: not running, surplus, highest index, last started.
     """
 
@@ -39,7 +38,6 @@ class Seat:
     pod: Pod
     shape: int
     node: int
-    is_fixture: bool
     order: tuple[bool, bool, int, float, str]
 
 
@@ -147,8 +145,8 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     _subtract(empty, [(_home(p, index), p) for p in snapshot.pods if not p.is_finished], table)
     now = empty.copy()
     _subtract(now, [(_home(p, index), p) for job in snapshot.jobs for p in job.pods if not p.is_finished], table)
-    seats: list[Seat] = []
-    claims = tuple(_read_claim(i, job, index, table, seats, empty.shape) for i, job in enumerate(jobs))
+    seats = [seat for i, job in enumerate(jobs) for seat in _read_seats(i, job, index, table)]
+    claims = tuple(_read_claim(i, job, index, table, seats) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
     headroom = _headroom_shapes(snapshot, limits, table)
     shapes = tuple(table.number)
@@ -212,38 +210,35 @@ def _subtract(room: IntArray, holders: list[tuple[int, Pod]], table: _Table) -> 
             room[node] -= np.array(table.rows[table.add(pod.shape)], dtype=np.int64)
 
 
-def _read_claim(
-    number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat], size: tuple[int, ...]
-) -> Claim:
-    held = np.zeros(size, dtype=np.int64)
-    mine: list[int] = []
-    unbound: list[tuple[int, Pod]] = []
-    alive: Counter[Role] = Counter()
-    for pod in job.pods:
-        if not pod.is_live or pod.role is None:
-            continue
-        alive[pod.role] += 1
-        shape, node = table.add(pod.shape), index.get(pod.node, -1)
-        if node >= 0:
-            held[node] += np.array(table.rows[shape], dtype=np.int64)
-        if pod.role is Role.TRAINER:
-            mine.append(len(seats))
-            seats.append(Seat(number, pod, shape, node, bool(pod.node) and node < 0, _dying_order(pod, job)))
-        elif not pod.node:
-            unbound.append((shape, pod))
-    fixed = [(f, table.add(f.shape)) for f in job.fixed]
+def _read_seats(claim: int, job: Job, index: dict[str, int], table: _Table) -> list[Seat]:
+    seats = []
+    for pod in job.live_trainers:
+        node = index.get(pod.node, -1)
+        seats.append(Seat(claim, pod, table.add(pod.shape), node, _dying_order(pod, job)))
+    return seats
+
+
+def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat]) -> Claim:
+    held = np.zeros((len(index), len(table.names)), dtype=np.int64)
+    live = [pod for pod in job.pods if pod.is_live]
+    _subtract(held, [(index.get(pod.node, -1), pod) for pod in live], table)
+    alive = Counter(pod.role for pod in live)
     return Claim(
         index=number,
         job=job,
         low=job.pinned or job.min_trainers,
         high=job.pinned or job.max_trainers,
         shape=table.add(job.trainer),
-        seats=tuple(mine),
+        seats=tuple(i for i, seat in enumerate(seats) if seat.claim == number),
         needs=tuple(
-            FixedNeed(f.role, shape, f.count - alive[f.role]) for f, shape in fixed if f.count > alive[f.role]
+            FixedNeed(f.role, table.add(f.shape), f.count - alive[f.role])
+            for f in job.fixed
+            if f.count > alive[f.role]
         ),
-        unbound_fixed=tuple(unbound),
-        held=held,
+        unbound_fixed=tuple(
+            (table.add(pod.shape), pod) for pod in live if pod.role is not Role.TRAINER and not pod.node
+        ),
+        held=-held,
     )
 
 

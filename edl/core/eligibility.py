@@ -1,7 +1,7 @@
 """Which nodes may take a new pod, apart from the room it needs.
 
-The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness, taints,
-node selector and required node affinity. Room, spreading and pod affinity are not judged here.
+The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
+taints, node selector and required node affinity. Room, spreading and pod affinity are not judged here.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
 """

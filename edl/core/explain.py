@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edl.core.admission import Admission, Served
+from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
 from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s
 from edl.core.model import (
@@ -28,6 +28,7 @@ from edl.core.model import (
 from edl.core.optimizer import Proof
 from edl.core.plan import Price
 from edl.core.room import Room
+from edl.core.settling import Served
 from edl.core.sharing import Share
 
 GIB = 1024**3
@@ -137,8 +138,8 @@ def _misfit(claim: Claim, world: World) -> str:
 
 
 def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
-    room, now_s = outcome.shared.room, outcome.world.snapshot.observed_at_s
-    job, count = claim.job, room.count[claim.index]
+    room, job = outcome.shared.room, claim.job
+    count = room.count[claim.index]
     of = f"{count} of {job.max_trainers}"
     if job.pinned:
         return Reason.PINNED, f"{of}: pinned to {_count(job.pinned, 'trainer')}"
@@ -147,13 +148,18 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     lost = sum(i in room.for_serving for i in (*room.victims, *room.homeless[claim.index]) if i in claim.seats)
     if lost and count < len(claim.seats):
         pods = _count(sum(outcome.served.due.values()), "serving pod")
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: gives up {_count(lost, 'trainer')} because {pods} need room"
-    hold_s = growth_hold_left_s(job, outcome.world.limits, now_s)
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: gives up {_count(lost, 'trainer')} to make room for {pods}"
+    return _short_of_max(claim, outcome, of)
+
+
+def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]:
+    room = outcome.shared.room
+    hold_s = growth_hold_left_s(claim.job, outcome.world.limits, outcome.world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
         return Reason.COOLDOWN, f"{of}: gave way to serving; waits another {_seconds(hold_s)} before it grows"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
-    if count >= claim.high:
+    if room.count[claim.index] >= claim.high:
         return Reason.INSUFFICIENT_CAPACITY, f"{of}: no more would fit even if no other job ran"
     return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, room)}; {_holders(claim, room)}"
 

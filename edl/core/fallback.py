@@ -20,7 +20,8 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
         lacks pods. Such a job is left as it is.
     """
     waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
-    decisions = (_reduced(plan, job, serving_waits=waiting > 0) for job in snapshot.jobs)
+    before = {decision.job: decision for decision in plan.decisions}
+    decisions = (_reduced(before.get(job.key), job, serving_waits=waiting > 0) for job in snapshot.jobs)
     return replace(
         plan,
         decisions=tuple(d for d in decisions if d is not None),
@@ -29,8 +30,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
     )
 
 
-def _reduced(plan: ScalePlan, job: Job, *, serving_waits: bool) -> ScaleDecision | None:
-    old = plan.decision(job.key)
+def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> ScaleDecision | None:
     if old is None or old.generation != job.generation:
         return None
     live = {pod.name for pod in job.live_trainers}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -107,7 +107,7 @@ class Grower:
     def _ranks(self, rows: IntArray) -> FloatArray:
         room, world = self.room, self.room.world
         free, request = room.free[rows], world.request[self.shapes]
-        opened = world.opened[np.ix_(self.shapes, rows)]
+        opened = world.opened[self.shapes][:, rows]
         slots = _slots(free, request)  # (shapes, rows)
         after = _slots(free[None] - request[:, None], request)  # (shapes, shape placed, rows)
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
@@ -119,12 +119,8 @@ class Grower:
 
 def _slots(free: IntArray, request: IntArray) -> IntArray:
     """(shapes, ...) pods of each shape that fit into each row of room."""
-    asked = request > 0
-    ratio = np.where(
-        asked.reshape(len(request), *[1] * (free.ndim - 1), -1),
-        free[None] // np.where(asked, request, 1).reshape(len(request), *[1] * (free.ndim - 1), -1),
-        np.iinfo(np.int32).max,
-    )
+    rows = request.reshape(len(request), *[1] * (free.ndim - 1), request.shape[1])
+    ratio = np.where(rows > 0, free[None] // np.where(rows > 0, rows, 1), np.iinfo(np.int32).max)
     slots: IntArray = ratio.min(axis=-1, initial=np.iinfo(np.int32).max).clip(min=0)
     return slots
 

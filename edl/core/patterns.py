@@ -1,8 +1,8 @@
 """Node classes and patterns: the cluster in the few numbers that a linear program needs.
 
 Nodes that could hold exactly the same sets of pods are one class, and a pattern says how many pods of each shape one
-node of a class holds, so that a program's size depends on how many kinds of nodes and pods there are, never on how many
-nodes. Patterns are whole numbers of pods: that is why the programs see what a sum over the cluster cannot.
+node of a class holds, so that a program's size depends on how many kinds of nodes and pods there are, never on how
+many nodes. Patterns are whole numbers of pods: that is why the programs see what a sum over the cluster cannot.
 
 Source: column generation for cutting stock, Gilmore and Gomory, Operations Research 9(6), 1961.
 """
@@ -69,25 +69,26 @@ def classify(room: IntArray, request: IntArray, opened: BoolArray) -> tuple[Node
     """
     most = np.stack([count_slots(room, row) for row in request]) * opened if len(request) else opened.astype(np.int64)
     usable = np.minimum(room, most.T @ request)  # (nodes, resources)
-    sums: dict[tuple[bytes, int], IntArray | None] = {}
-    groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    columns = range(room.shape[1])
+    sums: dict[tuple[bytes, int], IntArray] = {}
+    groups: dict[tuple[tuple[int, ...], Pattern], list[int]] = {}
     for node in np.flatnonzero(most.sum(axis=0)).tolist():
         mask = most[:, node] > 0
-        kept = tuple(
-            _round_down(int(usable[node, r]), mask.tobytes(), r, request[mask, r], usable, sums)
-            for r in range(room.shape[1])
-        )
+        for r in columns:
+            if (mask.tobytes(), r) not in sums:
+                sums[mask.tobytes(), r] = _sums(set(request[mask, r].tolist()), int(usable[:, r].max()))
+        kept = tuple(_round_down(int(usable[node, r]), sums[mask.tobytes(), r]) for r in columns)
         groups.setdefault((kept, tuple(most[:, node].tolist())), []).append(node)
     return tuple(NodeClass(kept, held, tuple(nodes)) for (kept, held), nodes in groups.items())
 
 
-def list_patterns(group: NodeClass, request: IntArray) -> Menu:
+def list_patterns(group: NodeClass, request: IntArray, limit: int = ENUMERATION_LIMIT) -> Menu:
     """Every maximal pattern of a class while they are few; else one for each shape to go first, as a start."""
-    return _list_patterns(group.room, group.most, tuple(tuple(row) for row in request.tolist()))
+    return _list_patterns(group.room, group.most, tuple(tuple(row) for row in request.tolist()), limit)
 
 
 @lru_cache(maxsize=4096)
-def _list_patterns(room: tuple[int, ...], most: Pattern, rows: tuple[tuple[int, ...], ...]) -> Menu:
+def _list_patterns(room: tuple[int, ...], most: Pattern, rows: tuple[tuple[int, ...], ...], limit: int) -> Menu:
     """Remembered, because it is the same from one decision to the next."""
     shapes = [s for s, n in enumerate(most) if n]
     found: list[Pattern] = []
@@ -100,7 +101,7 @@ def _list_patterns(room: tuple[int, ...], most: Pattern, rows: tuple[tuple[int, 
         if depth == len(shapes):
             if all(_count(left, rows[s]) == 0 for s in shapes):
                 found.append(tuple(pattern))
-            return len(found) <= ENUMERATION_LIMIT and steps <= ENUMERATION_LIMIT * 8
+            return len(found) <= limit and steps <= limit * 16
         s = shapes[depth]
         widest = _count(left, rows[s])
         fewest = widest if depth == len(shapes) - 1 else 0
@@ -169,7 +170,7 @@ def _relaxed(room: list[int], rows: list[list[int]], worth: list[float]) -> floa
     return min(bound, alone)
 
 
-def _count(room: list[int], row: list[int]) -> int:
+def _count(room: Sequence[int], row: Sequence[int]) -> int:
     return max(0, min((have // ask for have, ask in zip(room, row, strict=True) if ask > 0), default=0))
 
 
@@ -182,31 +183,18 @@ def _fill(room: tuple[int, ...], rows: tuple[tuple[int, ...], ...], order: Itera
     return tuple(pattern)
 
 
-def _round_down(
-    have: int,
-    mask: bytes,
-    resource: int,
-    asks: IntArray,
-    usable: IntArray,
-    cache: dict[tuple[bytes, int], IntArray | None],
-) -> int:
-    """The largest sum of requests that is at most `have`, where the sums are few; else `have` as it is."""
-    if (mask, resource) not in cache:
-        cache[mask, resource] = _sums(sorted(set(asks.tolist()) - {0}), int(usable[:, resource].max(initial=0)))
-    sums = cache[mask, resource]
-    return have if sums is None else int(sums[np.searchsorted(sums, have, side="right") - 1])
+def _round_down(have: int, sums: IntArray) -> int:
+    """The largest sum of requests that is at most `have`; `have` itself where the sums are not known."""
+    return int(sums[np.searchsorted(sums, have, side="right") - 1]) if len(sums) else have
 
 
-def _sums(asks: list[int], limit: int) -> IntArray | None:
+def _sums(asks: Iterable[int], limit: int) -> IntArray:
+    """Every sum of multiples of these amounts up to a limit, ascending; empty where they are too many."""
     sums = np.zeros(1, dtype=np.int64)
-    for ask in asks:
-        if limit // ask > SUMS_LIMIT:
-            return None
-        multiples = np.arange(limit // ask + 1, dtype=np.int64) * ask
-        if len(sums) * len(multiples) > SUMS_LIMIT * 64:
-            return None
+    for ask in sorted(set(asks) - {0}):
+        multiples = np.arange(min(limit // ask, SUMS_LIMIT) + 1, dtype=np.int64) * ask
+        if limit // ask > SUMS_LIMIT or len(sums) * len(multiples) > SUMS_LIMIT * 64:
+            return np.zeros(0, dtype=np.int64)
         sums = np.unique((sums[:, None] + multiples[None, :]).ravel())
         sums = sums[sums <= limit]
-        if len(sums) > SUMS_LIMIT:
-            return None
-    return sums
+    return sums if len(sums) <= SUMS_LIMIT else np.zeros(0, dtype=np.int64)

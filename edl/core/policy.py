@@ -1,8 +1,8 @@
 """The decision: a snapshot, a policy and limits in; a plan that has passed its checks out.
 
 Serving first, then who runs, then how many each gets, then which pods die where: the stages stand in `admission` and
-`sharing`; here they are put in order, turned into a plan and checked. A policy may change what jobs ask for, never the
-rules that hold for all.
+`sharing`; here they are put in order, turned into a plan and checked. A policy may change what jobs ask for, never
+the rules that hold for all.
 """
 
 from __future__ import annotations
@@ -125,31 +125,36 @@ def _report(outcome: Outcome) -> ServingReport:
 
 def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
     told = explain(job, outcome)
-    live = tuple(pod.name for pod in job.live_trainers)
     index = outcome.member(job)
-    if index is None:
-        victims, nodes, fixed, target = live, Counter[str](), (), 0
-    else:
-        room, claim = outcome.shared.room, outcome.world.claims[index]
-        dying = [i for i in claim.seats if i in set(room.victims) or i in set(room.homeless[index])]
-        victims = tuple(outcome.world.seats[i].pod.name for i in dying)
-        new = [p for p in room.placed if p.owner == index]
-        names = [node.name for node in outcome.world.snapshot.nodes]
-        nodes = Counter(names[p.node] for p in new if p.role is Role.TRAINER)
-        fixed = tuple(sorted((p.role, names[p.node]) for p in new if p.role and p.role is not Role.TRAINER))
-        target = room.count[index]
-    return ScaleDecision(
+    live = [pod.name for pod in job.live_trainers]
+    base = ScaleDecision(
         job=job.key,
         generation=job.generation,
         current=len(live),
-        target=target,
+        target=0,
         minimum=job.min_trainers,
         maximum=job.max_trainers,
-        admitted=index is not None,
+        admitted=False,
         reason=told.reason,
         message=told.message,
-        victims=tuple(sorted(victims)),
+        victims=tuple(sorted(live)),
+        shrink_reason=told.shrink_reason if live else "",
+    )
+    if index is None:
+        return base
+    room, claim = outcome.shared.room, outcome.world.claims[index]
+    dying = {*room.victims, *room.homeless[index]}
+    victims = tuple(sorted(outcome.world.seats[i].pod.name for i in claim.seats if i in dying))
+    names = [node.name for node in outcome.world.snapshot.nodes]
+    new = [place for place in room.placed if place.owner == index]
+    nodes = Counter(names[place.node] for place in new if place.role is Role.TRAINER)
+    fixed = [(place.role, names[place.node]) for place in new if place.role and place.role is not Role.TRAINER]
+    return replace(
+        base,
+        target=room.count[index],
+        admitted=True,
+        victims=victims,
         nodes=tuple(sorted(nodes.items())),
-        fixed_nodes=fixed,
+        fixed_nodes=tuple(sorted(fixed)),
         shrink_reason=told.shrink_reason if victims else "",
     )

@@ -41,7 +41,8 @@ class Room:
     """
 
     __slots__ = (
-        "at", "count", "for_serving", "free", "homeless", "homeless_fixed", "members", "node_of", "now", "placed", "victims", "world",
+        "at", "count", "for_serving", "free", "homeless", "homeless_fixed",
+        "members", "node_of", "now", "placed", "victims", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, members: Iterable[int], *, settle: bool = True) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from edl.core.admission import Served, spare_victims
 from edl.core.capacity import Claim, World
 from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s, is_arriving
+from edl.core.integer import pack_anew
 from edl.core.model import Role
-from edl.core.optimizer import could_reach, fair_shares, pack_anew, read_cluster
+from edl.core.optimizer import could_reach, fair_shares, read_cluster
 from edl.core.packing import Demand, grow, has_load_left, make_room
 from edl.core.room import SERVING, Room
+from edl.core.settling import Served, spare_victims
 
 EPSILON = 1e-6
 RAISES_TRIED = 8
@@ -162,7 +163,9 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
 def _is_at_rest(room: Room) -> bool:
     """True where nobody dies for serving now, and nobody is still dying."""
     jobs = room.world.snapshot.jobs
-    return not room.for_serving and not any(p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods)
+    return not room.for_serving and not any(
+        p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
+    )
 
 
 def _standing(room: Room, terms: Terms) -> tuple[tuple[float, ...], float]:
@@ -193,9 +196,7 @@ def _take_one(room: Room, j: int, terms: Terms, donors: Iterable[int]) -> bool:
     if not has_load_left(room, shape):
         return False
     goal = room.fulfilment(j, 1)
-    allowance = {
-        d: max(0, room.count[d] - terms.promised[d], _can_spare(room, d, goal)) for d in donors if d != j
-    }
+    allowance = {d: max(0, room.count[d] - terms.promised[d], _can_spare(room, d, goal)) for d in donors if d != j}
     return any(allowance.values()) and make_room(room, Demand(shape, ((j, Role.TRAINER),)), allowance) > 0
 
 

@@ -2,8 +2,8 @@
 
 Room is freed node by node, never in total: what dies is chosen from a table of what each node could offer (so many
 slots for so many kills) by dynamic programming over the nodes, which is exact for one shape. Among equal counts the
-cheaper kill is that of a pod that does not run yet, then of the job that is best off, then of surplus, then of the last
-started. Placing without any kill uses the same table: then the cost is the room lost to trainers.
+cheaper kill is that of a pod that does not run yet, then of the job that is best off, then of surplus, then of the
+last started. Placing without any kill uses the same table: then the cost is the room lost to trainers.
 
 Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
 """
@@ -69,7 +69,10 @@ def choose(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> 
         return _cheapest(free_offers, count)
     prices = _seat_prices(room, allowance)
     offers = {
-        node: [*free_offers.get(node, ()), *_killing_offers(room, shape, node, count, allowance, prices)]
+        node: [
+            *free_offers.get(node, ()),
+            *_killing_offers(room, (shape, count), node, dying_order(room, node, allowance), prices),
+        ]
         for node in np.flatnonzero(room.world.opened[shape]).tolist()
     }
     return _cheapest({node: o for node, o in offers.items() if o}, count)
@@ -148,10 +151,10 @@ def _seat_prices(room: Room, allowance: Mapping[int, int]) -> dict[int, Cost]:
 
 
 def _killing_offers(
-    room: Room, shape: int, node: int, count: int, allowance: Mapping[int, int], prices: Mapping[int, Cost]
+    room: Room, wanted: tuple[int, int], node: int, order: list[int], prices: Mapping[int, Cost]
 ) -> list[Offer]:
     """The cheapest way to reach each number of slots that needs a death on this node."""
-    order = dying_order(room, node, allowance)
+    shape, count = wanted
     best: dict[int, Offer] = {}
     reached = _slots_of(room.free[node], room.world.request[shape])
     for seats in _ways_to_die(room, order):

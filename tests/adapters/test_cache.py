@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from edl.adapters.cache import ClusterCache
+from edl.adapters.decoders import PODS as PODS_DECODER
+from edl.adapters.decoders import Quarantined
 from edl.adapters.reflector import Pace
 from edl.core.model import JobKey
 from edl.errors import NotSyncedError
@@ -128,10 +130,12 @@ async def test_a_pod_that_both_watches_show_counts_once_as_it_arrived_last() -> 
         w.api.put(JOBS, job())
         w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
         await eventually(lambda: w.own() == ["ctr-trainer-0"])
-        others = w.cache._pods[1].store
-        newer = w.cache._pods[1]._decoder.from_dict(pod("ctr-trainer-0", uid="u", resourceVersion="900"))
-        others.add(newer)  # type: ignore[arg-type]
-        assert [p.metadata.resource_version for p in w.cache.pods() if p.metadata and p.metadata.name] == ["900"]
+        own, others = (reflector.store for reflector in w.cache._pods)
+        for store, version, labels in ((others, "900", {}), (own, "901", OURS), (others, "902", {})):
+            moved = PODS_DECODER.from_dict(pod("ctr-trainer-0", labels=labels, uid="u", resourceVersion=version))
+            assert not isinstance(moved, Quarantined)
+            store.add(moved)
+            assert [p.metadata.resource_version for p in w.cache.pods() if p.metadata] == [version]
 
 
 async def test_jobs_are_watched_in_the_given_namespaces_only() -> None:

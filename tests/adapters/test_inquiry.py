@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from edl.adapters.decoders import NODES, PODS, Quarantined
 from edl.adapters.inquiry import inquiry_resource
-from edl.adapters.objects import NODES, PODS, NodeObject, PodObject, Quarantined
+from edl.adapters.objects import NodeObject, PodObject
 
 
 def node(name: str, **allocatable: str) -> NodeObject:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from edl.adapters.objects import PODS, TRAINING_JOBS, PodObject
+from edl.adapters.decoders import PODS, TRAINING_JOBS
+from edl.adapters.objects import PodObject
 from edl.adapters.reflector import Pace, Reflector, Resource
 from edl.adapters.session import ApiSession
 from edl.adapters.store import Store
@@ -154,6 +155,24 @@ async def test_duplicated_events_wake_nobody_twice() -> None:
         api.put(PATH, pod("p1"))
         await mirror.shows("p0", "p1")
         assert len(mirror.changes) == before + 3
+
+
+async def test_an_event_that_comes_again_later_does_not_turn_back_the_object() -> None:
+    api = FakeApi()
+    old = api.put(PATH, pod("p0", phase="Pending"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        middle = api.put(PATH, pod("p0", phase="Running"))
+        new = api.put(PATH, pod("p0", phase="Failed"))
+        await eventually(lambda: mirror.store.has_seen(new["metadata"]["resourceVersion"]))
+        api.extra_lines += [_line("MODIFIED", middle), _line("ADDED", pod("last"))]
+        api.end_watches()
+        await mirror.shows("p0", "last")
+        status = mirror.store.objects["a", "p0"].status
+        assert status is not None
+        assert status.phase == "Failed"
+    assert old["metadata"]["uid"] == new["metadata"]["uid"]
 
 
 async def test_a_late_event_brings_no_deleted_object_back() -> None:

@@ -187,6 +187,8 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
             "yaml",
             "0.yaml: a Node has no metadata.name; give it one",
         ),
+        ("apiVersion: v2\nkind: Pod\nmetadata: {name: p}", "yaml", "a Pod has apiVersion v2; save it as v1"),
+        ("apiVersion: apps/v1beta1\nkind: DaemonSet", "yaml", "apiVersion apps/v1beta1; save it as apps/v1"),
         ("apiVersion: v1\nkind: List\nitems: {a: b}", "yaml", "0.yaml: items of a List is .*; expected a list"),
         ("apiVersion: v1\nkind: List\nitems: [3]", "yaml", "0.yaml, item 1: '3' is no Kubernetes object"),
         (
@@ -203,7 +205,7 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
         (
             "apiVersion: paddlepaddle.org/v2\nkind: TrainingJob\nmetadata: {name: j}",
             "yaml",
-            "TrainingJob has apiVersion paddlepaddle.org/v2; write paddlepaddle.org/v1",
+            "a TrainingJob has apiVersion paddlepaddle.org/v2; save it as paddlepaddle.org/v1",
         ),
     ],
 )

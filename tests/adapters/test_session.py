@@ -217,6 +217,21 @@ async def test_no_configuration_at_all_says_how_to_give_one() -> None:
         await load_configuration()
 
 
+async def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in (("TOKEN", "from-the-pod\n"), ("CERT", "pem")):
+        (tmp_path / name).write_text(content)
+        monkeypatch.setattr(f"kubernetes.aio.config.incluster_config.SERVICE_{name}_FILENAME", str(tmp_path / name))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    configuration = await load_configuration()
+    assert configuration.host == "https://10.0.0.1:443"
+    assert configuration.ssl_ca_cert == str(tmp_path / "CERT")
+    assert "from-the-pod" in configuration.api_key["BearerToken"]
+    (tmp_path / "TOKEN").unlink()
+    with pytest.raises(ConfigError, match="the service account cannot be used: Service token file does not exist"):
+        await load_configuration()
+
+
 async def test_a_failing_exec_plugin_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/plugin"}}
     with pytest.raises(ConfigError, match=r"gives no credentials: .*/nowhere/plugin"):

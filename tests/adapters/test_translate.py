@@ -10,18 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edl.adapters.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder, Quarantined
 from edl.adapters.jobs import read_status
-from edl.adapters.objects import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    TRAINING_JOBS,
-    Decoder,
-    PodSpec,
-    PodStatus,
-    Quarantined,
-)
+from edl.adapters.objects import PodSpec, PodStatus
 from edl.adapters.shapes import placement_of, shape_of
 from edl.adapters.translate import Translator
 from edl.core.model import ClusterSnapshot, Job, JobPhase, NodeTerm, Pod, PodPhase, Resize, Role, Toleration
@@ -150,6 +141,16 @@ def test_equal_placements_are_equal_in_whatever_order_they_are_written() -> None
     two = _placement({"tolerations": tolerations[::-1], "nodeSelector": {"a": "2", "x": "1"}})
     assert one == two
     assert one.tolerations == (Toleration("a", "Exists"), Toleration("b", "Equal", "x", "NoSchedule"))
+
+
+def test_a_toleration_for_some_seconds_makes_no_node_a_place_to_go() -> None:
+    added = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    assert _placement({"tolerations": [added]}) == _placement({})
 
 
 def _placement(spec: Object) -> Any:
@@ -410,9 +411,12 @@ def test_finished_pods_of_a_job_stay_with_it() -> None:
 def test_a_pod_of_a_former_job_of_that_name_is_foreign_and_holds_its_room() -> None:
     old = trainer(0, owner=owned_by("uid-of-the-old-one"), spec={"nodeName": "n1"})
     waiting = trainer(1, owner=owned_by("uid-of-the-old-one"), status={"phase": "Pending"})
-    found = take(job(), old, waiting, trainer(2, owner=owned_by("uid-ctr")))
+    promised = trainer(
+        3, owner=owned_by("uid-of-the-old-one"), status={"phase": "Pending", "nominatedNodeName": "n2"}
+    )
+    found = take(job(), old, waiting, promised, trainer(2, owner=owned_by("uid-ctr")))
     assert [p.index for p in found.jobs[0].pods] == [2]
-    assert [(p.name, p.node, p.job) for p in found.pods] == [("ctr-trainer-0", "n1", None)]
+    assert [(p.node, p.nominated, p.job) for p in found.pods] == [("n1", "", None), ("", "n2", None)]
 
 
 def test_a_users_deployment_that_carries_our_label_is_not_ours() -> None:

@@ -365,6 +365,12 @@ _TEMPLATES = [
     refused("a grace of -1", template(terminationGracePeriodSeconds=-1), "is below 0", "terminationGracePeriod"),
     refused("template as a list", edited("trainer", template=[]), "is not an object", "must be of type object"),
     refused(
+        "a mount over the journal",
+        edited(volumeMounts=[{"name": "v", "mountPath": "/var/lib/edl/journal"}]),
+        "belongs to",
+        "belong to",
+    ),
+    refused(
         "our volume mounted",
         _container(volumeMounts=[{"name": "edl-journal", "mountPath": "/x"}]),
         "belongs to",

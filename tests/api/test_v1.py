@@ -81,6 +81,14 @@ def test_refuses_another_kind(field: str, value: str) -> None:
         parse_job({**make_manifest(), field: value})
 
 
+def test_no_job_runs_beside_the_controller() -> None:
+    job = make_manifest()
+    job["metadata"]["namespace"] = "paddlecloud"
+    assert parse_job(job).key == JobKey("paddlecloud", "job")
+    with pytest.raises(InvalidJobError, match="namespace paddlecloud is the controller's own"):
+        parse_job(job, controller_namespace="paddlecloud")
+
+
 def test_a_forged_status_does_not_make_a_job_invalid() -> None:
     assert parse_job({**make_manifest(), "status": {"phase": 7, "trainer": "x"}}).key.name == "job"
 

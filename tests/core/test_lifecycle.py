@@ -27,7 +27,6 @@ from edl.core.lifecycle import (
     is_over,
 )
 from edl.core.model import (
-    Condition,
     FixedPods,
     Job,
     JobKey,
@@ -84,7 +83,6 @@ class Story:
     def job(self) -> Job:
         return self.world.jobs[self.key]
 
-    @property
     def phase(self) -> JobPhase:
         assert self.job.status is not None
         return self.job.status.phase
@@ -118,7 +116,7 @@ def story(minimum: int = 2, maximum: int = 6, *, fixed: tuple[FixedPods, ...] = 
 def running(minimum: int = 2, maximum: int = 6, *, target: int = 4, **fields: Any) -> Story:
     here = story(minimum, maximum, **fields)
     here.settle(target)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     return here
 
 
@@ -142,18 +140,18 @@ def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:
 def test_phases_follow_the_pods() -> None:
     here = story()
     here.round(4)
-    assert here.phase is JobPhase.PENDING
+    assert here.phase() is JobPhase.PENDING
     here.round(4)
-    assert here.phase is JobPhase.CREATING
+    assert here.phase() is JobPhase.CREATING
     here.world.step()
     here.round(4)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     here.round(5)
     here.round(5)
-    assert here.phase is JobPhase.SCALING
+    assert here.phase() is JobPhase.SCALING
     here.world.step()
     here.round(5)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
 
 
 def test_only_what_has_room_now_is_created() -> None:
@@ -187,7 +185,7 @@ def test_a_job_that_is_not_admitted_has_no_pods() -> None:
     here = running()
     here.settle(0, admitted=False, reason=Reason.MIN_UNSATISFIED, rounds=2)
     assert not here.names
-    assert here.phase is JobPhase.PENDING
+    assert here.phase() is JobPhase.PENDING
     assert here.told()[-1] == "ScaledDown"
 
 
@@ -197,7 +195,7 @@ def test_without_a_plan_a_job_stays_as_it_is() -> None:
     here.world.drop(KEY, "a-trainer-3")
     here.round(0, hold=True)
     assert here.names == before - {"a-trainer-3"}
-    assert here.phase in {JobPhase.RUNNING, JobPhase.SCALING}
+    assert here.phase() in {JobPhase.RUNNING, JobPhase.SCALING}
 
 
 def test_without_a_plan_a_job_that_is_not_admitted_keeps_pods_that_it_still_has() -> None:
@@ -242,7 +240,7 @@ def test_a_failed_pserver_comes_back_under_its_own_name() -> None:
     old = here.world.pods(KEY)["a-pserver-1"].uid
     here.settle(4)
     assert here.world.pods(KEY)["a-pserver-1"].uid != old
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -269,7 +267,7 @@ def test_too_many_failures_end_the_job_and_keep_the_failed_pods() -> None:
     for i in (0, 1):
         here.world.finish(KEY, f"a-trainer-{i}", 1)
     here.settle(4)
-    assert here.phase is JobPhase.FAILED
+    assert here.phase() is JobPhase.FAILED
     assert here.job.status is not None
     assert here.job.status.reason == "BackoffLimitExceeded"
     assert here.names == {"a-trainer-0", "a-trainer-1"}
@@ -281,7 +279,7 @@ def test_the_deadline_ends_the_job() -> None:
     here = running(active_deadline_s=100)
     here.now_s += 200
     here.settle(4, rounds=2)
-    assert here.phase is JobPhase.FAILED
+    assert here.phase() is JobPhase.FAILED
     assert here.job.status is not None
     assert here.job.status.reason == "DeadlineExceeded"
     assert not here.names
@@ -292,11 +290,11 @@ def test_a_job_completes_when_every_live_trainer_exited_0() -> None:
     here.world.finish(KEY, "a-trainer-0")
     here.settle(6)
     assert len(here.job.live_trainers) == 3, "no growth after the first success"
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     for i in (1, 2, 3):
         here.world.finish(KEY, f"a-trainer-{i}")
     here.settle(4)
-    assert here.phase is JobPhase.SUCCEEDED
+    assert here.phase() is JobPhase.SUCCEEDED
     assert here.names == {f"a-trainer-{i}" for i in range(4)}, "finished trainers stay for their logs"
     assert here.told()[-1] == "Succeeded"
 
@@ -316,19 +314,19 @@ def test_the_last_trainer_lost_before_it_finished_is_replaced_even_much_later() 
     here.round(1, starts=0)
     here.world.step()
     here.round(1, starts=0)
-    assert here.phase is not JobPhase.SUCCEEDED
+    assert here.phase() is not JobPhase.SUCCEEDED
     here.settle(1)
     assert len(here.job.live_trainers) == 1
     here.world.finish(KEY, here.job.live_trainers[0].name)
     here.settle(1)
-    assert here.phase is JobPhase.SUCCEEDED
+    assert here.phase() is JobPhase.SUCCEEDED
 
 
 def test_a_trainer_that_exits_0_because_it_was_told_to_go_has_not_finished() -> None:
     here = running()
     here.world.change(KEY, "a-trainer-3", phase=PodPhase.SUCCEEDED, intent="ServingNeedsRoom", ready=False)
     here.settle(4)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     assert len(here.job.live_trainers) == 4
 
 
@@ -337,7 +335,7 @@ def test_the_time_after_the_end_deletes_the_job() -> None:
     for i in range(4):
         here.world.finish(KEY, f"a-trainer-{i}")
     here.settle(4)
-    assert here.phase is JobPhase.SUCCEEDED
+    assert here.phase() is JobPhase.SUCCEEDED
     here.now_s += 100
     here.round(0)
     assert [type(a) for a in here.actions] == [DeleteJob]
@@ -348,23 +346,23 @@ def test_suspension_ends_every_pod_and_resumption_begins_anew() -> None:
     here.world.add(replace(here.job, suspended=True))
     here.settle(0, rounds=2, admitted=False, reason=Reason.SUSPENDED)
     assert not here.names
-    assert here.phase is JobPhase.SUSPENDED
+    assert here.phase() is JobPhase.SUSPENDED
     here.world.add(replace(here.job, suspended=False))
     here.settle(4)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     assert here.told().count("Admitted") == 2
 
 
 def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_judged_afresh() -> None:
     here = story(problem="min-instance 4 exceeds max-instance 2; lower min-instance")
     here.round(0, admitted=False, reason=Reason.INVALID_SPEC)
-    assert here.phase is JobPhase.FAILED
+    assert here.phase() is JobPhase.FAILED
     assert not here.names
     assert is_over(here.job)
     here.world.add(replace(here.job, problem="", generation=2))
     assert not is_over(here.job)
     here.settle(4)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
 
 
 def test_a_job_being_deleted_is_left_alone() -> None:
@@ -420,7 +418,7 @@ def test_a_gang_restarts_whole_when_one_pod_fails() -> None:
     before = {p.uid for p in here.job.pods}
     here.world.finish(KEY, "a-trainer-1", 1)
     here.settle(3, rounds=8)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     assert not before & {p.uid for p in here.job.pods}
     assert here.job.status is not None
     assert here.job.status.failures == 1
@@ -436,7 +434,7 @@ def test_a_gang_does_not_start_anew_before_the_last_pod_is_gone() -> None:
     here.round(3)
     assert not [a for a in here.actions if isinstance(a, CreatePod)]
     here.settle(3)
-    assert here.phase is JobPhase.RUNNING
+    assert here.phase() is JobPhase.RUNNING
     assert here.job.status is not None
     assert here.job.status.failures == 0, "an eviction is not charged"
 
@@ -454,7 +452,7 @@ def test_a_gang_fails_after_its_limit_of_restarts() -> None:
     for _ in range(2):
         here.world.finish(KEY, "a-trainer-1", 1)
         here.settle(3, rounds=8)
-    assert here.phase is JobPhase.FAILED
+    assert here.phase() is JobPhase.FAILED
     assert {p.phase for p in here.job.pods} <= {PodPhase.FAILED}
 
 
@@ -464,7 +462,7 @@ def test_a_gang_completes_with_its_trainers_and_its_pservers_go() -> None:
         here.world.finish(KEY, f"a-trainer-{i}")
         here.settle(max(1, 2 - i), rounds=1)
     here.settle(0)
-    assert here.phase is JobPhase.SUCCEEDED
+    assert here.phase() is JobPhase.SUCCEEDED
     assert here.names == {f"a-trainer-{i}" for i in range(3)}
 
 
@@ -555,15 +553,16 @@ def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
         assert all(o.is_ok for o in outcomes), "no name is used twice, no pod taken for another"
         assert len(here.job.live_trainers) <= here.job.max_trainers
         if ended is not None:
-            assert here.phase is ended
-        ended = here.phase if here.phase.is_final else None
+            assert here.phase() is ended
+        ended = here.phase() if here.phase().is_final else None
     here.around = Surroundings()
-    here.settle(target := here.job.max_trainers, rounds=15)
+    target = here.job.max_trainers
+    here.settle(target, rounds=15)
     writes = len(here.world.writes)
     here.settle(target, rounds=3)
     assert len(here.world.writes) == writes, "at rest nothing is written"
-    if not here.phase.is_final:
-        assert here.phase is JobPhase.RUNNING
+    if not here.phase().is_final:
+        assert here.phase() is JobPhase.RUNNING
 
 
 @settings(max_examples=200, deadline=None)
@@ -588,4 +587,4 @@ def test_conditions_are_all_there_from_the_first_status_on() -> None:
     assert [c.type for c in here.job.status.conditions] == [
         "Admitted", "Running", "Resizing", "Degraded", "Complete", "Failed"
     ]  # fmt: skip
-    assert all(isinstance(c, Condition) and c.reason and c.message for c in here.job.status.conditions)
+    assert all(c.reason and c.message for c in here.job.status.conditions)

@@ -80,6 +80,23 @@ def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> Non
     assert try_out(kube, body, space)["kind"] == body["kind"]
 
 
+def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane, kube: Kube) -> None:
+    (deployment,) = (body for body in controller_manifests() if body["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "try"}}
+    assert try_out(kube, pod, NAMESPACE)["spec"]["securityContext"]["runAsNonRoot"] is True
+    space = plane.namespace("restricted")
+    kube.patch("namespaces", space, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+    body = make_manifest()
+    body["metadata"] |= {"uid": UID, "namespace": space}
+    job, classes = parse_job(body), manifest.PRIORITY_CLASSES
+    master = manifest.pod_manifest(job, Role.MASTER, 0, default_master_image="edl", priority_classes=classes)
+    assert try_out(kube, master, space)["spec"]["restartPolicy"] == "OnFailure"
+    trainer = manifest.pod_manifest(job, Role.TRAINER, 0, default_master_image="edl", priority_classes=classes)
+    with pytest.raises(KubeError, match="violates PodSecurity"):
+        try_out(kube, trainer, space)
+
+
 def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
     def named(bodies: list[Object]) -> dict[tuple[str, str], Object]:
         return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
@@ -98,7 +115,7 @@ def test_kubectl_takes_the_file_in_one_and_the_crd_by_apply(kube: Kube) -> None:
         "-f",
         str(ROOT / "deploy/edl_controller.yaml"),
     )
-    kube.kubectl("apply", "--dry-run=client", "-f", str(ROOT / "crds"))
+    kube.kubectl("apply", "--dry-run=server", "-f", str(ROOT / "crds"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -174,8 +191,8 @@ def test_accepts_the_pods_of_a_job_as_they_are(kube: Kube, space: str, path: Any
     kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}, space)
     for pod in yaml.safe_load_all(golden.render(path)):
         stored = try_out(kube, in_space(pod, space), space)
-        for field in ("hostname", "subdomain", "restartPolicy", "affinity", "volumes", "priorityClassName"):
-            if field in pod["spec"] and field != "volumes":
+        for field in ("hostname", "subdomain", "restartPolicy", "affinity", "priorityClassName"):
+            if field in pod["spec"]:
                 assert stored["spec"][field] == pod["spec"][field]
         given = [container["resources"] for container in pod["spec"]["containers"]]
         assert [container["resources"] for container in stored["spec"]["containers"]] == given

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +58,7 @@ class _Parts:
     controller: Controller
     elector: Elector | None
     server: StatusServer
+    metrics: Metrics
 
 
 async def serve(settings: ControllerSettings) -> int:
@@ -108,7 +109,7 @@ def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordF
     server = StatusServer(
         settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
     )
-    return _Parts(cache, controller, elector, server)
+    return _Parts(cache, controller, elector, server, metrics)
 
 
 class _Display:
@@ -133,7 +134,8 @@ def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, me
 
     def tell(leads: bool, holder: str) -> None:  # the elector's callback
         metrics.led(leads=leads)
-        say(_log, logging.INFO, "leading" if leads else "following", holder=holder or None)
+        word = "leading" if leads else "following" if holder else "lease given up"
+        say(_log, logging.INFO, word, holder=holder or None)
 
     store = ApiLeaseStore(session, settings.namespace, LEASE_NAME)
     return Elector(store, clock, identity, on_change=tell)
@@ -144,7 +146,8 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with _background(parts.cache.run()) as mirror, _background(_inquire(settings, parts.cache)):
+    saying = _inquire(settings, parts.cache, parts.metrics)
+    async with _background(parts.cache.run()) as mirror, _background(saying):
         main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
         stopping = asyncio.ensure_future(stop.wait())
@@ -163,7 +166,7 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
     return code
 
 
-def _code(main: asyncio.Future[int], broken: set[asyncio.Future[Any]]) -> int:
+def _code(main: asyncio.Task[int], broken: Collection[asyncio.Future[Any]]) -> int:
     """The exit code: what went wrong decides, then what the main part returned."""
     for task in broken:
         error = task.exception() if not task.cancelled() else None
@@ -188,10 +191,16 @@ async def _once(parts: _Parts) -> int:
     return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
 
 
-async def _inquire(settings: ControllerSettings, cache: ClusterCache) -> None:
-    """The line that users of the original look for, from leader and followers alike."""
+async def _inquire(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
+    """What leader and followers alike say each interval: the line that users of the original look for, and poison."""
     await cache.wait_until_synced()
+    told: set[str] = set()
     while True:
+        left_out = set(cache.left_out())
+        metrics.quarantined(len(left_out))
+        for poison in sorted(left_out - told):
+            say(_log, logging.WARNING, "object left out", problem=poison)
+        told = left_out
         if _log.isEnabledFor(logging.DEBUG):
             say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.inquiry())
         await asyncio.sleep(settings.interval_s)

@@ -1,0 +1,71 @@
+"""The sentences that users read."""
+
+from __future__ import annotations
+
+from edl.core.model import FixedPods, Reason, Role
+from tests.core.worlds import (
+    decision_of,
+    make_job,
+    make_node,
+    make_nodes,
+    make_serving,
+    make_shape,
+    make_snapshot,
+    plan_for,
+    with_pods,
+)
+
+
+def message_of(name: str, *jobs: object, cores: int = 8) -> str:
+    world = make_snapshot(make_nodes(1, cpu=cores), tuple(jobs))  # type: ignore[arg-type]
+    return decision_of(plan_for(world), name).message
+
+
+def test_a_job_at_its_maximum_says_so() -> None:
+    assert message_of("a", make_job("a", maximum=6)) == "6 of 6: at its maximum"
+
+
+def test_a_job_that_is_held_by_a_resource_says_which_and_who_has_it() -> None:
+    message = message_of("a", make_job("a", maximum=6), make_job("b", maximum=6))
+    assert message == (
+        "4 of 6: cpu is full on every node that takes its trainers (1 of 1); default/b holds 3 above its minimum"
+    )
+
+
+def test_a_job_that_has_all_there_is_says_so() -> None:
+    assert message_of("a", make_job("a", maximum=60)) == "8 of 60: no more would fit even if no other job ran"
+
+
+def test_a_pinned_job_says_so() -> None:
+    assert message_of("a", make_job("a", pinned=4)) == "4 of 10: pinned to 4 trainers"
+
+
+def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
+    fixed = (FixedPods(Role.PSERVER, make_shape(1.5, 2), 2), FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1))
+    running = make_job("r", trainers=6, minimum=6, on=("n000",))
+    message = message_of("a", running, make_job("a", minimum=2, fixed=fixed))
+    assert message == ("waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB in all)")
+
+
+def test_a_job_that_gives_way_says_for_what() -> None:
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, maximum=9, on=("n000",)),))
+    decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3))), "a")
+    assert decision.message == "5 of 9: gives up 3 trainers to make room for 1 serving pod"
+
+
+def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() -> None:
+    fixed = (FixedPods(Role.PSERVER, make_shape(2, 64), 1),)
+    world = make_snapshot((make_node("n0", 8, 32), make_node("n1", 8, 48)), (make_job("a", fixed=fixed),))
+    decision = decision_of(plan_for(world), "a")
+    assert decision.reason is Reason.UNSCHEDULABLE
+    assert "one pserver asks for 64 GiB, and no node that takes it has more than 48 GiB" in decision.message
+
+
+def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
+    message = message_of("a", make_job("a", minimum=9))
+    assert "not all of them together" in message
+
+
+def test_a_job_that_no_node_takes_says_so() -> None:
+    world = make_snapshot((make_node("n0", ready=False),), (make_job("a"),))
+    assert "no node takes its trainers" in decision_of(plan_for(world), "a").message
