@@ -72,7 +72,7 @@ class Narrator:
 
     def _look(self) -> None:
         for event in sorted(
-            self._here.kube.list("events", "default"), key=lambda e: e["metadata"]["creationTimestamp"]
+            self._here.kube.list("events", "default"), key=lambda e: int(e["metadata"]["resourceVersion"])
         ):
             about = event["involvedObject"]
             key = (event["metadata"]["uid"], event["message"], event.get("count") or 1)

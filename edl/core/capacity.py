@@ -223,6 +223,7 @@ def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, sea
     live = [pod for pod in job.pods if pod.is_live]
     _subtract(held, [(index.get(pod.node, -1), pod) for pod in live], table)
     alive = Counter(pod.role for pod in live)
+    needs = tuple(FixedNeed(f.role, table.add(f.shape), f.count - alive[f.role]) for f in job.fixed)
     return Claim(
         index=number,
         job=job,
@@ -230,11 +231,7 @@ def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, sea
         high=job.pinned or job.max_trainers,
         shape=table.add(job.trainer),
         seats=tuple(i for i, seat in enumerate(seats) if seat.claim == number),
-        needs=tuple(
-            FixedNeed(f.role, table.add(f.shape), f.count - alive[f.role])
-            for f in job.fixed
-            if f.count > alive[f.role]
-        ),
+        needs=tuple(need for need in needs if need.missing > 0),
         unbound_fixed=tuple(
             (table.add(pod.shape), pod) for pod in live if pod.role is not Role.TRAINER and not pod.node
         ),

@@ -11,7 +11,18 @@ from collections import Counter
 from collections.abc import Iterable
 
 from edl.core.eligibility import takes
-from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodShape, Reason, Resources, Role
+from edl.core.model import (
+    HOST_PORT_PREFIX,
+    ClusterSnapshot,
+    Job,
+    JobKey,
+    Node,
+    Pod,
+    PodShape,
+    Reason,
+    Resources,
+    Role,
+)
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.errors import PlanError
 
@@ -33,9 +44,9 @@ class RefusedPlanError(PlanError):
         self.problems = problems
 
 
-def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[Job]:
+def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
     """The jobs that may not be shrunk for another: their trainer count has changed less than their cooldown ago."""
-    return frozenset(job for job in jobs if cooldown_left_s(job, now_s) > 0)
+    return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
 
 
 def cooldown_left_s(job: Job, now_s: float) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,10 +107,31 @@ def _solve(
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """Who dies, and whether for serving; then (node, shape, pods) that fit."""
+    """Who dies, and then (node, shape, pods) that fit."""
 
-    dying: tuple[tuple[int, bool], ...]
+    dying: tuple[int, ...]
     places: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variables:
+    """What a program of deaths decides, and where each kind of variable stands.
+
+    Attributes:
+        groups: trainers that are alike; how many of each die.
+        spots: (node, shape); how many pods are placed there.
+        lack: trainers that each member must get elsewhere.
+        steps: (member, i): the i-th death of a member, so that each can have a price of its own.
+    """
+
+    groups: dict[tuple[int, int, int, bool], list[int]]
+    spots: list[tuple[int, int]]
+    steps: list[tuple[int, int]]
+    kill: slice
+    spot: slice
+    lack: slice
+    step: slice
+    size: int
 
 
 def fewest_deaths(room: Room, wanted: Mapping[int, int], deadline_s: float) -> Deaths | None:
@@ -126,42 +147,43 @@ def fewest_deaths(room: Room, wanted: Mapping[int, int], deadline_s: float) -> D
     Returns:
         None where there is too much to try, or it cannot be done.
     """
-    groups = _groups(room)
-    jobs = list(room.members)
-    claims = [room.world.claims[j] for j in jobs]
-    shapes = sorted({*wanted, *(c.shape for c in claims)})
-    spots = [(n, s) for s in shapes for n in room.world.opened[s].nonzero()[0].tolist()]
-    steps = [(k, i) for k, j in enumerate(jobs) for i in range(room.count[j])]
-    starts = np.cumsum([0, len(groups), len(spots), len(jobs), len(steps)])
-    kill, spot, lack, step = (slice(a, b) for a, b in pairwise(starts.tolist()))
-    size = int(starts[-1])
-    if not spots or size > VARIABLES_LIMIT:
+    v = _variables(room, wanted)
+    if not v.spots or v.size > VARIABLES_LIMIT:
         return None
-    cost, high = np.zeros(size), np.full(size, np.inf)
-    cost[kill] = [RUNNING_COST * room.world.seats[g[0]].order[0] for g in groups.values()]
-    high[kill] = [len(g) for g in groups.values()]
-    cost[step] = [
-        (i >= room.count[jobs[k]] - claims[k].high) + UNFAIR_COST * (1.0 - room.fulfilment(jobs[k], -i))
-        for k, i in steps
+    claims = [room.world.claims[j] for j in room.members]
+    cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
+    whole[: v.spot.stop] = 1
+    cost[v.kill] = [RUNNING_COST * running for _, _, _, running in v.groups]
+    high[v.kill] = [len(group) for group in v.groups.values()]
+    cost[v.step] = [
+        (i >= room.count[claims[k].index] - claims[k].high)
+        + UNFAIR_COST * (1.0 - room.fulfilment(claims[k].index, -i))
+        for k, i in v.steps
     ]
-    high[step] = 1.0
-    rows = _death_rows(room, wanted, (groups, spots, steps), (kill, spot, lack, step), size)
+    high[v.step] = 1.0
     result = milp(
         cost,
-        integrality=np.concatenate(
-            [np.ones(int(starts[2]), dtype=np.int64), np.zeros(size - int(starts[2]), dtype=np.int64)]
-        ),
-        bounds=Bounds(np.zeros(size), high),
-        constraints=[LinearConstraint(left, lb=least) for left, least in rows],
+        integrality=whole,
+        bounds=Bounds(np.zeros(v.size), high),
+        constraints=[LinearConstraint(left, lb=least) for left, least in _death_rows(room, wanted, v)],
         options={"time_limit": deadline_s, "node_limit": SEARCH_NODES, "mip_rel_gap": 0.0},
     )
     if result.x is None:
         return None
     counts = np.asarray(result.x).round().astype(np.int64).tolist()
-    is_serving = any(room.world.waiting)
-    dying = [(i, is_serving) for g, n in zip(groups.values(), counts[kill], strict=True) for i in g[:n]]
-    places = [(n, s, pods) for (n, s), pods in zip(spots, counts[spot], strict=True) if pods]
+    dying = [i for group, n in zip(v.groups.values(), counts[v.kill], strict=True) for i in group[:n]]
+    places = [(n, s, pods) for (n, s), pods in zip(v.spots, counts[v.spot], strict=True) if pods]
     return Deaths(tuple(dying), tuple(places))
+
+
+def _variables(room: Room, wanted: Mapping[int, int]) -> _Variables:
+    groups = _groups(room)
+    shapes = sorted({*wanted, *(room.world.claims[j].shape for j in room.members)})
+    spots = [(n, s) for s in shapes for n in room.world.opened[s].nonzero()[0].tolist()]
+    steps = [(k, i) for k, j in enumerate(room.members) for i in range(room.count[j])]
+    ends = list(accumulate([len(groups), len(spots), len(room.members), len(steps)], initial=0))
+    kill, spot, lack, step = (slice(a, b) for a, b in pairwise(ends))
+    return _Variables(groups, spots, steps, kill, spot, lack, step, ends[-1])
 
 
 def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
@@ -174,36 +196,28 @@ def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
     return groups
 
 
-def _death_rows(
-    room: Room,
-    wanted: Mapping[int, int],
-    parts: tuple[dict[tuple[int, int, int, bool], list[int]], list[tuple[int, int]], list[tuple[int, int]]],
-    where: tuple[slice, slice, slice, slice],
-    size: int,
-) -> list[tuple[FloatArray, FloatArray]]:
+def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tuple[FloatArray, FloatArray]]:
     """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
-    groups, spots, steps = parts
-    kill, spot, lack, step = where
     world, jobs = room.world, list(room.members)
     request = world.request / world.allocatable.max(axis=0, initial=1).clip(min=1)
     free = room.free / world.allocatable.max(axis=0, initial=1).clip(min=1)
     nodes, resources = free.shape
-    fits = np.zeros((nodes, resources, size))
-    by_shape = np.zeros((len(world.shapes), size))
-    by_job, counted = np.zeros((len(jobs), size)), np.zeros((len(jobs), size))
-    for k, (node, claim, shape, _) in enumerate(groups, start=kill.start):
+    fits = np.zeros((nodes, resources, v.size))
+    by_shape = np.zeros((len(world.shapes), v.size))
+    by_job, counted = np.zeros((len(jobs), v.size)), np.zeros((len(jobs), v.size))
+    for k, (node, claim, shape, _) in enumerate(v.groups, start=v.kill.start):
         fits[node, :, k] = np.where(free[node] >= 0, request[shape], 0.0)
         by_job[jobs.index(claim), k] = counted[jobs.index(claim), k] = -1.0
-    for k, (node, shape) in enumerate(spots, start=spot.start):
+    for k, (node, shape) in enumerate(v.spots, start=v.spot.start):
         fits[node, :, k] = -request[shape]
         by_shape[shape, k] = 1.0
     for k, j in enumerate(jobs):
-        by_job[k, lack.start + k] = 1.0
-        by_shape[world.claims[j].shape, lack.start + k] = -1.0
-    for k, (job, _) in enumerate(steps, start=step.start):
+        by_job[k, v.lack.start + k] = 1.0
+        by_shape[world.claims[j].shape, v.lack.start + k] = -1.0
+    for k, (job, _) in enumerate(v.steps, start=v.step.start):
         counted[job, k] = 1.0
     return [
-        (fits.reshape(nodes * resources, size), -free.clip(min=0).ravel()),
+        (fits.reshape(nodes * resources, v.size), -free.clip(min=0).ravel()),
         (by_shape, np.array([wanted.get(s, 0) for s in range(len(world.shapes))], dtype=np.float64)),
         (by_job, np.array([world.claims[j].low - room.count[j] for j in jobs], dtype=np.float64)),
         (counted, np.zeros(len(jobs))),

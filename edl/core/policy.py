@@ -17,7 +17,7 @@ from edl.core.capacity import read_world
 from edl.core.explain import Outcome, explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
-from edl.core.optimizer import prove
+from edl.core.optimizer import Proof, prove
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.sharing import share
 from edl.errors import ConfigError, PlanError
@@ -102,14 +102,7 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     shared = share(admission.room, served, limits.deadline_s)
     watch("sharing")
     proof = prove(shared.room, shared.level, limits.deadline_s)
-    outcome = Outcome(world, served, admission, shared)
-    plan = ScalePlan(
-        decisions=tuple(_decision(job, outcome) for job in adapted.jobs),
-        certificate=Certificate("fulfilment", proof.achieved, proof.bound),
-        prices=prices_of(proof, world),
-        serving=_report(outcome),
-        policy=policy.name,
-    )
+    plan = _write(adapted, Outcome(world, served, admission, shared), proof, policy.name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
@@ -117,10 +110,16 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     return plan
 
 
-def _report(outcome: Outcome) -> ServingReport:
+def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
     waiting = sum(group.due + group.young for group in outcome.world.waiting)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
-    return ServingReport(waiting, placed, outcome.served.short)
+    return ScalePlan(
+        decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
+        certificate=Certificate("fulfilment", proof.achieved, proof.bound),
+        prices=prices_of(proof, outcome.world),
+        serving=ServingReport(waiting, placed, outcome.served.short),
+        policy=policy,
+    )
 
 
 def _decision(job: Job, outcome: Outcome) -> ScaleDecision:

@@ -1,7 +1,7 @@
 """Placing all that must have room: waiting serving, missing masters and pservers, and minimums.
 
-Whoever stands in the way dies, but as few as can be found, and nobody falls below its minimum for it: a trainer that is
-part of a minimum only moves. Whether that is to be tried for a set of jobs at all is decided in `admission`.
+Whoever stands in the way dies, but as few as can be found, and nobody falls below its minimum for it: a trainer that
+is part of a minimum only moves. Whether that is to be tried for a set of jobs at all is decided in `admission`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Served:
 def settle(world: World, members: tuple[int, ...], served: Served, deadline_s: float) -> Room | None:
     """Place all that must have room, with as few deaths as can be found; None where not everything fits.
 
-    Only surplus dies at first. Where that is not enough, or somebody dies and the cluster is small, an integer program
-    over nodes looks for fewer deaths; else minimums may move elsewhere, and then pods that are on their way to a node.
+    Only surplus dies at first. Where that is not enough, or somebody dies and the cluster is small, an integer
+    program over nodes looks for fewer deaths; else minimums may move, and then pods that are on their way to a node.
     """
     best = _settle_by_surplus(Room(world, members), served)
     if best is not None and not best.victims:
@@ -64,9 +64,10 @@ def _settle_exactly(room: Room, served: Served, deadline_s: float) -> Room | Non
     answer = fewest_deaths(room, wanted, deadline_s)
     if answer is None:
         return None
-    for index, is_for_serving in answer.dying:
+    for index in answer.dying:
         room.kill(index)
-        room.for_serving.update([index] * is_for_serving)
+    if any(served.due.values()):
+        room.for_serving.update(answer.dying)
     for demand in demands_of(room, replace(served, due={})):
         if demand.owners[0][1] is Role.TRAINER:
             queues.setdefault(demand.shape, []).extend(demand.owners)

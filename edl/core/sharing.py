@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s, is_arriving
+from edl.core.guard import DEAD_BAND, growth_hold_left_s, is_arriving, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
 from edl.core.optimizer import could_reach, fair_shares, read_cluster
 from edl.core.packing import Demand, grow, has_load_left, make_room
-from edl.core.room import SERVING, Room
-from edl.core.settling import Served, spare_victims
+from edl.core.room import Room
+from edl.core.settling import Served, for_serving, spare_victims
 
 EPSILON = 1e-6
 RAISES_TRIED = 8
@@ -52,10 +52,10 @@ def share(room: Room, served: Served, deadline_s: float) -> Share:
     ceiling = {j: _ceiling(room.world, room.world.claims[j]) for j in room.members}
     resettled = {j: min(ceiling[j], room.count[j] + len(room.homeless[j])) for j in room.members}
     grow(room, resettled, resettled)
-    young = sum(make_room(room, _keep_free(s, n), {}) for s, n in sorted(served.young.items()) if n)
+    young = sum(make_room(room, for_serving(s, n), {}) for s, n in sorted(served.young.items()) if n)
     extra = room.world.limits.serving_headroom
     for shape in room.world.headroom:
-        make_room(room, _keep_free(shape, extra), {})
+        make_room(room, for_serving(shape, extra), {})
     level = fair_shares(read_cluster(room), deadline_s)
     terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
     best = _reshare(room, _grown(room, terms, deadline_s), terms, deadline_s)
@@ -133,10 +133,6 @@ def _ceiling(world: World, claim: Claim) -> int:
     return min(claim.high, max(claim.low, len(claim.seats), shrunk_to))
 
 
-def _keep_free(shape: int, count: int) -> Demand:
-    return Demand(shape, ((SERVING, None),) * count)
-
-
 def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     """Choose between growth alone and taking from those that are better off."""
     claims = room.world.claims
@@ -148,9 +144,9 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     gain = max((claims[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
     if not short or (not admits and gain <= DEAD_BAND + EPSILON):
         return grown
-    donors = [j for j in room.members if admits or cooldown_left_s(claims[j].job, now_s) <= 0]
-    start = room.copy()
-    _take_promised(start, terms, donors)
+    restrained = frozenset() if admits else restrain(room.world.snapshot.jobs, now_s)
+    donors = [j for j in room.members if claims[j].job.key not in restrained]
+    start = _take_promised(room.copy(), terms, donors)
     taken = _grown(start, terms, deadline_s, lambda trial, j: _take_one(trial, j, terms, donors))
     if admits:
         return taken if _standing(taken, terms) > _standing(grown, terms) else grown
@@ -175,7 +171,7 @@ def _standing(room: Room, terms: Terms) -> tuple[tuple[float, ...], float]:
     return tuple(kept), round(sum(claims[j].job.weight * room.fulfilment(j) for j in room.members), 9)
 
 
-def _take_promised(room: Room, terms: Terms, donors: Iterable[int]) -> None:
+def _take_promised(room: Room, terms: Terms, donors: Iterable[int]) -> Room:
     """Raise whoever is below its promised share, at the cost of those above theirs; the worst off come first."""
     claims = room.world.claims
     owners: dict[int, list[tuple[float, int]]] = {}
@@ -183,8 +179,25 @@ def _take_promised(room: Room, terms: Terms, donors: Iterable[int]) -> None:
         for count in range(room.count[j], min(terms.promised[j], terms.ceiling[j])):
             owners.setdefault(claims[j].shape, []).append((claims[j].fulfilment(count), j))
     for shape in sorted(owners, key=lambda s: min(owners[s])):
-        allowance = {d: max(0, room.count[d] - terms.promised[d]) for d in donors}
-        make_room(room, Demand(shape, tuple((j, Role.TRAINER) for _, j in sorted(owners[shape]))), allowance)
+        demand = Demand(shape, tuple((j, Role.TRAINER) for _, j in sorted(owners[shape])))
+        allowance = {d: room.count[d] - terms.promised[d] for d in donors if room.count[d] > terms.promised[d]}
+        few = room.copy()
+        if make_room(few, demand, _from_few(room, allowance, len(demand.owners))) == len(demand.owners):
+            room = few
+        else:
+            make_room(room, demand, allowance)
+    return room
+
+
+def _from_few(room: Room, allowance: Mapping[int, int], count: int) -> dict[int, int]:
+    """The allowance of as few jobs as can give that many, those that lose trainers anyway first: fewer resizes."""
+    losing = {room.world.seats[i].claim for i in room.victims}
+    chosen: dict[int, int] = {}
+    for d in sorted(allowance, key=lambda d: (d not in losing, -allowance[d], room.world.claims[d].job.key)):
+        if sum(chosen.values()) >= count:
+            break
+        chosen[d] = allowance[d]
+    return chosen
 
 
 def _take_one(room: Room, j: int, terms: Terms, donors: Iterable[int]) -> bool:

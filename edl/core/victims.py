@@ -156,10 +156,13 @@ def _killing_offers(
     """The cheapest way to reach each number of slots that needs a death on this node."""
     shape, count = wanted
     best: dict[int, Offer] = {}
-    reached = _slots_of(room.free[node], room.world.request[shape])
+    asked = [(column, ask) for column, ask in enumerate(room.world.request[shape].tolist()) if ask > 0]
+    free = room.free[node].tolist()
+    freed = {i: room.world.request[room.world.seats[i].shape].tolist() for i in order}
+    reached = min((free[column] // ask for column, ask in asked), default=count)
     for seats in _ways_to_die(room, order):
-        free = room.free[node] + room.world.request[[room.world.seats[i].shape for i in seats]].sum(axis=0)
-        slots = min(_slots_of(free, room.world.request[shape]), count)
+        room_now = ((free[column] + sum(freed[i][column] for i in seats)) // ask for column, ask in asked)
+        slots = min(min(room_now, default=count), count)
         cost = (sum(prices[i][0] for i in seats), sum(prices[i][1] for i in seats))
         for pods in range(max(reached, 0) + 1, slots + 1):
             if pods not in best or cost < best[pods].cost:
@@ -181,10 +184,6 @@ def _ways_to_die(room: Room, order: list[int]) -> list[tuple[int, ...]]:
     return [
         tuple(i for group, n in zip(groups.values(), way, strict=True) for i in group[:n]) for way in ways if any(way)
     ]
-
-
-def _slots_of(free: IntArray, request: IntArray) -> int:
-    return int(count_slots(free[None, :], request)[0])
 
 
 def _cheapest(offers: Mapping[int, list[Offer]], count: int) -> list[Choice]:

@@ -525,3 +525,26 @@ def test_prices_name_what_is_scarce() -> None:
     assert kinds["shape"].price > 0
     assert kinds["class"].name == "n000 and 1 node like it"
     assert PODS not in {price.resource for price in plan.prices}
+
+
+# Odd inputs
+
+
+def test_a_role_without_pods_and_a_template_that_changed_since_are_planned_around() -> None:
+    none = (FixedPods(Role.PSERVER, make_shape(2), 0),)
+    assert targets(plan_for(make_snapshot(make_nodes(1), (make_job("a", maximum=3, fixed=none),)))) == {"a": 3}
+    start = make_snapshot(
+        make_nodes(1), (make_job("a", maximum=3, fixed=(FixedPods(Role.PSERVER, make_shape(2), 1),)),)
+    )
+    running = apply_plan(start, plan_for(start)).jobs[0]
+    changed = replace(running, trainer=make_shape(2), fixed=(FixedPods(Role.PSERVER, make_shape(3), 1),))
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), (changed,))), "a")
+    assert (decision.current, decision.target, decision.victims, decision.fixed_nodes) == (3, 3, (), ())
+
+
+def test_a_node_that_others_overcommit_keeps_its_trainers_and_gets_none() -> None:
+    world = make_snapshot(
+        make_nodes(1), (make_job("a", trainers=6, on=("n000",)),), (make_serving("s", node="n000"),)
+    )
+    assert decision_of(plan_for(world), "a").victims == ()
+    assert targets(plan_for(world)) == {"a": 6}

@@ -30,7 +30,7 @@ from tests.core.worlds import (
 quick = settings(
     derandomize=True,
     deadline=None,
-    max_examples=int(__import__("os").environ.get("HX", "120")),
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 worlds = st.one_of(fresh_worlds(), running_worlds())

@@ -31,6 +31,7 @@ class PodLog:
         self._minimums = minimums if minimums is not None else {}
         self._ended: dict[str, Object] = {}
         self._seen: dict[str, Object] = {}
+        self._forgotten: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pod-log")
         self.lowest: dict[str, int] = {}
@@ -41,16 +42,21 @@ class PodLog:
         self._minimums[job] = minimum
 
     def forget(self, job: str) -> None:
-        """The job is being deleted: its count may fall."""
+        """The job is being deleted: its count may fall, and what ends with it has no other cause."""
         self._minimums.pop(job, None)
+        self._forgotten.add(job)
 
     def ended_trainers(self) -> list[Object]:
         """Every trainer that anyone asked to go, or that vanished, in the order of their names."""
         return sorted(self._ended.values(), key=lambda pod: str(pod["metadata"]["name"]))
 
     def causes(self) -> Counter[str]:
-        """How many trainers ended for which cause: `scheduler`, `controller: <intent>` or `other`."""
-        return Counter(cause_of_end(pod) for pod in self.ended_trainers())
+        """How many trainers of jobs that were not deleted ended for which cause, in the words of `cause_of_end`."""
+        return Counter(
+            cause_of_end(pod)
+            for pod in self.ended_trainers()
+            if pod["metadata"]["labels"].get(world.JOB_LABEL) not in self._forgotten
+        )
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
@@ -84,7 +90,7 @@ class PodLog:
 
 
 def cause_of_end(pod: Object) -> str:
-    """Who ended a pod, by what stands on it."""
+    """Who ended a pod, by what stands on it: `scheduler`, `controller: <intent>`, another disruption, or `other`."""
     if intent := (pod["metadata"].get("annotations") or {}).get(world.INTENT):
         return f"controller: {intent}"
     for condition in pod["status"].get("conditions") or []:
