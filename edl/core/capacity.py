@@ -22,6 +22,10 @@ from edl.core.plan import Limits
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+# No node has 256 TiB of anything, and 10,000 trainers that ask for twice as much still add up within 64 bits.
+MOST_HELD = 2**48
+MOST_ASKED = 2**49
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -170,9 +174,9 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
 
 
 def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
-    """The amounts in the order of the columns."""
+    """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
     have = request.as_dict()
-    return [have.get(name, 0) for name in names]
+    return [min(have.get(name, 0), MOST_ASKED) for name in names]
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
@@ -196,7 +200,7 @@ def _matrix(rows: list[list[int]], columns: int) -> IntArray:
 
 def _allocatable_row(node: Node, names: tuple[str, ...]) -> list[int]:
     have = node.allocatable.as_dict()
-    return [1 if name.startswith(HOST_PORT_PREFIX) else have.get(name, 0) for name in names]
+    return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MOST_HELD) for name in names]
 
 
 def _home(pod: Pod, index: dict[str, int]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s
+from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s, is_arriving
 from edl.core.model import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -78,8 +78,17 @@ def explain(job: Job, outcome: Outcome) -> Told:
         *outcome.shared.room.victims,
         *outcome.shared.room.homeless[claim.index],
     }
-    is_for_serving = any(i in by_serving for i in claim.seats)
-    return Told(reason, message, Reason.SERVING_NEEDS_ROOM if is_for_serving else reason)
+    if any(i in by_serving for i in claim.seats):
+        return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
+    return Told(reason, message, Reason.ADMITTED if _makes_way(claim, outcome) else reason)
+
+
+def _makes_way(claim: Claim, outcome: Outcome) -> bool:
+    """True where trainers of a job die so that another one, just admitted, gets its minimum or its share."""
+    now_s = outcome.world.snapshot.observed_at_s
+    others = (outcome.world.claims[j].job for j in outcome.shared.room.count if j != claim.index)
+    limit = claim.job.pinned or claim.job.max_trainers
+    return len(claim.seats) <= limit and any(is_arriving(job, now_s) for job in others)
 
 
 def _excluded(job: Job) -> tuple[Reason, str]:
@@ -273,11 +282,17 @@ def _amount(name: str, amount: int) -> str:
     if name == CPU:
         return f"{amount / 1000:g} {'core' if amount == 1000 else 'cores'}"
     if name in {MEMORY, EPHEMERAL_STORAGE}:
-        kind = "" if name == MEMORY else " of ephemeral storage"
-        return f"{amount / GIB:.4g} GiB{kind}"
+        kind = "memory" if name == MEMORY else "ephemeral storage"
+        return f"{_binary(amount)} of {kind}"
     if name.startswith(HOST_PORT_PREFIX):
         return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
     return _count(amount, "pod") if name == PODS else f"{amount} {name}"
+
+
+def _binary(amount: int) -> str:
+    """Bytes in the largest unit from GiB to EiB that leaves at least one."""
+    power = max((p for p in range(4) if amount >= GIB * 1024**p), default=0)
+    return f"{amount / (GIB * 1024**power):.4g} {('GiB', 'TiB', 'PiB', 'EiB')[power]}"
 
 
 def _count(number: int, noun: str) -> str:

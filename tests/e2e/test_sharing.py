@@ -24,11 +24,14 @@ def test_ten_jobs_arrive_share_fairly_and_leave(control_plane: Callable[..., Con
         for name, job in JOBS.items():
             arrive(here, log, name, job)
         here.wait_full(60)
-        assert log.causes().keys() <= {"controller: Admitted"}, "trainers only go to make room for an arrival"
-        for name in list(JOBS)[:7]:
-            log.forget(name)
-            here.withdraw(name)
-            here.wait_full(60)
+        assert log.causes().keys() == {"controller: Admitted"}, "trainers only go to make room for an arrival"
+        with PodLog(here.kube) as calm:
+            for name in list(JOBS)[:7]:
+                log.forget(name)
+                calm.forget(name)
+                here.withdraw(name)
+                here.wait_full(60)
+        assert not calm.causes(), "nobody else ends when a job leaves"
         assert all(log.lowest[name] >= bounds(job)[0] for name, job in JOBS.items()), (
             "nobody is ever below its minimum"
         )
