@@ -158,7 +158,7 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
         return fixed[step.stage]
     if not job.pods:
         return JobPhase.PENDING
-    if not _has_base(job, counts):
+    if not _has_base(job, step, counts):
         return JobPhase.CREATING
     trainer = counts[Role.TRAINER]
     leaving = any(p.role is Role.TRAINER and p.terminating for p in job.pods)
@@ -166,10 +166,11 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
     return JobPhase.RUNNING if settled and not trainer.pending and not leaving else JobPhase.SCALING
 
 
-def _has_base(job: Job, counts: dict[Role, RoleCount]) -> bool:
+def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
+    """True where the job can work: a job that is finishing does not replace its trainers, and needs no minimum."""
     if any(counts[f.role].ready < f.count for f in job.fixed):
         return False
-    return counts[Role.TRAINER].ready + len(finished_trainers(job)) >= job.min_trainers
+    return step.finishing or counts[Role.TRAINER].ready + len(finished_trainers(job)) >= job.min_trainers
 
 
 def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Condition, ...]:
