@@ -44,7 +44,9 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(1.5, 2), 2), FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1))
     running = make_job("r", trainers=6, minimum=6, on=("n000",))
     message = message_of("a", running, make_job("a", minimum=2, fixed=fixed))
-    assert message == ("waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all)")
+    assert message == (
+        "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all)"
+    )
 
 
 def test_a_job_that_gives_way_says_for_what() -> None:
@@ -58,7 +60,10 @@ def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() 
     world = make_snapshot((make_node("n0", 8, 32), make_node("n1", 8, 48)), (make_job("a", fixed=fixed),))
     decision = decision_of(plan_for(world), "a")
     assert decision.reason is Reason.UNSCHEDULABLE
-    assert "one pserver asks for 64 GiB of memory, and no node that takes it has more than 48 GiB of memory" in decision.message
+    assert (
+        "one pserver asks for 64 GiB of memory, and no node that takes it has more than 48 GiB of memory"
+        in decision.message
+    )
 
 
 def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
