@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
+CLUSTER_FLAGS ?=
 
 .PHONY: help demo test check lint format unit e2e cluster cluster-down generate benchmarks clean
 
@@ -47,8 +48,8 @@ unit: $(STAMP) ## the tests that need no control plane (about a minute)
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e
 
-cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE]
-	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES)
+cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
+	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)
 
 cluster-down: $(STAMP) ## stop it
 	@$(BIN)/python -m tests.e2e.control_plane down
