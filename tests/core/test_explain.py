@@ -74,3 +74,25 @@ def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
 def test_a_job_that_no_node_takes_says_so() -> None:
     world = make_snapshot((make_node("n0", ready=False),), (make_job("a"),))
     assert "no node takes its trainers" in decision_of(plan_for(world), "a").message
+
+
+def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
+    running = make_job("a", trainers=8, maximum=8, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=8))))
+    assert decision_of(plan, "a").victims
+    assert decision_of(plan, "a").shrink_reason == Reason.ADMITTED
+
+
+def test_trainers_above_a_lowered_maximum_die_of_that_even_while_a_job_arrives() -> None:
+    running = make_job("a", trainers=4, maximum=2, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=2))))
+    assert decision_of(plan, "a").shrink_reason == Reason.AT_MAX
+
+
+def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
+    limit_gib = (2**63 - 1) / 2**30 - 1
+    for minimum in (1, 2, 3, 10):
+        huge = make_job("a", minimum=minimum, maximum=10_000, memory_gib=limit_gib)
+        decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
+        assert decision.reason is Reason.UNSCHEDULABLE
+        assert "8 EiB of memory" in decision.message

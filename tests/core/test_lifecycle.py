@@ -466,6 +466,15 @@ def test_a_gang_completes_with_its_trainers_and_its_pservers_go() -> None:
     assert here.names == {f"a-trainer-{i}" for i in range(3)}
 
 
+def test_a_finishing_job_runs_on_with_less_than_its_minimum() -> None:
+    here = running(3, 3, target=3)
+    here.world.finish(KEY, "a-trainer-0", 0)
+    here.settle(2)
+    here.world.finish(KEY, "a-trainer-1", 1)
+    here.settle(1)
+    assert here.phase() is JobPhase.RUNNING, "nobody is started anew to finish beside those that have"
+
+
 def test_trouble_makes_the_job_degraded_once() -> None:
     here = running()
     here.around = Surroundings(trouble=("Forbidden", "pods is forbidden: exceeded quota"))

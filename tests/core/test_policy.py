@@ -548,3 +548,25 @@ def test_a_node_that_others_overcommit_keeps_its_trainers_and_gets_none() -> Non
     )
     assert decision_of(plan_for(world), "a").victims == ()
     assert targets(plan_for(world)) == {"a": 6}
+
+
+def test_pods_that_differ_from_their_template_by_now_do_not_confuse_the_plan() -> None:
+    fixed = (FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1),)
+    job = make_job("a", minimum=2, maximum=6, fixed=fixed)
+    empty = make_snapshot(make_nodes(2), (job,))
+    started = apply_plan(empty, plan_for(empty))
+    changed = replace(
+        started,
+        jobs=tuple(
+            replace(j, pods=tuple(replace(p, shape=make_shape(0.5, 0.5)) for p in j.pods)) for j in started.jobs
+        ),
+    )
+    decision = decision_of(plan_for(changed), "a")
+    assert (decision.current, decision.target, decision.victims) == (6, 6, ())
+
+
+def test_absurd_requests_of_bound_pods_do_not_add_up_to_room() -> None:
+    absurd = (2**63 - 1) / 2**30 - 1
+    bound = tuple(make_serving(f"s{i}", cpu=0, memory_gib=absurd, node="n000") for i in range(2))
+    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a"),), bound))
+    assert decision_of(plan, "a").target == 0
