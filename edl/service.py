@@ -87,7 +87,13 @@ def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordF
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_named(settings.policy or DEFAULT_POLICY)
-    cache = ClusterCache(session, clock, namespaces=settings.watch_namespace, default_master_image=image)
+    cache = ClusterCache(
+        session,
+        clock,
+        namespaces=settings.watch_namespace,
+        default_master_image=image,
+        controller_namespace=settings.namespace,
+    )
     key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
     writer = Writer(session, cache, clock, key=key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)

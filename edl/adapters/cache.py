@@ -40,6 +40,7 @@ class ClusterCache:
         clock: for pauses, ages and time-outs.
         namespaces: where TrainingJobs are watched; empty watches them everywhere. Pods are watched everywhere.
         default_master_image: of masters whose job names none.
+        controller_namespace: where no job may be; empty where nobody knows.
         pace: of every reflector.
         overdue_s: how long one of our own writes may take to come back before everything is listed again.
     """
@@ -51,6 +52,7 @@ class ClusterCache:
         *,
         namespaces: Sequence[str] = (),
         default_master_image: str = "",
+        controller_namespace: str = "",
         pace: Pace | None = None,
         overdue_s: float = OVERDUE_S,
     ) -> None:
@@ -58,7 +60,9 @@ class ClusterCache:
         self._clock = clock
         self._pace = pace or Pace()
         self._changed = asyncio.Event()
-        self._translator = Translator(default_master_image=default_master_image)
+        self._translator = Translator(
+            default_master_image=default_master_image, controller_namespace=controller_namespace
+        )
         arrivals = count()
         own = Resource("/api/v1/pods", label_selector=LABEL_JOB)
         others = Resource("/api/v1/pods", label_selector=f"!{LABEL_JOB}", field_selector=UNFINISHED)

@@ -54,10 +54,12 @@ class JobReader:
 
     Args:
         default_master_image: of masters whose job names none.
+        controller_namespace: where no job may be; empty where nobody knows.
     """
 
-    def __init__(self, *, default_master_image: str = "") -> None:
+    def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
         self._default_master_image = default_master_image
+        self._controller_namespace = controller_namespace
         self._known: dict[JobKey, _Known] = {}
 
     def read(self, source: JobObject, key: JobKey, pods: Iterable[Pod], now_s: float) -> Job:
@@ -85,7 +87,8 @@ class JobReader:
         try:
             if known is not None and known.source.body.get("spec") == source.body.get("spec"):
                 return known.job
-            return _wish_of(parse_job(source.body), key, self._default_master_image)
+            parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
+            return _wish_of(parsed, key, self._default_master_image)
         except InvalidJobError as error:
             return _broken(source, key, "; ".join(error.problems))
         except ConfigError as error:

@@ -43,13 +43,17 @@ MAX_SHARED_SHAPES = 100_000
 class Translator:
     """Translates whole clusters, again and again.
 
+    Args:
+        default_master_image: of masters whose job names none.
+        controller_namespace: where no job may be; empty where nobody knows.
+
     Attributes:
         quarantined: what the last snapshot had to leave out, and why.
     """
 
-    def __init__(self, *, default_master_image: str = "") -> None:
+    def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
         self.quarantined: tuple[Quarantined, ...] = ()
-        self._jobs = JobReader(default_master_image=default_master_image)
+        self._jobs = JobReader(default_master_image=default_master_image, controller_namespace=controller_namespace)
         self._daemons = DaemonReader()
         self._pods: dict[tuple[str, str], KnownPod] = {}
         self._nodes: dict[str, tuple[NodeObject, Node]] = {}

@@ -479,6 +479,13 @@ def test_a_job_is_read() -> None:
     ]
 
 
+def test_a_job_in_the_namespace_of_the_controller_is_refused_although_admission_let_it_pass() -> None:
+    (refused,) = take(job(), translator=Translator(controller_namespace="ads")).jobs
+    assert "namespace ads is the controller's own" in refused.problem
+    (accepted,) = take(job(), translator=Translator(controller_namespace="paddlecloud")).jobs
+    assert not accepted.problem
+
+
 def test_a_job_that_is_asked_for_just_now_is_the_youngest() -> None:
     assert take(job(), now_s=77.0).jobs[0].created_s == 77.0
 
