@@ -94,3 +94,20 @@ def report(idle: Wave, ours: Wave, alone: Wave) -> None:
     for what, wave in (("idle cluster", idle), ("with the controller", ours), ("kube-scheduler alone", alone)):
         waited = " + ".join(f"{s:.1f}" for s in wave.seconds)
         print(f"{what}: {waited} s to {STEPS}; trainers ended {wave.causes}; least possible {wave.least}")
+
+
+def test_serving_that_may_not_preempt_gets_the_least_room_that_will_do_from_the_controller(
+    control_plane: Callable[..., ControlPlane],
+) -> None:
+    here = World(control_plane(mix="small", pod_delete_s=2.0))
+    modest = {"metadata": {"name": "modest"}, "value": 10, "preemptionPolicy": "Never"}
+    here.kube.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **modest})
+    here.kube.create(serving(priorityClassName="modest"))
+    with here.controller:
+        for job in TRAINING[:2]:
+            here.submit(job)
+        here.wait_full(60)
+        wave = rise(here, steps=(5,))
+        print(f"5 pods that may not preempt: {wave}")
+    assert wave.causes == {"controller: ServingNeedsRoom": wave.least[0]}
+    assert all(count >= 2 for count in here.counts().values())
