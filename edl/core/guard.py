@@ -64,11 +64,16 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
 
 
 def is_arriving(job: Job, now_s: float) -> bool:
-    """True while a job may claim its whole share: until it is admitted, and then while its first pods start."""
+    """True while a job may claim its whole share: until it is admitted, and then while its first pods start.
+
+    A job that was resized since its admission has arrived, even where trainers of a later growth still start.
+    """
     if not job.was_admitted:
         return True
     admitted = job.status.condition("Admitted") if job.status is not None else None
-    if admitted is None or now_s - admitted.since_s >= job.cooldown_s:
+    if job.status is None or admitted is None or now_s - admitted.since_s >= job.cooldown_s:
+        return False
+    if job.status.last_resize is not None and job.status.last_resize.time_s > admitted.since_s:
         return False
     return any(pod.started_s is None for pod in job.live_trainers)
 

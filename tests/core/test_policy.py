@@ -570,3 +570,17 @@ def test_absurd_requests_of_bound_pods_do_not_add_up_to_room() -> None:
     bound = tuple(make_serving(f"s{i}", cpu=0, memory_gib=absurd, node="n000") for i in range(2))
     plan = plan_for(make_snapshot(make_nodes(1), (make_job("a"),), bound))
     assert decision_of(plan, "a").target == 0
+
+
+@pytest.mark.parametrize(("resized_after_s", "taken"), [(0.0, 1), (3.0, 0)], ids=["arriving", "arrived"])
+def test_only_an_arriving_job_takes_for_a_small_difference(resized_after_s: float, taken: int) -> None:
+    """One trainer of eleven is less than the dead band; a job that has grown since its admission waits for more."""
+    admitted = Condition("Admitted", "True", "Admitted", "", 990.0)
+    status = JobStatus(conditions=(admitted,), last_resize=Resize(990.0 + resized_after_s, 1, 5, "Admitted"))
+    old = make_job("a", trainers=7, minimum=1, maximum=12, on=("n000",))
+    new = make_job("b", trainers=5, minimum=1, maximum=12, on=("n000",))
+    starting = replace(new.pods[-1], started_s=None, phase=PodPhase.PENDING)
+    new = replace(new, pods=(*new.pods[:-1], starting), status=status)
+    settled = replace(old, status=JobStatus(conditions=(replace(admitted, since_s=0.0),)))
+    plan = plan_for(make_snapshot(make_nodes(1, cpu=12), (settled, new)))
+    assert len(victims(plan)) == taken

@@ -24,6 +24,7 @@ from edl.core.model import (
     PodShape,
     Resize,
     Role,
+    RoleCount,
 )
 from edl.core.packing import Start, startable
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
@@ -143,11 +144,16 @@ def _status(job: Job, decision: ScaleDecision, now_s: float) -> JobStatus | None
     admitted = old.condition("Admitted")
     if admitted is None or admitted.status != word:
         admitted = Condition("Admitted", word, decision.reason, decision.message, now_s)
-    resize = old.last_resize
-    if decision.target != decision.current:
-        resize = Resize(now_s, decision.current, decision.target, decision.shrink_reason or decision.reason)
+    resize, before = (
+        old.last_resize,
+        old.trainer.desired if job.was_admitted else min(decision.target, job.min_trainers),
+    )
+    if decision.target != before:
+        resize = Resize(now_s, before, decision.target, decision.shrink_reason or decision.reason)
     start_s = old.start_s if old.start_s is not None or not decision.admitted else now_s
-    return replace(old, conditions=(admitted,), last_resize=resize, start_s=start_s)
+    return replace(
+        old, conditions=(admitted,), last_resize=resize, start_s=start_s, trainer=RoleCount(desired=decision.target)
+    )
 
 
 def small_jobs(*, with_fixed: bool = True, with_tiers: bool = True) -> st.SearchStrategy[Job]:

@@ -252,11 +252,15 @@ def test_scheduler_preempts_and_nominates(kube: Kube, namespace: str) -> None:
         return str(kube.get("pods", "high", namespace)["status"].get("nominatedNodeName", ""))
 
     node = kube.wait_until(nominated, 10, "a node is nominated")
-    victims = [
-        pod
-        for pod in kube.list("pods", namespace)
-        if pod["metadata"].get("deletionTimestamp") and pod["spec"]["nodeName"] == node
-    ]
+
+    def doomed() -> list[Object]:
+        return [
+            pod
+            for pod in kube.list("pods", namespace)
+            if pod["metadata"].get("deletionTimestamp") and pod["spec"]["nodeName"] == node
+        ]
+
+    victims = kube.wait_until(doomed, 10, "a pod of that node goes: the scheduler deletes it after it has nominated")
     assert len(victims) == 1
     assert condition(victims[0], "DisruptionTarget") == "True"
     high = wait_phase(kube, "high", namespace, "Running")

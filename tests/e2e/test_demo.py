@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.control_plane.processes import heed_interrupts
 from tests.e2e.harness import ROOT
 
 
@@ -31,6 +32,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
 
 

@@ -96,6 +96,14 @@ def die_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
 
+def heed_interrupts() -> None:
+    """Let Ctrl-C end this process, as from a terminal, also where whoever started the tests had it ignored.
+
+    For use between fork and exec. A shell starts background jobs with SIGINT ignored, and children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def write_pid_file(path: Path, who: Identity) -> None:
     """Record a process; readers see the whole record or none."""
     part = path.with_suffix(".part")
