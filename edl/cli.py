@@ -64,7 +64,10 @@ def plan(
         typer.Option(envvar="EDL_NOW", metavar="RFC3339", help="When it is; default: the newest time in the input."),
     ] = "",
     policy: Annotated[
-        str, typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share; default: as the planner chooses.")
+        str,
+        typer.Option(
+            envvar="EDL_POLICY", metavar="NAME", help="How to share: maxmin (default), static-min or static-max."
+        ),
     ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
@@ -117,7 +120,10 @@ def controller(
         str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="Room kept for so many serving pods.")
     ] = "0",
     policy: Annotated[
-        str, typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share; default: as the planner chooses.")
+        str,
+        typer.Option(
+            envvar="EDL_POLICY", metavar="NAME", help="How to share: maxmin (default), static-min or static-max."
+        ),
     ] = "",
     key_file: Annotated[
         str | None,
@@ -216,7 +222,10 @@ def _seconds(value: str) -> float:
 
 
 def _remedy(error: ModuleNotFoundError) -> str:
-    return f"the module {error.name} is not installed, and this command needs it; run: pip install 'edl[controller]'"
+    return (
+        f"the module {error.name} is not installed, and this command needs it; install edl with its"
+        " extra `controller`; in a checkout of it: pip install '.[controller]'"
+    )
 
 
 def _leave(message: str, code: int) -> None:

@@ -75,8 +75,8 @@ async def serve(settings: ControllerSettings) -> int:
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         parts = _assemble(settings, session, folder)
-        host, port = await parts.server.start()
-        say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=f"{host}:{port}")
+        listen = None if settings.once else ":".join(map(str, await parts.server.start()))
+        say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=listen)
         try:
             return await _run(settings, parts)
         finally:

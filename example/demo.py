@@ -107,19 +107,23 @@ def play(here: World, tell: Narrator, log: PodLog) -> None:
     """The story: jobs arrive one by one, serving rises and ebbs, a job leaves."""
     facts = []
     for job in JOBS:
-        name, (least, _) = job["metadata"]["name"], bounds(job)
-        tell.say(f"kubectl create: TrainingJob {name}, {bounds(job)[0]}..{bounds(job)[1]} trainers")
+        name, (least, most) = job["metadata"]["name"], bounds(job)
+        size = job["spec"]["trainer"]["resources"]["requests"]["cpu"]
+        tell.say(f"kubectl create: TrainingJob {name}, {least} to {most} trainers of {size} cpu")
         log.expect(name, least)
         here.submit(job)
         waited = tell.until(lambda n=name, m=least: here.running(n) >= m, 60, f"{name} runs")  # type: ignore[misc]
         facts.append(f"{name}: at its minimum {waited:.1f} s after its creation")
         tell.until(lambda: not here.unfilled(), 90, "the cluster is full")
-    facts.append("fulfilment of the three jobs: Jain index " + f"{world.jain(list(here.fulfilments().values())):.3f}")
+    facts.append(
+        "fairness of the three shares (Jain index, 1 is equal): "
+        + f"{world.jain(list(here.fulfilments().values())):.3f}"
+    )
     tell.serve(SERVING_PODS)
     waited = tell.until(lambda: here.ready_serving() == SERVING_PODS, 60, "serving is ready")
     facts.append(f"serving: 0 -> {SERVING_PODS} pods ready in {waited:.1f} s; a pod takes {POD_DELETE_S:g} s to go")
     tell.serve(0)
-    tell.say("training takes the room back once the wave has been over for 30 s")
+    tell.say("training takes the room back 30 s after it last gave way, so that a flapping load does not shake it")
     tell.until(lambda: not here.ready_serving() and not here.unfilled(), 120, "the room is taken back")
     leaving = str(JOBS[0]["metadata"]["name"])
     tell.say(f"kubectl delete: TrainingJob {leaving}")
@@ -135,9 +139,8 @@ def summarise(here: World, log: PodLog, facts: list[str]) -> None:
     for fact in facts:
         print(f"  {fact}")
     for name, job in here.jobs().items():
-        print(
-            f"  {name}: {here.counts()[name]} trainers at the end, never below {log.lowest[name]} of {bounds(job)[0]}"
-        )
+        count, least = here.counts()[name], bounds(job)[0]
+        print(f"  {name}: {count} trainers at the end, never below {log.lowest[name]} (its minimum is {least})")
     for cause, count in sorted(log.causes().items()):
         print(f"  trainers ended by {cause}: {count}")
     print(f"  cpu requested at the end: {cpu_share(here.kube.list('nodes'), here.pods()):.0%}")

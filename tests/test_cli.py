@@ -89,7 +89,7 @@ def test_without_the_extras_it_says_what_to_install(missing: str, arguments: lis
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith(f"edl: the module {missing}")
-    assert "pip install 'edl[controller]'" in done.stderr
+    assert "pip install '.[controller]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -89,8 +89,11 @@ class Metrics:
         direction = "up" if decision.target > decision.current else "down"
         reason = decision.shrink_reason or decision.reason.value
         self._resizes.labels(*decision.job, direction, reason).inc()
+
+    def sentenced(self, decision: ScaleDecision) -> None:
+        """Count the trainers that a decision ends, also where others take their place elsewhere."""
         if decision.victims:
-            self._victims.labels(reason).inc(len(decision.victims))
+            self._victims.labels(decision.shrink_reason or decision.reason.value).inc(len(decision.victims))
 
     def refused(self) -> None:
         """Count a plan that broke a rule."""

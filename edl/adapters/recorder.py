@@ -131,6 +131,7 @@ class ControllerRecorder:
         for decision in changed:
             if decision.target != decision.current:
                 self._metrics.resized(decision)
+            self._metrics.sentenced(decision)
             say(_log, logging.INFO, "decision", **_fields(decision))
         gap, serving = plan.certificate.gap, plan.serving
         say(

@@ -16,6 +16,7 @@ from rich.text import Text
 from edl.core.plan import Price, ScaleDecision, ScalePlan
 
 WIDTH_OFF_TERMINAL = 200
+NAMED_VICTIMS = 12
 """Where nobody watches, nothing is folded to fit a window."""
 
 
@@ -103,6 +104,9 @@ def _decision_table(plan: ScalePlan) -> Table:
 def _changes(decision: ScaleDecision) -> Iterator[str]:
     for node, count in decision.nodes:
         yield f"+{count} on {node}"
+    if len(decision.victims) > NAMED_VICTIMS:
+        yield f"-{len(decision.victims)} trainers (-o json names them)"
+        return
     for victim in decision.victims:
         yield f"-{victim}"
 

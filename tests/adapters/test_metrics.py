@@ -62,6 +62,8 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     )
     metrics.planned(plan)
     metrics.resized(decision(3, 5))
+    for changed in (decision(3, 5), decision(5, 3, ("a-trainer-3", "a-trainer-4"))):
+        metrics.sentenced(changed)
     metrics.resized(decision(5, 3, ("a-trainer-3", "a-trainer-4")))
     found = samples(metrics)
     assert found["edl_job_trainers{job=a,namespace=default,state=target}"] == 5

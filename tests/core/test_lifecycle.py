@@ -181,6 +181,15 @@ def test_named_victims_go_with_the_reason_stated_and_nothing_grows_beside_them()
     assert here.told()[-1] == "ScaledDown"
 
 
+def test_a_trainer_that_makes_way_and_starts_elsewhere_is_told() -> None:
+    here = running()
+    here.round(4, victims=("a-trainer-1",), shrink_reason=Reason.ADMITTED.value)
+    assert here.told()[-1] == "Moved"
+    here.settle(4)
+    assert here.told().count("Moved") == 1
+    assert len(here.job.live_trainers) == 4
+
+
 def test_a_job_that_is_not_admitted_has_no_pods() -> None:
     here = running()
     here.settle(0, admitted=False, reason=Reason.MIN_UNSATISFIED, rounds=2)

@@ -123,4 +123,5 @@ class ControllerProcess:
             self.stop()
         else:
             self.kill()
-            print(self.tail())
+            if not isinstance(error, KeyboardInterrupt):
+                print(self.tail())

@@ -51,12 +51,8 @@ class PodLog:
         return sorted(self._ended.values(), key=lambda pod: str(pod["metadata"]["name"]))
 
     def causes(self) -> Counter[str]:
-        """How many trainers of jobs that were not deleted ended for which cause, in the words of `cause_of_end`."""
-        return Counter(
-            cause_of_end(pod)
-            for pod in self.ended_trainers()
-            if pod["metadata"]["labels"].get(world.JOB_LABEL) not in self._forgotten
-        )
+        """How many trainers ended for which cause, in the words of `cause_of_end`."""
+        return Counter(cause_of_end(pod) for pod in self.ended_trainers())
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
@@ -69,7 +65,12 @@ class PodLog:
         now = {pod["metadata"]["uid"]: pod for pod in pods}
         for uid, pod in (self._seen | now).items():
             is_trainer = (pod["metadata"].get("labels") or {}).get(world.ROLE_LABEL) == "trainer"
-            if is_trainer and (uid not in now or world.is_terminating(pod)) and not world.is_finished(pod):
+            if (
+                is_trainer
+                and self._is_of_interest(pod)
+                and (uid not in now or world.is_terminating(pod))
+                and not world.is_finished(pod)
+            ):
                 self._ended[uid] = pod
         self._seen = now
         for job, minimum in list(self._minimums.items()):
@@ -77,6 +78,9 @@ class PodLog:
             self.most[job] = max(self.most[job], count)
             if job in self.lowest or count >= minimum:
                 self.lowest[job] = min(self.lowest.get(job, count), count)
+
+    def _is_of_interest(self, pod: Object) -> bool:
+        return pod["metadata"]["labels"].get(world.JOB_LABEL) not in self._forgotten
 
     def __enter__(self) -> PodLog:
         self._thread.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,10 +24,12 @@ INQUIRY = re.compile(
 )
 
 
-def run_controller(kubeconfig: Path, workdir: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def run_controller(
+    kubeconfig: Path, workdir: Path, *flags: str, listen: str = "127.0.0.1:0"
+) -> subprocess.CompletedProcess[str]:
     """`edl controller` until it ends by itself."""
     edl = Path(sys.executable).with_name("edl")
-    basics = ("--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", "--key-file", str(workdir / "key"))
+    basics = ("--kubeconfig", str(kubeconfig), "--listen", listen, "--key-file", str(workdir / "key"))
     return subprocess.run(
         [str(edl), "controller", *basics, *flags], capture_output=True, text=True, timeout=60, check=False
     )
@@ -50,7 +53,9 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(
     kubeconfig = install(plane)
     plane.kube.create(training_job("a", minimum=2, maximum=6))
     before = versions(plane)
-    done = run_controller(kubeconfig, tmp_path, "--once", "--dry-run")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run_controller(kubeconfig, tmp_path, "--once", "--dry-run", listen=listen)
     assert done.returncode == 0, done.stderr
     (decision,) = json.loads(done.stdout)["decisions"]
     assert (decision["name"], decision["current"], decision["target"]) == ("a", 0, 6)
