@@ -131,10 +131,11 @@ class Reflector(Generic[T]):
         self._listed_s = 0.0
         self._failures = 0
         self._open_watch: asyncio.Timeout | None = None
+        self._list_again = False
 
     def request_list(self) -> None:
         """List again as soon as possible, although the watch seems well."""
-        self._version = ""
+        self._version, self._list_again = "", True
         if self._open_watch is not None and not self._open_watch.expired():
             self._open_watch.reschedule(asyncio.get_running_loop().time())
 
@@ -154,6 +155,9 @@ class Reflector(Generic[T]):
         """List where that is due, then watch until the watch ends."""
         now_s = self._clock.monotonic_s()
         if not self._version or now_s - self._listed_s >= self._pace.relist_s:
+            self._list_again = True
+        while self._list_again:  # once more where that was asked for while the list was under way
+            self._list_again = False
             await self._list()
         started_s = self._clock.monotonic_s()
         heard = await self._watch()
@@ -212,20 +216,18 @@ class Reflector(Generic[T]):
         seconds = max(1, round(pace.watch_s * self._chance.uniform(0.8, 1.0)))
         scope = asyncio.timeout(None)
         try:
-            async with (
-                scope,
-                self._session.watch(
+            async with scope:
+                self._open_watch = scope  # before it is answered: a list may be asked for meanwhile
+                async with self._session.watch(
                     self.resource.path, params=params, timeout_s=seconds, read_timeout_s=pace.silence_s
-                ) as lines,
-            ):
-                self._open_watch = scope
-                self.problem = ""
-                self.last_contact_s = self._clock.monotonic_s()
-                async for line in lines:
-                    heard = True
-                    self._failures = 0
+                ) as lines:
+                    self.problem = ""
                     self.last_contact_s = self._clock.monotonic_s()
-                    self._take(line)
+                    async for line in lines:
+                        heard = True
+                        self._failures = 0
+                        self.last_contact_s = self._clock.monotonic_s()
+                        self._take(line)
         except TimeoutError:
             if not scope.expired():
                 raise

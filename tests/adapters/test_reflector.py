@@ -316,6 +316,41 @@ async def test_a_request_to_list_again_does_not_wait_for_the_watch_to_end() -> N
         assert mirror.reflector.lists_done == 2
 
 
+async def test_a_request_to_list_again_is_heard_while_a_watch_is_being_opened() -> None:
+    api, gate = FakeApi(), asyncio.Event()
+    api.put(PATH, pod("p0"))
+
+    async def late(_: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response(status=503)
+
+    api.faults.extend([None, late])
+    async with mirrored(api) as mirror:
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.reflector.request_list()
+        await mirror.shows()
+        gate.set()
+
+
+async def test_a_request_to_list_again_is_heard_while_a_list_is_under_way() -> None:
+    api, gate = FakeApi(), asyncio.Event()
+    api.put(PATH, pod("p0"))
+
+    async def early(_: web.Request) -> web.Response:
+        await gate.wait()
+        old = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [pod("p0")]}
+        return web.json_response(old)
+
+    api.faults.append(early)
+    async with mirrored(api) as mirror:
+        await eventually(lambda: api.count("list") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.reflector.request_list()
+        gate.set()
+        await mirror.shows()
+
+
 async def test_everything_is_listed_again_now_and_then() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
