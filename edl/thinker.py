@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from edl.errors import PlanError
@@ -36,22 +37,18 @@ class Thinker:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
-        def settle(value: T | None, error: BaseException | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]
+        def settle(tell: Callable[[], None]) -> None:
+            if not answer.done():
+                tell()
 
         def work() -> None:
-            value, error = None, None
+            tell: Callable[[], None]
             try:
-                value = call()
-            except BaseException as caught:  # it is handed to whoever waits
-                error = caught
+                tell = partial(answer.set_result, call())
+            except BaseException as error:  # it is handed to whoever waits
+                tell = partial(answer.set_exception, error)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, value, error)
+                loop.call_soon_threadsafe(settle, tell)
 
         self._thread = threading.Thread(target=work, name="edl-decide", daemon=True)
         self._thread.start()

@@ -107,13 +107,7 @@ def play(here: World, tell: Narrator, log: PodLog) -> None:
     """The story: jobs arrive one by one, serving rises and ebbs, a job leaves."""
     facts = []
     for job in JOBS:
-        name, (least, most) = job["metadata"]["name"], bounds(job)
-        size = job["spec"]["trainer"]["resources"]["requests"]["cpu"]
-        tell.say(f"kubectl create: TrainingJob {name}, {least} to {most} trainers of {size} cpu")
-        log.expect(name, least)
-        here.submit(job)
-        waited = tell.until(lambda n=name, m=least: here.running(n) >= m, 60, f"{name} runs")  # type: ignore[misc]
-        facts.append(f"{name}: at its minimum {waited:.1f} s after its creation")
+        facts.append(arrive(here, tell, log, job))
         tell.until(lambda: not here.unfilled(), 90, "the cluster is full")
     facts.append(
         "fairness of the three shares (Jain index, 1 is equal): "
@@ -131,6 +125,17 @@ def play(here: World, tell: Narrator, log: PodLog) -> None:
     here.withdraw(leaving)
     tell.until(lambda: not here.unfilled(), 90, "the others have grown")
     summarise(here, log, facts)
+
+
+def arrive(here: World, tell: Narrator, log: PodLog, job: Object) -> str:
+    """Submit a job and wait until it runs; what is to be said of that in the summary."""
+    name, (least, most) = str(job["metadata"]["name"]), bounds(job)
+    size = job["spec"]["trainer"]["resources"]["requests"]["cpu"]
+    tell.say(f"kubectl create: TrainingJob {name}, {least} to {most} trainers of {size} cpu")
+    log.expect(name, least)
+    here.submit(job)
+    waited = tell.until(lambda: here.running(name) >= least, 60, f"{name} runs")
+    return f"{name}: at its minimum {waited:.1f} s after its creation"
 
 
 def summarise(here: World, log: PodLog, facts: list[str]) -> None:

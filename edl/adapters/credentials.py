@@ -37,11 +37,11 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
         with _errors_logged_by("kubernetes.aio.config.kube_config") as problems:
             if paths:
                 _require_one(paths)
-                await kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+                await kube_config.load_kube_config(
                     config_file=paths, client_configuration=configuration, persist_config=False
                 )
             elif "KUBERNETES_SERVICE_HOST" in os.environ:
-                kube_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                kube_config.load_incluster_config(client_configuration=configuration)
             else:
                 raise ConfigError(
                     f"no cluster is configured: {default} does not exist and this is not a pod; "

@@ -273,6 +273,7 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
+# mypy cannot follow a base class that depends on what PyYAML was built with.
 class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML by the JSON schema: only what Kubernetes itself would not read as text is a boolean, null or number.
 

@@ -443,20 +443,25 @@ async def test_a_busy_server_says_when_to_come_back(tmp_path: Path) -> None:
         assert (outcome.result, outcome.retry_after_s) == (Result.FAILED, 7.0)
 
 
+def key_in(path: Path) -> MasterKey:
+    """A key that is kept in a file: no API server is asked, so none is given."""
+    return MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
+
+
 def test_a_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "state" / "edl" / "key"
-    MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
+    key_in(path)
     made = path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(made) >= 32
-    MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
+    key_in(path)
     assert path.read_bytes() == made
 
 
 def test_a_key_that_is_too_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("short")
     with pytest.raises(ConfigError, match="at least 16"):
-        MasterKey(tmp_path / "key", session=None, namespace="x")  # type: ignore[arg-type]
+        key_in(tmp_path / "key")
 
 
 async def test_where_the_file_cannot_be_made_the_key_is_a_secret_made_by_one_replica() -> None:

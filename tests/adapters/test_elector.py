@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -304,14 +305,14 @@ def test_who_runs_alone_always_holds() -> None:
 class LeaseApi(FakeApi):
     """Keeps one Lease, with the conditions of the real server."""
 
-    lease: dict[str, object] | None = None
+    lease: dict[str, Any] | None = None
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         if request.method == "GET":
             return web.json_response(self.lease) if self.lease else self._no(404, "NotFound")
         body = json.loads(raw)
-        has = self.lease["metadata"]["resourceVersion"] if self.lease else None  # type: ignore[index]
+        has = self.lease["metadata"]["resourceVersion"] if self.lease else None
         if request.method == "POST" and has is not None:
             return self._no(409, "AlreadyExists")
         if request.method == "PUT" and body["metadata"]["resourceVersion"] != has:

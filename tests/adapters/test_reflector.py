@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from edl.adapters.decoders import PODS, TRAINING_JOBS
-from edl.adapters.objects import PodObject
+from edl.adapters.objects import JobObject, PodObject
 from edl.adapters.reflector import Pace, Reflector, Resource
 from edl.adapters.session import ApiSession
 from edl.adapters.store import Store
@@ -240,7 +240,7 @@ async def test_a_list_asks_the_server_to_end_watches_before_they_count_as_dead()
 
 @pytest.mark.parametrize("fault", [reset, refusal(500), refusal(503), refusal(403, "Forbidden"), refusal(404)])
 async def test_whatever_the_server_says_it_tries_again_and_says_so_meanwhile(
-    fault: Callable[[web.Request], web.Response],
+    fault: Callable[[web.Request], web.Response], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
@@ -253,7 +253,7 @@ async def test_whatever_the_server_says_it_tries_again_and_says_so_meanwhile(
             problems.append(mirror.reflector.problem)
             await original(duration_s)
 
-        mirror.clock.sleep = sleep  # type: ignore[method-assign]
+        monkeypatch.setattr(mirror.clock, "sleep", sleep)
         await mirror.shows("p0")
         await eventually(lambda: not mirror.reflector.problem)
     assert problems
@@ -388,7 +388,8 @@ async def test_selectors_are_sent_with_the_list_and_the_watch() -> None:
 
 async def test_a_job_keeps_its_whole_body_but_no_managed_fields() -> None:
     job = TRAINING_JOBS.from_dict({"metadata": {"name": "j", "managedFields": [1]}, "spec": {"a": [1]}})
-    assert job.body == {"metadata": {"name": "j"}, "spec": {"a": [1]}}  # type: ignore[union-attr]
+    assert isinstance(job, JobObject)
+    assert job.body == {"metadata": {"name": "j"}, "spec": {"a": [1]}}
 
 
 def _has_watched_more_than(api: FakeApi, watches: int) -> bool:

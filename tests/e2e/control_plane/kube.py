@@ -176,9 +176,10 @@ class Kube:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                last: object = predicate()
-                if last:
-                    return last  # type: ignore[return-value]
+                value = predicate()
+                if value:
+                    return value
+                last: object = value
             except KubeError as error:
                 last = error
             if time.monotonic() > deadline:
