@@ -27,8 +27,6 @@ from edl.adapters.refusals import error_of, translated
 from edl.errors import ConfigError, TemporaryError
 
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 """An event may be as large as etcd allows an object to be (1.5 MiB)."""

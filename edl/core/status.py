@@ -30,7 +30,6 @@ from edl.core.plan import Limits
 PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
-PODS_FAILED = "PodsFailed"
 
 
 class Stage(StrEnum):

@@ -52,7 +52,6 @@ class FakeApi:
         self.bodies: list[bytes] = []
         self.faults: deque[Callable[[web.Request], Any] | None] = deque()
         self.mute = False
-        self.server_seconds: float | None = None
         self.extra_lines: list[bytes] = []
         self.duplicate_events = False
         self._changed = asyncio.Event()

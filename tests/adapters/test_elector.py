@@ -42,11 +42,9 @@ class Door:
     refuses: bool = False
     loses_replies: bool = False
     delay_s: float = 0.0
-    calls: int = 0
     writes: list[float] = field(default_factory=list)
 
     async def _enter(self) -> None:
-        self.calls += 1
         if self.hangs:
             await asyncio.sleep(10_000)
         if self.refuses:

@@ -100,12 +100,6 @@ def wait_readiness(kube: Kube, node: str, *, ready: bool, timeout_s: float) -> N
     kube.wait_until(lambda: is_ready(kube.get("nodes", node)) is ready, timeout_s, f"node {node} is {word}")
 
 
-def lost_nodes(kube: Kube) -> set[str]:
-    """The nodes that are cut off now."""
-    told: dict[str, Any] = kube.get("configmaps", _NAME, _NAMESPACE)
-    return set(told.get("data") or {})
-
-
 def _may_touch(kwok: Kube, node: str) -> bool:
     patch = {"metadata": {"annotations": {"edl.test/probe": "touch"}}}
     try:
