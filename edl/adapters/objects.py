@@ -91,10 +91,11 @@ class ResourceAmounts(_Struct):
 
 
 class ContainerPort(_Struct):
-    """A port of a container; protocol defaults to TCP."""
+    """A port of a container; protocol defaults to TCP, and without an address it is the port of all of them."""
 
     container_port: int | None = None
     host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
     protocol: str | None = None
 
 

@@ -36,11 +36,15 @@ from edl.core.model import (
     Requirement,
     Resources,
     Toleration,
+    port_at_every_address,
 )
 from edl.core.quantity import parse_quantity
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name that GPUs had before device plugins; read as `nvidia.com/gpu`."""
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # the word of a pod's hostIP; nothing is bound to it here
+"""The host address that kube-scheduler reads as every address of the node; `::` is not read so."""
 
 Amounts = dict[str, int]
 
@@ -106,8 +110,9 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
     if spec.resources is not None:
         _set_pod_level(total, spec.resources)
     _add(total, parse_amounts(spec.overhead))
-    for port in _host_ports(spec):
-        total[port] = 1
+    ports = set(_host_ports(spec))
+    total.update({port: 1 for port in ports if port == port_at_every_address(port)})
+    total.update({port: 1 for port in ports if port_at_every_address(port) not in ports})
     total[PODS] = 1
     return total
 
@@ -168,12 +173,16 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def _host_ports(spec: PodSpec) -> Iterable[str]:
-    """The host ports of everything that runs on; in the host's network a container port is one."""
+    """The host ports of everything that runs on; in the host's network a container port is one.
+
+    An address is part of the name, unless it stands for all of them.
+    """
     for container in (*(spec.containers or ()), *filter(_is_sidecar, spec.init_containers or ())):
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                yield f"{HOST_PORT_PREFIX}{port.protocol or 'TCP'}/{number}"
+                address = "" if port.host_ip in {None, "", ANY_ADDRESS} else f"/{port.host_ip}"
+                yield f"{HOST_PORT_PREFIX}{port.protocol or 'TCP'}/{number}{address}"
 
 
 def _add(total: Amounts, more: Mapping[str, int]) -> None:

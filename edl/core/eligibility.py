@@ -8,12 +8,14 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from edl.core.model import Node, NodeTerm, Placement, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def takes(node: Node, placement: Placement) -> bool:
@@ -36,14 +38,14 @@ def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:
-    """True where the toleration accepts the taint."""
+    """True where the toleration accepts the taint; operators other than Exists and Equal accept none."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     if toleration.operator == "Exists":
         return True
-    return bool(toleration.key) and toleration.value == taint.value
+    return toleration.operator in {"", "Equal"} and bool(toleration.key) and toleration.value == taint.value
 
 
 def is_selected(node: Node, placement: Placement) -> bool:
@@ -71,7 +73,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "In":
             return value is not None and value in requirement.values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return bool(requirement.values) and (value is None or value not in requirement.values)
         case "Exists":
             return value is not None
         case "DoesNotExist":
@@ -83,9 +85,10 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(value: str | None, requirement: Requirement) -> bool:
-    """Gt and Lt compare integers; what is no integer matches nothing, as in the scheduler."""
-    try:
-        have, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
+    """Gt and Lt compare integers with one bound; what is no integer matches nothing, as in the scheduler."""
+    if len(requirement.values) != 1:
         return False
+    if not (_INTEGER.fullmatch(value or "") and _INTEGER.fullmatch(requirement.values[0])):
+        return False
+    have, bound = int(value or ""), int(requirement.values[0])
     return have > bound if requirement.operator == "Gt" else have < bound

@@ -18,7 +18,7 @@ MEMORY = "memory"
 PODS = "pods"
 GPU = "nvidia.com/gpu"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080": every node has exactly one of each
+HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0.1": every node has one of each
 
 LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
@@ -87,6 +87,14 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
+
+
+def port_at_every_address(name: str) -> str:
+    """The name of a host port at every address of its node, from its name at one address or at all of them.
+
+    A pod that asks for a port at every address stands in the way of all pods that ask for it anywhere.
+    """
+    return "/".join(name.split("/", 3)[:3])
 
 
 @dataclass(frozen=True, slots=True)

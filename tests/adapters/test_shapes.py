@@ -8,7 +8,7 @@ import pytest
 
 from edl.adapters.decoders import PODS, Quarantined
 from edl.adapters.objects import PodSpec, PodStatus
-from edl.adapters.shapes import placement_of, shape_of
+from edl.adapters.shapes import ANY_ADDRESS, placement_of, shape_of
 from edl.core.model import NodeTerm, Toleration
 from tests.adapters.raw import GI, MI, Object, container, sidecar
 
@@ -73,6 +73,40 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
         (
             {"containers": [{}], "initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 1}]}]},
             {"hostport/TCP/1": 1},
+        ),
+        # A port at one address is another one than at the next, and than at all of them; 0.0.0.0 is all of them.
+        (
+            {
+                "containers": [
+                    {"ports": [{"hostPort": 80, "hostIP": "10.0.0.1"}, {"hostPort": 81, "hostIP": ANY_ADDRESS}]},
+                    {"ports": [{"hostPort": 80, "hostIP": "10.0.0.2"}, {"hostPort": 82, "hostIP": ""}]},
+                    {"ports": [{"hostPort": 82, "hostIP": "10.0.0.2"}]},
+                ]
+            },
+            {
+                "hostport/TCP/80/10.0.0.1": 1,
+                "hostport/TCP/80/10.0.0.2": 1,
+                "hostport/TCP/81": 1,
+                "hostport/TCP/82": 1,
+            },
+        ),
+        # Huge pages are counted in bytes, by their size; what a device plugin offers, in pieces.
+        (
+            {
+                "containers": [
+                    {
+                        "resources": {
+                            "limits": {"hugepages-2Mi": "64Mi", "rdma/hca": "1"},
+                            "requests": {"hugepages-2Mi": "64Mi", "example.com/fpga": 2},
+                        }
+                    }
+                ]
+            },
+            {"hugepages-2Mi": 64 * MI, "rdma/hca": 1, "example.com/fpga": 2},
+        ),
+        (
+            {"containers": [{}], "resources": {"requests": {"hugepages-1Gi": "2Gi"}}},
+            {"hugepages-1Gi": 2 * GI},
         ),
         # Nothing said, nothing asked.
         ({"containers": None, "initContainers": None, "overhead": None, "resources": None}, {}),
