@@ -147,11 +147,21 @@ class NodeSelectorObject(_Struct):
     node_selector_terms: list[NodeTermObject] | None = None
 
 
+class PreferenceObject(_Struct):
+    """A node selector term and how much it counts."""
+
+    weight: int | None = None
+    preference: NodeTermObject | None = None
+
+
 class NodeAffinityObject(_Struct):
-    """The part of a node affinity that a scheduler must keep."""
+    """What a scheduler must keep of a node affinity, and what it should."""
 
     required: NodeSelectorObject | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferenceObject] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 

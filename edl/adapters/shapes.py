@@ -17,6 +17,7 @@ from edl.adapters.objects import (
     Container,
     ExpressionObject,
     NodeSelectorObject,
+    NodeTermObject,
     PodSpec,
     PodStatus,
     ResourceAmounts,
@@ -33,6 +34,7 @@ from edl.core.model import (
     NodeTerm,
     Placement,
     PodShape,
+    Preference,
     Requirement,
     Resources,
     Toleration,
@@ -84,6 +86,20 @@ def placement_of(spec: PodSpec) -> Placement:
         required=_terms(affinity.required) if affinity and affinity.required else (),
         tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations or () if t.toleration_seconds is None})),
     )
+
+
+def preferences_of(spec: PodSpec) -> tuple[Preference, ...]:
+    """The preferred node affinity of the pods of a template, in one canonical order.
+
+    Pods that exist are not asked: ours carry a preference for the very node that the plan meant, each its own.
+    """
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    wishes = [
+        Preference(wish.weight, _term(wish.preference))
+        for wish in (affinity.preferred if affinity else None) or ()
+        if wish.weight and wish.preference
+    ]
+    return tuple(sorted(wishes))
 
 
 @lru_cache(maxsize=65536, typed=True)
@@ -198,11 +214,11 @@ def _raise_to(total: Amounts, level: Mapping[str, int]) -> None:
 
 def _terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
     """The terms; a selector without any matches no node, which the empty term says."""
-    terms = tuple(
-        NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
-        for term in selector.node_selector_terms or ()
-    )
-    return terms or (NodeTerm(),)
+    return tuple(_term(term) for term in selector.node_selector_terms or ()) or (NodeTerm(),)
+
+
+def _term(term: NodeTermObject) -> NodeTerm:
+    return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
 
 
 def _requirements(expressions: list[ExpressionObject] | None) -> tuple[Requirement, ...]:

@@ -1,7 +1,8 @@
-"""Which nodes may take a new pod, apart from the room it needs.
+"""Which nodes may take a new pod, and which of them it would rather have, apart from the room it needs.
 
 The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
-taints, node selector and required node affinity. Room, spreading and pod affinity are not judged here.
+taints, node selector and required node affinity; preferred affinity and PreferNoSchedule are scores, as in its
+plugins NodeAffinity and TaintToleration. Room, spreading and pod affinity are not judged here.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
 """
@@ -9,12 +10,13 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from edl.core.model import Node, NodeTerm, Placement, Requirement, Taint, Toleration
+from edl.core.model import Node, NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+AVOIDING_EFFECT = "PreferNoSchedule"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -35,6 +37,20 @@ def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
         for taint in taints
         if taint.effect in REPELLING_EFFECTS
     )
+
+
+def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
+    """How many PreferNoSchedule taints of the node are not tolerated: the fewer, the more welcome it is."""
+    return sum(
+        not any(matches(toleration, taint) for toleration in tolerations)
+        for taint in node.taints
+        if taint.effect == AVOIDING_EFFECT
+    )
+
+
+def add_weights(preferred: Iterable[Preference], labels: Mapping[str, str], fields: Mapping[str, str]) -> int:
+    """The weights of all preferences that a node meets: the more, the more welcome it is."""
+    return sum(weight for weight, term in preferred if is_met(term, labels, fields))
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:

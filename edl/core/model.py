@@ -188,6 +188,13 @@ class NodeTerm(NamedTuple):
     fields: tuple[Requirement, ...] = ()
 
 
+class Preference(NamedTuple):
+    """A node selector term that makes a node more welcome, by a weight of 1 to 100; it closes no node."""
+
+    weight: int
+    term: NodeTerm
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a pod may go, apart from the room it needs.
@@ -360,11 +367,17 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class FixedPods:
-    """The pods of a job that are not resized: a job needs all of them to run."""
+    """The pods of a job that are not resized: a job needs all of them to run.
+
+    Attributes:
+        preferred: preferred node affinity; no part of the shape, because it decides only between nodes that are equal
+            otherwise, and shapes that differ in it alone would be counted one by one.
+    """
 
     role: Role
     shape: PodShape
     count: int
+    preferred: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +390,7 @@ class Job:
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the count that `spec.trainer.instances` asks for; 0 leaves it to the planner.
         trainer: the shape of one trainer.
+        preferred: preferred node affinity of the trainers; see FixedPods.
         fixed: master and pservers.
         pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
             (role, index, name).
@@ -394,6 +408,7 @@ class Job:
     min_trainers: int
     max_trainers: int
     trainer: PodShape
+    preferred: tuple[Preference, ...] = ()
     fixed: tuple[FixedPods, ...] = ()
     pods: tuple[Pod, ...] = ()
     generation: int = 1
