@@ -151,7 +151,7 @@ class _Table:
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     """Turn a snapshot into arrays."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
     names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}

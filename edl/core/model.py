@@ -260,6 +260,8 @@ class Pod:
         index: its number within its role.
         exit_code: of its main container once finished, where known.
         intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
+        unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
+            and nobody dies for it; see `unplaceable`.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
     """
@@ -286,6 +288,7 @@ class Pod:
     exit_code: int | None = None
     intent: str = ""
     disruption: str = ""
+    unplaceable: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -309,6 +312,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def needs_room(self) -> bool:
+        """True for a waiting serving pod that a plan makes room for."""
+        return self.is_waiting_serving and not self.unplaceable
 
 
 @dataclass(frozen=True, slots=True)

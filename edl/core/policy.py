@@ -113,13 +113,14 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
 
 
 def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
-    waiting = sum(group.due + group.young for group in outcome.world.waiting)
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
     return ScalePlan(
         decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
         certificate=Certificate("fulfilment", proof.achieved, proof.bound),
         prices=prices_of(proof, outcome.world),
-        serving=ServingReport(waiting, placed, outcome.served.short),
+        serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
     )
 
