@@ -37,7 +37,7 @@ def explain(job: Job, outcome: Outcome) -> Told:
     """Say why a job has the count it has."""
     claim = outcome.claim(job)
     if claim is None:
-        reason, message = _excluded(job)
+        reason, message = excluded(job)
         return Told(reason, message, reason)
     if claim.index not in outcome.shared.room.count:
         reason, message = refuse(claim, outcome)
@@ -58,7 +58,8 @@ def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
     return [j for j in outcome.arriving() if j != claim.index] if len(claim.seats) <= limit else []
 
 
-def _excluded(job: Job) -> tuple[Reason, str]:
+def excluded(job: Job) -> tuple[Reason, str]:
+    """Why a job is given nothing, whatever room there is."""
     if job.deleting:
         return Reason.FINISHED, "it is being deleted: its pods go"
     if job.finished:
