@@ -18,7 +18,7 @@ MEMORY = "memory"
 PODS = "pods"
 GPU = "nvidia.com/gpu"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080": every node has exactly one of each
+HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0.1": every node has one of each
 
 LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
@@ -87,6 +87,14 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
+
+
+def port_at_every_address(name: str) -> str:
+    """The name of a host port at every address of its node, from its name at one address or at all of them.
+
+    A pod that asks for a port at every address stands in the way of all pods that ask for it anywhere.
+    """
+    return "/".join(name.split("/", 3)[:3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +186,13 @@ class NodeTerm(NamedTuple):
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
+
+
+class Preference(NamedTuple):
+    """A node selector term that makes a node more welcome, by a weight of 1 to 100; it closes no node."""
+
+    weight: int
+    term: NodeTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,11 +367,17 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class FixedPods:
-    """The pods of a job that are not resized: a job needs all of them to run."""
+    """The pods of a job that are not resized: a job needs all of them to run.
+
+    Attributes:
+        preferred: preferred node affinity; no part of the shape, because it decides only between nodes that are equal
+            otherwise, and shapes that differ in it alone would be counted one by one.
+    """
 
     role: Role
     shape: PodShape
     count: int
+    preferred: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +390,7 @@ class Job:
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the count that `spec.trainer.instances` asks for; 0 leaves it to the planner.
         trainer: the shape of one trainer.
+        preferred: preferred node affinity of the trainers; see FixedPods.
         fixed: master and pservers.
         pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
             (role, index, name).
@@ -386,6 +408,7 @@ class Job:
     min_trainers: int
     max_trainers: int
     trainer: PodShape
+    preferred: tuple[Preference, ...] = ()
     fixed: tuple[FixedPods, ...] = ()
     pods: tuple[Pod, ...] = ()
     generation: int = 1

@@ -20,6 +20,7 @@ from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
 from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.preference import follow_preferences
 from edl.core.sharing import share
 from edl.errors import ConfigError, PlanError
 
@@ -102,6 +103,7 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     watch("admission")
     shared = share(admission.room, served, limits.deadline_s)
     watch("sharing")
+    follow_preferences(shared.room)
     proof = prove(shared.room, shared.level, limits.deadline_s)
     plan = _write(adapted, Outcome(world, served, admission, shared), proof, policy.name)
     problems = check(adapted, plan)

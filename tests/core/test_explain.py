@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.core.model import Condition, FixedPods, JobStatus, Node, Reason, Role
+from edl.core.model import Condition, FixedPods, Job, JobStatus, Node, Reason, Role
 from tests.core.worlds import (
     decision_of,
     make_job,
@@ -20,8 +20,8 @@ from tests.core.worlds import (
 )
 
 
-def message_of(name: str, *jobs: object, cores: int = 8) -> str:
-    world = make_snapshot(make_nodes(1, cpu=cores), tuple(jobs))  # type: ignore[arg-type]
+def message_of(name: str, *jobs: Job, cores: int = 8) -> str:
+    world = make_snapshot(make_nodes(1, cpu=cores), jobs)
     return decision_of(plan_for(world), name).message
 
 
