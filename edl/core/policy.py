@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
+from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
 from edl.core.room import Room
