@@ -108,7 +108,7 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     world = read_world(adapted, limits)
     served = serve(world, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served)
+    world, hopeless = cap(world, served, limits.deadline_s)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
     worths = _worths(policy, admission.room)
