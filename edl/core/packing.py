@@ -112,7 +112,7 @@ class Grower:
         after = _slots(free[None] - request[:, None], request)  # (shapes, shape placed, rows)
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
         late = (room.now[rows][None] < request[:, None]).any(axis=2)
-        scale = world.allocatable.max(axis=0, initial=1).clip(min=1)
+        scale = world.largest
         spare = ((free[None] - request[:, None]) / scale).clip(0, 1).sum(axis=2) / max(1, len(scale))
         return np.where((slots > 0) & opened, lost * 4 + late * 2 + spare, np.inf)
 

@@ -7,16 +7,17 @@ It keeps the books (room left, counts, victims, new pods) and chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from edl.core.capacity import IntArray, World, count_slots
+import numpy as np
+
+from edl.core.capacity import IntArray, World, count_slots, sum_requests
 from edl.core.model import Role
 
 SERVING = -1  # the owner of a place that is kept for a serving pod
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A pod that does not exist yet, or is not bound yet, and the node it is meant for."""
 
     owner: int
@@ -32,7 +33,7 @@ class Room:
         free: (nodes, resources) left after everything that stays and everything placed; terminating pods are gone.
         now: (nodes, resources) left while terminating pods and victims still hold their room.
         count: trainers of each member, kept and new.
-        at: live trainers (seat indices) on each node.
+        at: live trainers (seat indices) on each node; copies share these lists, so they are replaced and never changed.
         node_of: node of each seat that has one.
         homeless: unbound trainers of each member that have no room.
         homeless_fixed: unbound masters and pservers without room, as (owner, role, shape).
@@ -59,8 +60,7 @@ class Room:
         self.victims: list[int] = []
         self.for_serving: set[int] = set()
         self.placed: list[Placed] = []
-        for j in self.members:
-            self._seat_bound(j)
+        self._seat_bound()
         self._settle_unbound(settle=settle)
 
     def copy(self) -> Room:
@@ -69,7 +69,7 @@ class Room:
         twin.world, twin.members = self.world, self.members
         twin.free, twin.now = self.free.copy(), self.now.copy()
         twin.count = dict(self.count)
-        twin.at = [list(seats) for seats in self.at]
+        twin.at = list(self.at)
         twin.node_of = dict(self.node_of)
         twin.homeless = {j: list(seats) for j, seats in self.homeless.items()}
         twin.homeless_fixed = list(self.homeless_fixed)
@@ -88,7 +88,7 @@ class Room:
         self.count[seat.claim] -= 1
         node = self.node_of.pop(index, -1)
         if node >= 0:
-            self.at[node].remove(index)
+            self.at[node] = [i for i in self.at[node] if i != index]
             self.free[node] += self.world.request[seat.shape]
         if seat.pod.node:
             self.victims.append(index)
@@ -129,6 +129,17 @@ class Room:
         self.placed.append(place)
         self._take(place.shape, place.node)
 
+    def drop_all(self) -> None:
+        """Take back the placing of every pod that does not exist yet."""
+        node, shape = [p.node for p in self.placed], [p.shape for p in self.placed]
+        freed = sum_requests(len(self.free), self.world.request, node, shape)
+        self.free += freed
+        self.now += freed
+        for place in self.placed:
+            if place.role is Role.TRAINER:
+                self.count[place.owner] -= 1
+        self.placed = []
+
     def drop(self, place: Placed) -> None:
         """Take back the placing of a pod that does not exist yet."""
         self.placed.remove(place)
@@ -151,7 +162,7 @@ class Room:
         open_nodes = self.slots(shape).nonzero()[0]
         if not len(open_nodes):
             return -1
-        spare = (self.free[open_nodes] / self.world.allocatable.max(axis=0).clip(min=1)).sum(axis=1)
+        spare = (self.free[open_nodes] / self.world.largest).sum(axis=1)
         return int(open_nodes[spare.argmin()])
 
     def _take(self, shape: int, node: int) -> None:
@@ -160,20 +171,26 @@ class Room:
 
     def _sit(self, index: int, node: int) -> None:
         self.node_of[index] = node
-        self.at[node].append(index)
+        self.at[node] = [*self.at[node], index]
         self.free[node] -= self.world.request[self.world.seats[index].shape]
 
-    def _seat_bound(self, j: int) -> None:
-        claim = self.world.claims[j]
-        self.free -= claim.held
-        for index in claim.seats:
-            seat = self.world.seats[index]
-            if not seat.pod.node:
-                continue
-            self.count[j] += 1
-            if seat.node >= 0:
-                self.node_of[index] = seat.node
-                self.at[seat.node].append(index)
+    def _seat_bound(self) -> None:
+        """Everything that the members have bound."""
+        world = self.world
+        runs = np.zeros(len(world.claims), dtype=np.bool_)
+        runs[list(self.members)] = True
+        held = world.held
+        ours = runs[held.claim]
+        self.free -= sum_requests(len(self.free), world.request, held.node[ours], held.shape[ours])
+        for j in self.members:
+            for index in world.claims[j].seats:
+                seat = world.seats[index]
+                if not seat.pod.node:
+                    continue
+                self.count[j] += 1
+                if seat.node >= 0:
+                    self.node_of[index] = seat.node
+                    self.at[seat.node].append(index)
 
     def _settle_unbound(self, *, settle: bool) -> None:
         for j in self.members:

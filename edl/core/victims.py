@@ -116,7 +116,7 @@ def _free_offers(room: Room, shape: int, count: int) -> dict[int, list[Offer]]:
     slots = np.minimum(room.slots(shape), count)
     offers: dict[int, list[Offer]] = {}
     request = room.world.request[shape]
-    scale = room.world.allocatable.max(axis=0, initial=1).clip(min=1)
+    scale = room.world.largest
     for pods in _steps(slots):
         nodes = np.flatnonzero(slots >= pods)
         lost = lost_slots(room, shape, nodes, pods)
