@@ -121,7 +121,7 @@ class World:
         now: (nodes, resources) room that is really free: every bound pod of ours still holds its own.
         allocatable: (nodes, resources); largest: (resources,) the most that one node has of each, at least 1.
         held: what the claims' pods hold.
-        seat_shape, seat_node: (seats,) those of each seat, for whoever counts thousands of them.
+        seat_claim, seat_shape: (seats,) those of each seat, for whoever counts thousands of them.
         reference: shapes of the trainers that may grow: what lost room is measured in.
     """
 
@@ -138,8 +138,8 @@ class World:
     held: Held
     claims: tuple[Claim, ...]
     seats: tuple[Seat, ...]
+    seat_claim: IntArray
     seat_shape: IntArray
-    seat_node: IntArray
     waiting: tuple[Waiting, ...]
     headroom: tuple[int, ...]
     reference: tuple[int, ...]
@@ -219,8 +219,8 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
         held=reader.held(),
         claims=claims,
         seats=tuple(reader.seats),
+        seat_claim=np.array([seat.claim for seat in reader.seats], dtype=np.int64),
         seat_shape=np.array([seat.shape for seat in reader.seats], dtype=np.int64),
-        seat_node=np.array([seat.node for seat in reader.seats], dtype=np.int64),
         waiting=served,
         headroom=headroom,
         reference=tuple(sorted({c.shape for c in claims if c.high > c.low})),
@@ -309,9 +309,11 @@ class _JobReader:
 
     def held(self) -> Held:
         """What the jobs read so far hold."""
-        columns = (self._owner, self._bound.node, self._bound.shape)
         return Held(
-            *(np.array(column, dtype=np.int64) for column in columns), np.array(self._is_trainer, dtype=np.bool_)
+            claim=np.array(self._owner, dtype=np.int64),
+            node=np.array(self._bound.node, dtype=np.int64),
+            shape=np.array(self._bound.shape, dtype=np.int64),
+            is_trainer=np.array(self._is_trainer, dtype=np.bool_),
         )
 
     def read(self, number: int, job: Job) -> Claim:

@@ -33,7 +33,7 @@ class Room:
         free: (nodes, resources) left after everything that stays and everything placed; terminating pods are gone.
         now: (nodes, resources) left while terminating pods and victims still hold their room.
         count: trainers of each member, kept and new.
-        at: live trainers (seat indices) on each node; copies share these lists, so they are replaced and never changed.
+        at: live trainers (seat indices) on each node; copies share the lists: they are replaced, never changed.
         node_of: node of each seat that has one.
         homeless: unbound trainers of each member that have no room.
         homeless_fixed: unbound masters and pservers without room, as (owner, role, shape).
