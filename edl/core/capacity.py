@@ -27,6 +27,8 @@ BoolArray = NDArray[np.bool_]
 MOST_HELD = 2**48
 MOST_ASKED = 2**49
 
+LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
+
 
 class Seat(NamedTuple):
     """One live trainer.
@@ -145,6 +147,11 @@ class World:
     reference: tuple[int, ...]
     node_index: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def is_large(self) -> bool:
+        """True where whole patterns are placed instead of pods one by one."""
+        return len(self.empty) > LARGE_NODES
+
 
 @dataclass(slots=True)
 class _Table:
@@ -175,9 +182,8 @@ class _Ledger:
         self.shape: list[int] = []
 
     def add(self, node: int, shape: int) -> None:
-        if node >= 0:
-            self.node.append(node)
-            self.shape.append(shape)
+        self.node.append(node)
+        self.shape.append(shape)
 
 
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
@@ -189,13 +195,13 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     foreign, ours = _Ledger(), _Ledger()
     for pod in snapshot.pods:
-        if not pod.is_finished:
-            foreign.add(_home(pod, index), table.add(pod.shape))
+        if not pod.is_finished and (node := _home(pod, index)) >= 0:
+            foreign.add(node, table.add(pod.shape))
     for job in snapshot.jobs:
         if not job.is_schedulable:
             for pod in job.pods:
-                if not pod.is_finished:
-                    ours.add(_home(pod, index), table.add(pod.shape))
+                if not pod.is_finished and (node := _home(pod, index)) >= 0:
+                    ours.add(node, table.add(pod.shape))
     reader = _JobReader(table, index, ours)
     claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
@@ -326,7 +332,8 @@ class _JobReader:
             if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
                 continue
             kind = shape if pod.shape is job.trainer else self.table.add(pod.shape)
-            self.ours.add(_home(pod, self.index), kind)
+            if (home := _home(pod, self.index)) >= 0:
+                self.ours.add(home, kind)
             if pod.terminating:
                 continue
             node = self.index.get(pod.node, -1)

@@ -6,9 +6,11 @@ built from the finished packing, not from the duals, which are not unique; price
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
+from typing import TypeVar
 
 from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
@@ -20,20 +22,22 @@ from edl.core.model import (
     MEMORY,
     PODS,
     Job,
+    JobKey,
     PodShape,
     Reason,
     Resources,
-    Role,
 )
 from edl.core.optimizer import Proof
 from edl.core.plan import Price
-from edl.core.room import Room
+from edl.core.room import Placed, Room
 from edl.core.settling import Served
 from edl.core.sharing import Share
 
 GIB = 1024**3
 NAMED_HOLDERS = 2
 SMALLEST_PRICE = 1e-6
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,17 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Surplus:
+    """Members with trainers where some shape may go: how many each has above its minimum, who has most, the sum."""
+
+    held: Mapping[int, int]
+    first: tuple[int, ...]
+    total: int
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """Everything that was decided."""
+    """Everything that was decided, and what many sentences need of it, found once."""
 
     world: World
     served: Served
@@ -56,12 +69,60 @@ class Outcome:
 
     def claim(self, job: Job) -> Claim | None:
         """The claim of a job that may be given something."""
-        return next((c for c in self.world.claims if c.job.key == job.key), None)
+        return self._claims.get(job.key)
+
+    @cached_property
+    def _claims(self) -> dict[JobKey, Claim]:
+        return {claim.job.key: claim for claim in self.world.claims}
+
+    @cached_property
+    def placed(self) -> Mapping[int, list[Placed]]:
+        """The new pods of each member, in the order in which they were placed."""
+        return _by_owner((place.owner, place) for place in self.shared.room.placed)
+
+    @cached_property
+    def dying(self) -> Mapping[int, list[int]]:
+        """The seats of each claim that die."""
+        room = self.shared.room
+        seats = self.world.seats
+        bound = _by_owner((seats[i].claim, i) for i in room.victims)
+        return {j: [*bound.get(j, ()), *room.homeless[j]] for j in room.members}
+
+    @cached_property
+    def arriving(self) -> frozenset[int]:
+        """Members that may claim their whole share."""
+        now_s = self.world.snapshot.observed_at_s
+        return frozenset(j for j in self.shared.room.count if is_arriving(self.world.claims[j].job, now_s))
+
+    @cached_property
+    def cooling(self) -> tuple[tuple[float, JobKey], ...]:
+        """Members with more than their share that were resized too recently to give it, the last to end first."""
+        room, level, now_s = self.shared.room, self.shared.level, self.world.snapshot.observed_at_s
+        claims = (self.world.claims[j] for j in room.members if room.count[j] > level[j] + 1)
+        waits = ((cooldown_left_s(claim.job, now_s), claim.job.key) for claim in claims)
+        return tuple(sorted((wait for wait in waits if wait[0] > 0), reverse=True))
+
+    @cached_property
+    def scarcities(self) -> dict[int, str]:
+        """What is full for each trainer shape, as far as it was asked."""
+        return {}
+
+    @cached_property
+    def surpluses(self) -> dict[int, Surplus]:
+        """Who holds how much above a minimum where each trainer shape may go, as far as it was asked."""
+        return {}
 
     def member(self, job: Job) -> int | None:
         """The index of a job that is admitted."""
         claim = self.claim(job)
         return claim.index if claim is not None and claim.index in self.shared.room.count else None
+
+
+def _by_owner(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
+    groups: dict[int, list[T]] = {}
+    for owner, item in pairs:
+        groups.setdefault(owner, []).append(item)
+    return groups
 
 
 def explain(job: Job, outcome: Outcome) -> Told:
@@ -74,21 +135,15 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = _refused(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    by_serving = outcome.shared.room.for_serving & {
-        *outcome.shared.room.victims,
-        *outcome.shared.room.homeless[claim.index],
-    }
-    if any(i in by_serving for i in claim.seats):
+    if any(i in outcome.shared.room.for_serving for i in outcome.dying[claim.index]):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, Reason.ADMITTED if _makes_way(claim, outcome) else reason)
 
 
 def _makes_way(claim: Claim, outcome: Outcome) -> bool:
     """True where trainers of a job die so that another one, just admitted, gets its minimum or its share."""
-    now_s = outcome.world.snapshot.observed_at_s
-    others = (outcome.world.claims[j].job for j in outcome.shared.room.count if j != claim.index)
     limit = claim.job.pinned or claim.job.max_trainers
-    return len(claim.seats) <= limit and any(is_arriving(job, now_s) for job in others)
+    return len(claim.seats) <= limit and bool(outcome.arriving - {claim.index})
 
 
 def _excluded(job: Job) -> tuple[Reason, str]:
@@ -154,7 +209,7 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.PINNED, f"{of}: pinned to {_count(job.pinned, 'trainer')}"
     if count >= job.max_trainers:
         return Reason.AT_MAX, f"{of}: at its maximum"
-    lost = sum(i in room.for_serving for i in (*room.victims, *room.homeless[claim.index]) if i in claim.seats)
+    lost = sum(i in room.for_serving for i in outcome.dying[claim.index])
     if lost and count < len(claim.seats):
         pods = _count(sum(outcome.served.due.values()), "serving pod")
         return Reason.SERVING_NEEDS_ROOM, f"{of}: gives up {_count(lost, 'trainer')} to make room for {pods}"
@@ -170,62 +225,63 @@ def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]
         return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if room.count[claim.index] >= claim.high:
         return Reason.INSUFFICIENT_CAPACITY, f"{of}: no more would fit even if no other job ran"
-    return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, room)}; {_holders(claim, room)}"
+    return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, outcome)}; {_holders(claim, outcome)}"
 
 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
-    now_s = outcome.world.snapshot.observed_at_s
     promised = int(level[claim.index] + SMALLEST_PRICE)
     if claim.fulfilment(promised) - room.fulfilment(claim.index) <= DEAD_BAND:
         return None
-    waits = [
-        (cooldown_left_s(other.job, now_s), other.job.key)
-        for other in (outcome.world.claims[j] for j in room.members)
-        if room.count[other.index] > level[other.index] + 1 and cooldown_left_s(other.job, now_s) > 0
-    ]
-    if not waits:
+    if not outcome.cooling:
         return None
-    wait_s, key = max(waits)
+    wait_s, key = outcome.cooling[0]
     return f"{key} has more than its own, but was resized lately and is not shrunk for another {_seconds(wait_s)}"
 
 
-def _scarcity(claim: Claim, room: Room) -> str:
+def _scarcity(claim: Claim, outcome: Outcome) -> str:
     """Which resource is full, and on how many of the nodes that take the job's trainers."""
+    if claim.shape not in outcome.scarcities:
+        outcome.scarcities[claim.shape] = _scarcity_of(claim.shape, outcome.shared.room)
+    return outcome.scarcities[claim.shape]
+
+
+def _scarcity_of(shape: int, room: Room) -> str:
     world = room.world
-    nodes = world.opened[claim.shape].nonzero()[0].tolist()
+    nodes = int(world.opened[shape].sum())
     if not nodes:
         return "no node takes new trainers of it"
-    asked = [(c, name) for c, name in enumerate(world.names) if world.request[claim.shape, c] > 0]
-    lacking = Counter(
-        {name: sum(bool(room.free[n, c] < world.request[claim.shape, c]) for n in nodes) for c, name in asked}
-    )
-    if room.slots(claim.shape).any():
+    if room.slots(shape).any():
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
-    name, full = min(lacking.items(), key=lambda item: (-item[1], _rank(item[0])))
-    where = "every node that takes its trainers" if full == len(nodes) else "most nodes that take its trainers"
-    return f"{_plain(name)} is full on {where} ({full} of {len(nodes)})"
+    lacking = zip(world.names, room.lacking(shape), strict=True)
+    name, full = min(lacking, key=lambda item: (-item[1], _rank(item[0])))
+    where = "every node that takes its trainers" if full == nodes else "most nodes that take its trainers"
+    return f"{_plain(name)} is full on {where} ({full} of {nodes})"
 
 
-def _holders(claim: Claim, room: Room) -> str:
+def _holders(claim: Claim, outcome: Outcome) -> str:
     """Who holds trainers above its minimum on the nodes that the job could use."""
-    world = room.world
-    usable = world.opened[claim.shape].tolist()
-    near = {world.seats[i].claim for i, n in room.node_of.items() if usable[n]}
-    near |= {p.owner for p in room.placed if p.role is Role.TRAINER and usable[p.node]}
-    surplus = sorted(
-        (world.claims[j].low - room.count[j], world.claims[j].job.key)
-        for j in near - {claim.index}
-        if room.count[j] > world.claims[j].low
-    )
-    if not surplus:
+    if claim.shape not in outcome.surpluses:
+        outcome.surpluses[claim.shape] = _surplus_near(claim.shape, outcome)
+    surplus = outcome.surpluses[claim.shape]
+    own = surplus.held.get(claim.index, 0)
+    others = len(surplus.held) - (claim.index in surplus.held)
+    if not others:
         return "no other job holds more than its minimum there"
-    named = [f"{key} holds {-over} above its minimum" for over, key in surplus[:NAMED_HOLDERS]]
-    if len(surplus) > NAMED_HOLDERS:
-        rest = sum(-over for over, _ in surplus[NAMED_HOLDERS:])
-        named.append(f"{_count(len(surplus) - NAMED_HOLDERS, 'other job')} {rest} in all")
+    first = [j for j in surplus.first if j != claim.index][:NAMED_HOLDERS]
+    named = [f"{outcome.world.claims[j].job.key} holds {surplus.held[j]} above its minimum" for j in first]
+    if others > NAMED_HOLDERS:
+        rest = surplus.total - own - sum(surplus.held[j] for j in first)
+        named.append(f"{_count(others - NAMED_HOLDERS, 'other job')} {rest} in all")
     return _listed(named)
+
+
+def _surplus_near(shape: int, outcome: Outcome) -> Surplus:
+    claims, room = outcome.world.claims, outcome.shared.room
+    held = {j: over for j in room.near(shape) if (over := room.count[j] - claims[j].low) > 0}
+    first = nsmallest(NAMED_HOLDERS + 1, held, key=lambda j: (-held[j], claims[j].job.key))
+    return Surplus(held, tuple(first), sum(held.values()))
 
 
 def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
@@ -233,10 +289,11 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     if proof.solution is None:
         return ()
     columns = proof.cluster.columns
+    total = world.allocatable.sum(axis=0).tolist()
     prices = []
     for shape, worth in zip(columns.shapes, proof.solution.slot_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
-            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape)
+            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape, total)
             prices.append(Price("shape", name, resource, worth))
             if proof.cluster.serving.get(shape):
                 prices.append(Price("serving", name, resource, worth))
@@ -245,13 +302,12 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             first = world.snapshot.nodes[group.nodes[0]].name
             others = len(group.nodes) - 1
             name = f"{first} and {_count(others, 'node')} like it" if others else first
-            prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+            prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
     return tuple(prices)
 
 
-def _scarcest(world: World, shape: int) -> str:
+def _scarcest(world: World, shape: int, total: list[int]) -> str:
     """The resource of which the shape asks for the largest part of what there is."""
-    total = world.allocatable.sum(axis=0).tolist()
     asked = [(c, n) for c, n in enumerate(world.request[shape].tolist()) if n > 0]
     return (
         world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), _rank(world.names[a[0]])))[0]]

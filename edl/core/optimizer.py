@@ -11,7 +11,7 @@ A Primer in Column Generation (2005), section 1.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,7 +144,7 @@ def fair_shares(cluster: Cluster, deadline_s: float) -> dict[int, float]:
     while not frozen.all():
         active = np.flatnonzero(~frozen)
         odd = np.flatnonzero(~frozen & (_stuck(cluster) > low))
-        program = _share_program(cluster, floor, low, span, frozen, odd)
+        program = _share_program(cluster, _Progress(floor, low, span, frozen, odd))
         solution = solve(program, cluster.columns, deadline_s)
         level = float(solution.v[0])
         floor[active] = np.maximum(floor[active], low[active] + level * span[active])
@@ -158,13 +158,23 @@ def fair_shares(cluster: Cluster, deadline_s: float) -> dict[int, float]:
     return {j: float(n) for j, n in zip(cluster.jobs, floor, strict=True)}
 
 
-def _share_program(
-    cluster: Cluster, floor: FloatArray, low: FloatArray, span: FloatArray, frozen: BoolArray, odd: IntArray
-) -> Program:
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far sharing has come: (jobs,) what each is promised, its bounds, whether that is final; the odd ones."""
+
+    floor: FloatArray
+    low: FloatArray
+    span: FloatArray
+    frozen: BoolArray
+    odd: IntArray
+
+
+def _share_program(cluster: Cluster, progress: _Progress) -> Program:
     """Variables: t, then the counts of the odd jobs, of which more stand where no new one could than their minimum.
 
     All others have just what t promises them, so that thousands of jobs are one column.
     """
+    floor, low, span, frozen, odd = (getattr(progress, name) for name in progress.__slots__)
     held = np.where(floor > low, floor - 10 * EPSILON, low)  # a level is rounded; a minimum is not
     stuck = _stuck(cluster)
     rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, stuck), low)
@@ -200,8 +210,8 @@ def _grouped(cluster: Cluster, gain: FloatArray, low: FloatArray, high: FloatArr
     first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)[1:]
     return Program(
         gain=gain[first],
-        low=np.bincount(kind, low, minlength=len(first)),
-        high=np.bincount(kind, high, minlength=len(first)),
+        low=np.bincount(kind, low, minlength=len(first)).astype(np.float64),
+        high=np.bincount(kind, high, minlength=len(first)).astype(np.float64),
         use=use[:, first],
         need=cluster.need - use @ _stuck(cluster),
         rows=cluster.rows[:, first],

@@ -98,7 +98,7 @@ def distinct(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """The first of each set of equal rows, ascending, and for each row which of them it equals."""
     flat = np.ascontiguousarray(rows, dtype=np.int64)
     cells = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
-    numbers: dict[bytes, int] = {}
+    numbers: dict[object, int] = {}
     kind = np.fromiter((numbers.setdefault(c, len(numbers)) for c in cells.tolist()), dtype=np.int64, count=len(flat))
     return np.unique(kind, return_index=True)[1], kind
 

@@ -1,9 +1,9 @@
 """Pricing: the most valuable pattern of every class at once, by one integer knapsack for all of them.
 
 Requests are multiples of a step (a core, a GiB), and so are the rooms of classes once what nobody can use is cut off.
-The knapsack over all rooms up to the largest is one table; each class reads its own cell. That is exact. Where a table
-would be too large, classes are searched one by one (`patterns.price`), and what the search leaves out is bounded from
-above.
+The knapsack over all rooms up to the largest is one table; each class reads its own cell. That is exact. Where a
+table would be too large, classes are searched one by one (`patterns.price`), and what the search leaves out is
+bounded from above.
 
 Source: dynamic programming for the unbounded knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), ch. 8.
 """

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,11 @@ class Columns:
     def flat(self) -> tuple[list[int], list[Pattern]]:
         """(columns,) the class of each column, and its pattern."""
         return list(self._owner), list(self._patterns)
+
+    @property
+    def size(self) -> int:
+        """How many columns there are."""
+        return len(self._owner)
 
     @property
     def node_counts(self) -> FloatArray:
@@ -165,6 +171,7 @@ def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
         if not is_new or (not any(columns.complete) and bound - value <= CLOSED * abs(value)):
             break
     v, y = np.split(np.asarray(result.x, dtype=np.float64), [len(program.gain)])
+    y = np.pad(y, (0, columns.size - len(y)))  # what was found last is not in the program
     return Solution(value, max(bound, value), v, y, slot, node, row)
 
 
@@ -214,25 +221,29 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
     column, shape = held.nonzero()
     use_row, use_column = program.use.nonzero()
     row_row, row_column = program.rows.nonzero()
-    left = coo_array(
+    left: Any = coo_array(  # the stubs of scipy know of no sparse constraints
         (
-            np.concatenate([
-                -held[column, shape],
-                np.ones(len(owner)),
-                program.use[use_row, use_column],
-                program.rows[row_row, row_column],
-            ]),
+            np.concatenate(
+                [
+                    -held[column, shape],
+                    np.ones(len(owner)),
+                    program.use[use_row, use_column],
+                    program.rows[row_row, row_column],
+                ]
+            ),
             (
-                np.concatenate([shape, shapes + np.array(owner, dtype=np.int64), use_row, shapes + classes + row_row]),
+                np.concatenate(
+                    [shape, shapes + np.array(owner, dtype=np.int64), use_row, shapes + classes + row_row]
+                ),
                 np.concatenate([variables + column, variables + np.arange(len(owner)), use_column, row_column]),
             ),
         ),
         shape=(shapes + classes + len(program.rows), variables + len(owner)),
-    ).tocsc()
+    )
     low, high = np.zeros(variables + len(owner)), np.full(variables + len(owner), np.inf)
     low[:variables], high[:variables] = program.low, program.high
     for presolve in (True, False):  # presolve now and then calls a tight program infeasible
-        result = linprog(
+        result: OptimizeResult = linprog(
             np.concatenate([-program.gain, np.zeros(len(owner))]),
             A_ub=left,
             b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),

@@ -129,10 +129,19 @@ class Room:
         self.placed.append(place)
         self._take(place.shape, place.node)
 
+    def hold_all(self, places: list[Placed]) -> None:
+        """Keep room for many pods that do not exist yet; trainers among them count."""
+        used = self._sum(places)
+        self.free -= used
+        self.now -= used
+        self.placed += places
+        for place in places:
+            if place.role is Role.TRAINER:
+                self.count[place.owner] += 1
+
     def drop_all(self) -> None:
         """Take back the placing of every pod that does not exist yet."""
-        node, shape = [p.node for p in self.placed], [p.shape for p in self.placed]
-        freed = sum_requests(len(self.free), self.world.request, node, shape)
+        freed = self._sum(self.placed)
         self.free += freed
         self.now += freed
         for place in self.placed:
@@ -164,6 +173,25 @@ class Room:
             return -1
         spare = (self.free[open_nodes] / self.world.largest).sum(axis=1)
         return int(open_nodes[spare.argmin()])
+
+    def lacking(self, shape: int) -> list[int]:
+        """(resources,) on how many of the nodes that are open to a shape there is too little of each for one pod."""
+        free = self.free[self.world.opened[shape]]
+        lacks: list[int] = (free < self.world.request[shape]).sum(axis=0).tolist()
+        return lacks
+
+    def near(self, shape: int) -> frozenset[int]:
+        """Members with a trainer, kept or new, on a node that is open to a shape."""
+        world, is_open = self.world, self.world.opened[shape]
+        seats = np.fromiter(self.node_of, dtype=np.int64, count=len(self.node_of))
+        node = np.fromiter(self.node_of.values(), dtype=np.int64, count=len(self.node_of))
+        kept = np.unique(world.seat_claim[seats[is_open[node]]]).tolist()
+        usable = is_open.tolist()
+        return frozenset(kept) | {p.owner for p in self.placed if p.role is Role.TRAINER and usable[p.node]}
+
+    def _sum(self, places: list[Placed]) -> IntArray:
+        node, shape = [place.node for place in places], [place.shape for place in places]
+        return sum_requests(len(self.free), self.world.request, node, shape)
 
     def _take(self, shape: int, node: int) -> None:
         self.free[node] -= self.world.request[shape]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
+from edl.core.filling import fill
 from edl.core.guard import DEAD_BAND, growth_hold_left_s, is_arriving, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
@@ -74,6 +75,8 @@ class Terms:
 def _grown(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    if room.world.is_large:
+        return best
     for _ in range(RAISES_TRIED):
         raised = _raised(room, terms)
         if raised is None:
@@ -104,6 +107,10 @@ def _raised(room: Room, terms: Terms) -> Terms | None:
 
 def _filled(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    if room.world.is_large:
+        filled = fill(room, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, take)
+        return filled
     grown = room.copy()
     grow(grown, terms.ceiling, terms.promised, take)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
@@ -146,6 +153,8 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return grown
     restrained = frozenset() if admits else restrain(room.world.snapshot.jobs, now_s)
     donors = [j for j in room.members if claims[j].job.key not in restrained]
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in donors):
+        return grown
     start = _take_promised(room.copy(), terms, donors)
     taken = _grown(start, terms, deadline_s, lambda trial, j: _take_one(trial, j, terms, donors))
     if admits:
