@@ -221,7 +221,7 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
     column, shape = held.nonzero()
     use_row, use_column = program.use.nonzero()
     row_row, row_column = program.rows.nonzero()
-    left: Any = coo_array(  # the stubs of scipy know of no sparse constraints
+    left: Any = coo_array(  # the stubs of scipy know of no sparse constraints and no bounds in an array
         (
             np.concatenate(
                 [
@@ -240,14 +240,15 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
         ),
         shape=(shapes + classes + len(program.rows), variables + len(owner)),
     )
-    low, high = np.zeros(variables + len(owner)), np.full(variables + len(owner), np.inf)
-    low[:variables], high[:variables] = program.low, program.high
+    bounds: Any = np.zeros((variables + len(owner), 2))
+    bounds[:, 1] = np.inf
+    bounds[:variables] = np.column_stack([program.low, program.high])
     for presolve in (True, False):  # presolve now and then calls a tight program infeasible
         result: OptimizeResult = linprog(
             np.concatenate([-program.gain, np.zeros(len(owner))]),
             A_ub=left,
             b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
-            bounds=np.column_stack([low, high]),
+            bounds=bounds,
             method="highs",
             options={"time_limit": deadline_s, "presolve": presolve},
         )
