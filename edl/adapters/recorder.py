@@ -33,7 +33,7 @@ class DecisionRecord:
     """One decision, complete.
 
     Attributes:
-        policy: name of the policy, as `--policy` takes it.
+        policy: name of the policy, as `--policy` takes it; empty for the default.
         plan: what was decided; `seconds` is the only part that differs when it is decided again.
     """
 

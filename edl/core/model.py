@@ -403,7 +403,10 @@ class Job:
         pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
             (role, index, name).
         tier: `spec.priority`; higher tiers are admitted first.
-        weight: share of the fulfilment, > 0.
+        queue: whose quota its pods count to.
+        weight: share of the fulfilment, or of the utility, > 0.
+        throughput: (trainers, samples per second) as declared or measured; empty where nothing is known.
+        resize_cost_s: what a change of its trainer count costs it in time; 0 where that is not known.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
         finished: the job is over (phase Succeeded or Failed): it gets no pods.
         deleting: the job has a deletion timestamp.
@@ -434,6 +437,8 @@ class Job:
     active_deadline_s: int | None = None
     ttl_s: int | None = None
     cooldown_s: float = 60.0
+    throughput: tuple[tuple[int, float], ...] = ()
+    resize_cost_s: float = 0.0
     status: JobStatus | None = None
 
     @property
