@@ -154,9 +154,9 @@ def test_preferences_do_not_tell_shapes_apart() -> None:
     assert len(read_world(make_snapshot(nodes("hdd", "ssd"), jobs), Limits()).shapes) == 1
 
 
-@pytest.mark.parametrize(("work", "moved"), [(1, 0), (3, 0), (6, 2), (100, 4)])
+@pytest.mark.parametrize(("work", "moved"), [(1, 0), (41, 0), (44, 2), (100, 4)])
 def test_where_there_is_too_much_to_look_at_pods_stay_where_they_are(work: int, moved: int) -> None:
-    """Two nodes are scored, then two are looked at for each pod."""
+    """Two nodes are scored, for 20 each, then two are looked at for each pod."""
     world = make_snapshot(nodes("hdd", "ssd"), (wishing(make_job("a", maximum=4), pool("ssd")),))
     room = Room(read_world(world, Limits()), (0,))
     for _ in range(4):
