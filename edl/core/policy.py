@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
+from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
 from edl.core.room import Room
@@ -107,7 +108,7 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     world = read_world(adapted, limits)
     served = serve(world, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served)
+    world, hopeless = cap(world, served, limits.deadline_s)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
     worths = _worths(policy, admission.room)
