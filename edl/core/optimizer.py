@@ -22,12 +22,13 @@ from edl.core.capacity import IntArray, World
 from edl.core.model import Role
 from edl.core.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns, price
 from edl.core.room import SERVING, Room
-from edl.errors import PlanError
+from edl.errors import PlanError, PlanFailure
 
 FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-7
 MAX_ROUNDS = 40
+_FAILURES = {1: PlanFailure.LATE_SOLVER, 2: PlanFailure.INFEASIBLE, 3: PlanFailure.UNBOUNDED}  # linprog's status
 
 
 @dataclass(slots=True)
@@ -217,17 +218,22 @@ def _linprog(
 ) -> OptimizeResult:
     left, right = _matrix(program, columns, owner, patterns)
     for presolve in (True, False):  # presolve now and then calls a tight program infeasible
-        result = linprog(
-            np.concatenate([-program.gain, np.zeros(len(owner))]),
-            A_ub=left,
-            b_ub=right,
-            bounds=[*zip(program.low, program.high, strict=True), *[(0, None)] * len(owner)],
-            method="highs",
-            options={"time_limit": deadline_s, "presolve": presolve},
-        )
-        if result.status == 0 and result.x is not None and result.fun is not None and np.isfinite(result.fun):
+        try:
+            result = linprog(
+                np.concatenate([-program.gain, np.zeros(len(owner))]),
+                A_ub=left,
+                b_ub=right,
+                bounds=[*zip(program.low, program.high, strict=True), *[(0, None)] * len(owner)],
+                method="highs",
+                options={"time_limit": deadline_s, "presolve": presolve},
+            )
+        except ValueError as error:
+            message = f"the linear program is not one: {error}; the last plan stays in force"
+            raise PlanError(message, PlanFailure.NOT_A_NUMBER) from error
+        if result.status == 0 and result.x is not None and np.isfinite([result.fun, *result.x]).all():
             return result
-    raise PlanError(f"the linear program gave no answer: {result.message}; the last plan stays in force")
+    failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
+    raise PlanError(f"the linear program gave no answer: {result.message}; the last plan stays in force", failure)
 
 
 def place_most(world: World, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:

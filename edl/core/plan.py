@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.model import JobKey, Reason, Role
+from edl.errors import PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ class ScalePlan:
 
     Attributes:
         is_comparison: it may break our rules and is never carried out.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -114,6 +117,7 @@ class ScalePlan:
     seconds: float = 0.0
     policy: str = "maxmin"
     is_comparison: bool = False
+    fallback: PlanFailure | None = None
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

@@ -22,7 +22,7 @@ from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
 from edl.core.sharing import share
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
