@@ -168,6 +168,31 @@ def controller(
     raise typer.Exit(asyncio.run(serve(settings)))
 
 
+def replay(
+    record: Annotated[
+        str,
+        typer.Argument(
+            envvar="EDL_RECORD_FILE", metavar="RECORD", help="A file that --record wrote, or a folder of them."
+        ),
+    ],
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
+) -> None:
+    """Make a recorded decision again: 0 the same, 1 a different one, 2 no readable record."""
+    from pathlib import Path
+
+    from edl.adapters.replay import exit_code, print_replays, replay_all, replays_json
+    from edl.adapters.report import make_console
+
+    replays = replay_all(Path(record))
+    if output is PlanOutput.JSON:
+        typer.echo(replays_json(replays))
+    elif len(replays) == 1 and exit_code(replays) == USAGE:
+        raise ConfigError(replays[0].problem)
+    else:
+        print_replays(replays, make_console())
+    raise typer.Exit(exit_code(replays))
+
+
 def crd() -> None:
     """Print the CustomResourceDefinition of TrainingJob."""
     from edl.adapters.manifests import crd_yaml
@@ -193,7 +218,7 @@ def _commands() -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    for command in (controller, plan, crd, manifests):
+    for command in (controller, plan, replay, crd, manifests):
         app.command(cls=_with_policies())(command)
     return app
 

@@ -27,6 +27,7 @@ from edl.ports import Clock, RoundResult
 
 RECORD_VERSION = 1
 RECORDS_KEPT = 1000
+RECORDS = "decision-*.json"
 _log = logging.getLogger(__name__)
 
 
@@ -102,7 +103,7 @@ class RecordFolder:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        for old in sorted(self._folder.glob("decision-*.json"))[: -self._keep]:
+        for old in sorted(self._folder.glob(RECORDS))[: -self._keep]:
             old.unlink(missing_ok=True)
         return path
 
