@@ -66,7 +66,12 @@ def plan(
     ] = "",
     policy: Annotated[
         str,
-        typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share: {policies}; default: maxmin."),
+        typer.Option(
+            envvar="EDL_POLICY",
+            metavar="NAME",
+            help="How to share: {policies}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
+        ),
     ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
@@ -123,7 +128,12 @@ def controller(
     ] = "0",
     policy: Annotated[
         str,
-        typer.Option(envvar="EDL_POLICY", metavar="NAME", help="How to share: {policies to run}; default: maxmin."),
+        typer.Option(
+            envvar="EDL_POLICY",
+            metavar="NAME",
+            help="How to share: {policies to run}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
+        ),
     ] = "",
     key_file: Annotated[
         str | None,

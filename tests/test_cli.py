@@ -160,9 +160,9 @@ def test_no_controller_runs_a_policy_that_is_only_to_compare_with(run: Run) -> N
 
 
 def test_help_names_every_policy(run: Run) -> None:
-    offered = " ".join(run("plan", "--help")[1].split())
+    offered = "".join(run("plan", "--help")[1].split())
     assert all(name in offered for name in ("maxmin", "static-min", "static-max", "edl-2017"))
-    run_by = " ".join(run("controller", "--help")[1].split())
+    run_by = "".join(run("controller", "--help")[1].split())
     assert "static-max" in run_by
     assert "edl-2017" not in run_by
 

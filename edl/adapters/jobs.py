@@ -145,6 +145,8 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         active_deadline_s=spec.active_deadline_seconds,
         ttl_s=spec.ttl_seconds_after_finished,
         cooldown_s=float(spec.elasticity.cooldown_seconds),
+        throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
+        resize_cost_s=spec.elasticity.resize_cost_seconds or 0.0,
     )
 
 

@@ -17,7 +17,6 @@ from edl.core.plan import Limits, ScalePlan
 from edl.core.policy import POLICIES, Policy, decide, policy_named
 from edl.errors import ConfigError
 
-DEFAULT_POLICY = "maxmin"
 COMPARISONS: Mapping[str, Callable[[ClusterSnapshot, Limits], ScalePlan]] = {greedy2017.NAME: greedy2017.decide}
 
 
@@ -37,7 +36,7 @@ def policy_to_run(name: str) -> Policy:
             f"--policy {name} is only to compare with, by edl plan: it counts totals and looks at no node, so its"
             f" plans may not fit; choose one of {', '.join(sorted(POLICIES))}"
         )
-    return policy_named(name or DEFAULT_POLICY)
+    return policy_named(name)
 
 
 def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
@@ -47,12 +46,11 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
         ConfigError: there is no policy of that name.
         PlanError: no plan could be made, or it broke a rule.
     """
-    name = policy or DEFAULT_POLICY
-    if name not in (known := policy_names()):
-        raise ConfigError(f"policy {name!r} is unknown; choose one of {', '.join(sorted(known))}")
+    if policy and policy not in (known := policy_names()):
+        raise ConfigError(f"policy {policy!r} is unknown; choose one of {', '.join(sorted(known))}")
     view = replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
-    compare = COMPARISONS.get(name)
-    plan = compare(view, limits) if compare else decide(view, policy_named(name), limits)
+    compare = COMPARISONS.get(policy)
+    plan = compare(view, limits) if compare else decide(view, policy_named(policy), limits)
     declared = {job.key: job for job in snapshot.jobs}
     decisions = tuple(
         replace(d, minimum=declared[d.job].min_trainers, maximum=declared[d.job].max_trainers) for d in plan.decisions

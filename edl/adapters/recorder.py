@@ -36,7 +36,7 @@ class DecisionRecord:
     """One decision, complete.
 
     Attributes:
-        policy: name of the policy, as `--policy` takes it.
+        policy: name of the policy, as `--policy` takes it; empty for the default.
         plan: what was decided; `seconds` is the only part that differs when it is decided again.
     """
 
@@ -133,6 +133,7 @@ class ControllerRecorder:
             kept = sum(len(d.victims) for d in plan.decisions)
             say(_log, logging.WARNING, "last plan stands without its growth", failure=plan.fallback, victims=kept)
         self._metrics.planned(plan)
+        self._metrics.passed_over(snapshot)
         changed = [d for d in plan.decisions if _is_news(d, self._last.get(d.job))]
         for decision in changed:
             if decision.target != decision.current:

@@ -29,6 +29,7 @@ from edl.core.model import (
     port_at_every_address,
 )
 from edl.core.plan import Limits
+from edl.core.quota import QuotaAsk, asks_of
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -76,6 +77,7 @@ class Claim:
         needs: masters and pservers that do not exist yet.
         unbound_fixed: live masters and pservers that have no node yet, with their shapes.
         held: (nodes, resources) what its bound pods hold, trainers included.
+        asks: what it takes of each limit of its queue; empty where the queue has none.
     """
 
     index: int
@@ -87,6 +89,7 @@ class Claim:
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
     held: IntArray
+    asks: tuple[QuotaAsk, ...] = ()
 
     def fulfilment(self, count: int) -> float:
         """(n - m) / (M - m); 1 where both bounds are one."""
@@ -151,7 +154,7 @@ class _Table:
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     """Turn a snapshot into arrays."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
     names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
@@ -161,7 +164,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     now = empty.copy()
     _subtract(now, [(_home(p, index), p) for job in snapshot.jobs for p in job.pods if not p.is_finished], table)
     seats = [seat for i, job in enumerate(jobs) for seat in _read_seats(i, job, index, table)]
-    claims = tuple(_read_claim(i, job, index, table, seats) for i, job in enumerate(jobs))
+    claims = tuple(_read_claim(i, job, index, table, seats, limits=limits) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
     headroom = _headroom_shapes(snapshot, limits, table)
     shapes = tuple(table.number)
@@ -244,7 +247,9 @@ def _read_seats(claim: int, job: Job, index: dict[str, int], table: _Table) -> l
     return seats
 
 
-def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat]) -> Claim:
+def _read_claim(
+    number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat], *, limits: Limits
+) -> Claim:
     held = np.zeros((len(index), len(table.names)), dtype=np.int64)
     live = [pod for pod in job.pods if pod.is_live]
     _subtract(held, [(index.get(pod.node, -1), pod) for pod in live], table)
@@ -262,6 +267,7 @@ def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, sea
             (table.add(pod.shape), pod) for pod in live if pod.role is not Role.TRAINER and not pod.node
         ),
         held=-held,
+        asks=asks_of(job, limits.quotas),
     )
 
 

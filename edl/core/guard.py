@@ -228,7 +228,7 @@ def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) 
 
 def _check_dropped(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """A whole running job goes only for serving that waits, or for a job of a higher tier that needs room."""
-    if any(pod.is_waiting_serving for pod in snapshot.pods):
+    if any(pod.needs_room for pod in snapshot.pods):
         return
     needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job, decision in pairs:
@@ -247,7 +247,10 @@ def is_whole(job: Job) -> bool:
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
     waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     report = plan.serving
+    if report.short < marked:
+        yield f"serving: {report.short} pods are said to be short, {marked} leave room unused"
     if report.waiting != waiting:
         yield f"serving: {report.waiting} pods are said to wait, {waiting} do"
     if min(report.placed, report.short) < 0 or report.placed + report.short > waiting:

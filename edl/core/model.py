@@ -260,6 +260,8 @@ class Pod:
         index: its number within its role.
         exit_code: of its main container once finished, where known.
         intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
+        unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
+            and nobody dies for it; see `unplaceable`.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
     """
@@ -286,6 +288,7 @@ class Pod:
     exit_code: int | None = None
     intent: str = ""
     disruption: str = ""
+    unplaceable: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -309,6 +312,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def needs_room(self) -> bool:
+        """True for a waiting serving pod that a plan makes room for."""
+        return self.is_waiting_serving and not self.unplaceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +403,10 @@ class Job:
         pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
             (role, index, name).
         tier: `spec.priority`; higher tiers are admitted first.
-        weight: share of the fulfilment, > 0.
+        queue: whose quota its pods count to.
+        weight: share of the fulfilment, or of the utility, > 0.
+        throughput: (trainers, samples per second) as declared or measured; empty where nothing is known.
+        resize_cost_s: what a change of its trainer count costs it in time; 0 where that is not known.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
         finished: the job is over (phase Succeeded or Failed): it gets no pods.
         deleting: the job has a deletion timestamp.
@@ -426,6 +437,8 @@ class Job:
     active_deadline_s: int | None = None
     ttl_s: int | None = None
     cooldown_s: float = 60.0
+    throughput: tuple[tuple[int, float], ...] = ()
+    resize_cost_s: float = 0.0
     status: JobStatus | None = None
 
     @property

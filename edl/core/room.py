@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from edl.core.capacity import IntArray, World, count_slots
 from edl.core.model import Role
+from edl.core.quota import Meter
 
 SERVING = -1  # the owner of a place that is kept for a serving pod
 
@@ -81,6 +82,11 @@ class Room:
     def fulfilment(self, j: int, change: int = 0) -> float:
         """Fulfilment of a member with that many trainers more."""
         return self.world.claims[j].fulfilment(self.count[j] + change)
+
+    def meter(self) -> Meter:
+        """What the members use of the quotas of their queues now."""
+        limited = {j: claim.asks for j in self.members if (claim := self.world.claims[j]).asks}
+        return Meter(limited, {j: self.count[j] for j in limited})
 
     def kill(self, index: int) -> None:
         """Let a trainer die; an unbound one only loses its room and may find another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.backoff import Backoff
@@ -18,6 +18,7 @@ from edl.core.policy import decide, policy_named
 from edl.core.stranded import stranded_pods
 from edl.errors import PlanError, PlanFailure
 from tests.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.core.worlds import examples
 
 KEY = JobKey("default", "a")
 LATE = PlanFailure.LATE_SOLVER
@@ -123,7 +124,7 @@ def test_a_failure_has_one_name(error: Exception, failure: PlanFailure) -> None:
     assert failure_of(error) is failure
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=4),
     st.integers(0, 4),

@@ -193,6 +193,15 @@ def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     assert targets(plan) == {"new": 6, "rich": 6}
 
 
+def test_an_arrival_ends_in_the_same_shares_as_a_start_together() -> None:
+    """The fair share is 3.5 and 1.5 trainers; of 4 and 1 the newcomer would have nothing, of 3 and 2 both gain."""
+    nodes = (make_node("n000", 5),)
+    old, new = make_job("old", minimum=2, maximum=5), make_job("new", minimum=1, maximum=2)
+    together = plan_for(make_snapshot(nodes, (old, new)))
+    running = make_job("old", trainers=5, minimum=2, maximum=5, on=("n000",))
+    assert targets(plan_for(make_snapshot(nodes, (running, new)))) == targets(together) == {"new": 2, "old": 3}
+
+
 def test_a_maximum_beyond_the_cluster_buys_nothing() -> None:
     jobs = (make_job("greedy", maximum=10000), make_job("modest", maximum=12))
     assert targets(plan_for(make_snapshot(make_nodes(1, cpu=12), jobs))) == {"greedy": 6, "modest": 6}

@@ -185,6 +185,13 @@ def test_a_job_that_could_never_fit_says_what_is_missing_and_holds_nobody_back()
     assert decision_of(plan, "a").admitted
 
 
+def test_a_job_that_fits_beside_serving_in_one_way_only_is_not_called_unschedulable() -> None:
+    """Trainers of 3 cores fill the node of 8 but for 2 cores: serving must go there, not where it fits best."""
+    gang = make_job("a", minimum=3, maximum=3, cpu=3)
+    world = make_snapshot((make_node("n0", 4), make_node("n1", 8)), (gang,), (make_serving("s", cpu=2),))
+    assert targets(plan_for(world)) == {"a": 3}
+
+
 def test_a_waiting_job_takes_surplus_but_never_the_place_of_an_equal() -> None:
     running = make_job("r", trainers=8, minimum=6, maximum=8, on=("n000",), age_s=10)
     fits = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", minimum=2, maximum=2, age_s=900))))
