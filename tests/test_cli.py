@@ -66,7 +66,7 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("controller", "plan", "replay", "crd", "manifests"))
+    assert all(command in out for command in ("controller", "plan", "explain", "replay", "crd", "manifests"))
 
 
 def test_help_waits_for_no_solver_and_no_client() -> None:
@@ -165,6 +165,36 @@ def test_help_names_every_policy(run: Run) -> None:
     run_by = "".join(run("controller", "--help")[1].split())
     assert "static-max" in run_by
     assert "edl-2017" not in run_by
+
+
+def test_a_job_of_a_saved_cluster_is_explained(run: Run, cluster: str) -> None:
+    code, out, err = run("explain", "ctr", "-f", cluster)
+    assert (code, err) == (0, "")
+    assert out.startswith("ads/ctr: 0 now, 3 planned (min 1, max 3), AtMax\n  3 of 3: at its maximum\n")
+    code, out, _ = run("explain", "ads/ctr", "-n", "ads", "-f", cluster, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["remedies"] == ["raise spec.trainer.max-instance"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ctrr", "-f", "CLUSTER"], "edl: there is no TrainingJob ctrr; is it ads/ctr?"),
+        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: there is no TrainingJob vision/ctr; is it ads/ctr?"),
+        (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "is only to compare with, by edl plan"),
+        (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
+        (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),
+        (["ctr", "--now", "2026-01-05T10:00:00Z"], "is given without -f"),
+        ([], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_explained_ends_with_2_and_a_sentence(
+    run: Run, cluster: str, arguments: list[str], says: str
+) -> None:
+    code, out, err = run("explain", *(cluster if a == "CLUSTER" else a for a in arguments))
+    assert (code, out) == (2, "")
+    assert says.replace("CLUSTER", cluster) in " ".join(err.split())
+    assert "Traceback" not in err
 
 
 @pytest.fixture

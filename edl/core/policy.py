@@ -81,6 +81,15 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
 def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
@@ -96,6 +105,11 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
@@ -118,12 +132,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:

@@ -79,6 +79,19 @@ def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
     return tuple(found)
 
 
+def nearest(room: Room, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """The node that lacks least for one more pod of the shape, and how much of what; -1 where no node takes it."""
+    world = room.world
+    usable = world.opened[shape].nonzero()[0]
+    if not len(usable):
+        return -1, ()
+    lack = (world.request[shape] - room.free[usable]).clip(min=0) * (world.request[shape] > 0)
+    part = lack / world.allocatable[usable].max(axis=0, initial=1).clip(min=1)
+    best = int(part.max(axis=1, initial=0).argmin())
+    found = [(name, int(lack[best, c])) for c, name in enumerate(world.names) if lack[best, c] > 0]
+    return int(usable[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
+
+
 def describe(room: Room, shape: int, found: Sequence[Shortage]) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
     nodes, usable = room.world.snapshot.nodes, open_nodes(room, shape)
