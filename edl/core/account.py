@@ -17,7 +17,7 @@ from edl.core.optimizer import Proof, could_reach, prove, read_cluster
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import ScaleDecision
 from edl.core.policy import Study
-from edl.core.pools import pool_of, where
+from edl.core.pools import pool_of
 from edl.core.scarcity import Holder, Shortage, nearest, open_nodes
 from edl.core.utility import prove_utility
 from edl.core.words import amount, count, listed
@@ -185,7 +185,7 @@ def _standing(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[S
 def _full(claim: Claim, outcome: Outcome, shortage: Shortage) -> Full:
     world, name = outcome.world, shortage.resource
     asked = int(world.request[claim.shape, world.names.index(name)])
-    place = where(world.snapshot.nodes, shortage.nodes, open_nodes(outcome.shared.room, claim.shape))
+    place = outcome.pools().where(shortage.nodes, open_nodes(outcome.shared.room, claim.shape))
     return Full(name, place, len(shortage.nodes), amount(name, shortage.most_free), amount(name, asked))
 
 

@@ -17,8 +17,8 @@ from edl.core.model import Job, PodShape, Reason
 from edl.core.optimizer import Proof
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
-from edl.core.pools import pool_of, where
-from edl.core.scarcity import Exchange, describe, open_nodes
+from edl.core.pools import pool_of
+from edl.core.scarcity import Exchange, open_nodes
 from edl.core.speedup import Worth
 from edl.core.waiting import refuse, serving_words, shut
 from edl.core.words import amounts, count, listed, rank_of, seconds
@@ -80,12 +80,11 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}"
     if have >= job.max_trainers:
         return Reason.AT_MAX, f"{of}: at its maximum"
-    dying = [i for i in (*room.victims, *room.homeless[claim.index]) if i in claim.seats]
+    mine = frozenset(claim.seats)
+    dying = [i for i in (*room.victims, *room.homeless[claim.index]) if i in mine]
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
-        way = (
-            f"gives up {count(lost, 'trainer')}{_on_nodes(dying, outcome)} to make room for {serving_words(outcome)}"
-        )
+        way = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)} to make room for {serving_words(outcome)}"
         return Reason.SERVING_NEEDS_ROOM, f"{of}: {way}"
     reason, why = _short_of_max(claim, outcome)
     arriving = _makes_way_for(claim, outcome)
@@ -97,11 +96,12 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     return reason, f"{of}: {why}"
 
 
-def _on_nodes(seats: list[int], outcome: Outcome) -> str:
+def _on_nodes(claim: Claim, seats: list[int], outcome: Outcome) -> str:
     """Where trainers die, as far as they stand on nodes."""
     world = outcome.world
     nodes = sorted({world.seats[i].node for i in seats} - {-1})
-    return f" on {where(world.snapshot.nodes, nodes, range(len(world.snapshot.nodes)))}" if nodes else ""
+    usable = sorted({*nodes, *open_nodes(outcome.shared.room, claim.shape)})
+    return f" on {outcome.pools().where(nodes, usable)}" if nodes else ""
 
 
 def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
@@ -121,15 +121,14 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
 def _full(claim: Claim, outcome: Outcome) -> str:
     """What there is no more room in, and who holds it."""
     room, world = outcome.shared.room, outcome.world
-    if not open_nodes(room, claim.shape):
+    if not world.opened[claim.shape].any():
         return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
     scarce = outcome.scarce(claim.shape)
     if not scarce.shortages:
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
-    full = describe(room, claim.shape, scarce.shortages)
     if room.count[claim.index] >= claim.high:
-        return f"{full}; no more would fit even if no other job ran"
-    return "; ".join((full, *_who_holds_it(claim, outcome, scarce)))
+        return f"{scarce.words}; no more would fit even if no other job ran"
+    return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
 
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:

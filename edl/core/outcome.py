@@ -8,7 +8,8 @@ from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
 from edl.core.guard import is_arriving
 from edl.core.model import Job, JobKey
-from edl.core.scarcity import Exchange, Holder, Shortage, Stands, shortages
+from edl.core.pools import Pools
+from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
 from edl.core.sharing import Share
 
@@ -21,11 +22,13 @@ class Scarce:
         shortages: empty where some node still has room for one.
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
+        words: which resource is full where.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    words: str = ""
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class _Memory:
     claims: dict[JobKey, Claim] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
     stands: Stands | None = None
+    pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
 
 
@@ -67,6 +71,12 @@ class Outcome:
             self._memory.arriving = tuple(j for j in members if is_arriving(claims[j].job, now_s))
         return self._memory.arriving
 
+    def pools(self) -> Pools:
+        """What the nodes are called."""
+        if self._memory.pools is None:
+            self._memory.pools = Pools(self.world.snapshot.nodes)
+        return self._memory.pools
+
     def scarce(self, shape: int) -> Scarce:
         """What keeps one more pod of a shape out."""
         if shape not in self._memory.scarce:
@@ -83,4 +93,5 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        return Scarce(found, holders, self._memory.stands.exchanges(shape, holders))
+        exchanges = self._memory.stands.exchanges(shape, holders)
+        return Scarce(found, holders, exchanges, describe(room, shape, found, self.pools()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.core.model import Role
-from edl.core.pools import where
+from edl.core.pools import Pools
 from edl.core.room import Room
 from edl.core.words import amount, plain, rank_of
 
@@ -92,9 +92,9 @@ def nearest(room: Room, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
     return int(usable[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
 
 
-def describe(room: Room, shape: int, found: Sequence[Shortage]) -> str:
+def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
-    nodes, usable = room.world.snapshot.nodes, open_nodes(room, shape)
+    usable = open_nodes(room, shape)
     parts: list[str] = []
     for one in found[:2]:
         asked = int(room.world.request[shape, room.world.names.index(one.resource)])
@@ -104,8 +104,8 @@ def describe(room: Room, shape: int, found: Sequence[Shortage]) -> str:
             if one.most_free
             else ""
         )
-        verb = "is full on " if not parts else "on "
-        parts.append(f"{plain(one.resource)} {verb}{where(nodes, one.nodes, usable)}{some}")
+        verb = "is full on" if not parts else "on"
+        parts.append(f"{plain(one.resource)} {verb} {pools.where(one.nodes, usable)}{some}")
     return ", ".join(parts)
 
 
