@@ -84,8 +84,8 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     dying = [i for i in (*room.victims, *room.homeless[claim.index]) if i in mine]
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
-        way = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)} to make room for {serving_words(outcome)}"
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: {way}"
+        gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
     reason, why = _short_of_max(claim, outcome)
     arriving = _makes_way_for(claim, outcome)
     if dying and have < len(claim.seats) and arriving:
