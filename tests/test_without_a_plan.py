@@ -126,7 +126,7 @@ def test_no_plan_means_no_growth_and_no_shrink_on_a_guess(
         assert stage.trainers == 8
         stage.lose(3)
         stage.cluster.serving = (make_serving("web", cpu=8),)
-        monkeypatch.setattr("edl.core.optimizer.linprog", fault)
+        monkeypatch.setattr("edl.core.programs.linprog", fault)
         await controller.round()
 
     run_virtual(script())
@@ -153,7 +153,7 @@ def test_without_a_plan_the_last_one_goes_on_freeing_room_for_serving_that_waits
         await controller.round()
         assert stage.trainers == 8, "the deletions failed"
         stage.cluster.answers = lambda _: None
-        monkeypatch.setattr("edl.core.optimizer.linprog", fault)
+        monkeypatch.setattr("edl.core.programs.linprog", fault)
         await controller.round()
 
     run_virtual(script())
@@ -213,7 +213,7 @@ def test_a_decision_that_hangs_is_given_up_and_no_second_one_is_begun_beside_it(
 
 def test_where_there_is_no_last_plan_everything_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    monkeypatch.setattr("edl.core.optimizer.linprog", FAULTS["infeasible"])
+    monkeypatch.setattr("edl.core.programs.linprog", FAULTS["infeasible"])
 
     async def script() -> None:
         controller = stage.build()
@@ -247,7 +247,7 @@ def test_a_plan_that_stands_in_is_no_measurement(monkeypatch: pytest.MonkeyPatch
     async def script() -> None:
         controller = stage.build()
         await controller.round()
-        monkeypatch.setattr("edl.core.optimizer.linprog", FAULTS["infeasible"])
+        monkeypatch.setattr("edl.core.programs.linprog", FAULTS["infeasible"])
         await controller.round()
 
     run_virtual(script())

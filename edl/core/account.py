@@ -149,7 +149,8 @@ def confirm(study: Study, claim: Claim, deadline_s: float) -> Confirmed:
     promised = {j: min(int(outcome.shared.level[j] + EPSILON), room.count[j]) for j in room.members}
     if could_reach(read_cluster(room), {**promised, **more}, deadline_s):
         cost = study.proof.bound - _prove(outcome, more, deadline_s).bound
-        return Confirmed(price, OneMore.COSTS, cost) if cost > EPSILON else Confirmed(price, OneMore.FREE)
+        noise = EPSILON * max(1.0, abs(study.proof.bound))
+        return Confirmed(price, OneMore.COSTS, cost) if cost > noise else Confirmed(price, OneMore.FREE)
     least = {j: outcome.world.claims[j].low for j in room.members}
     reachable = could_reach(read_cluster(room), {**least, **more}, deadline_s)
     return Confirmed(price, OneMore.BELOW_SHARES if reachable else OneMore.IMPOSSIBLE)

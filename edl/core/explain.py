@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import exp
 
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s
+from edl.core.guard import DEAD_BAND, growth_hold_left_s
 from edl.core.model import Job, PodShape, Reason
 from edl.core.optimizer import Proof
 from edl.core.outcome import Outcome, Scarce
@@ -46,11 +46,7 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    by_serving = outcome.shared.room.for_serving & {
-        *outcome.shared.room.victims,
-        *outcome.shared.room.homeless[claim.index],
-    }
-    if any(i in by_serving for i in claim.seats):
+    if any(i in outcome.shared.room.for_serving for i in outcome.dying(claim.index)):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, Reason.ADMITTED if _makes_way_for(claim, outcome) else reason)
 
@@ -80,8 +76,7 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}"
     if have >= job.max_trainers:
         return Reason.AT_MAX, f"{of}: at its maximum"
-    mine = frozenset(claim.seats)
-    dying = [i for i in (*room.victims, *room.homeless[claim.index]) if i in mine]
+    dying = outcome.dying(claim.index)
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
         gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
@@ -96,7 +91,7 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     return reason, f"{of}: {why}"
 
 
-def _on_nodes(claim: Claim, seats: list[int], outcome: Outcome) -> str:
+def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
     """Where trainers die, as far as they stand on nodes."""
     world = outcome.world
     nodes = sorted({world.seats[i].node for i in seats} - {-1})
@@ -192,18 +187,12 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
-    now_s = outcome.world.snapshot.observed_at_s
     promised = int(level[claim.index] + SMALLEST_PRICE)
     if claim.fulfilment(promised) - room.fulfilment(claim.index) <= DEAD_BAND:
         return None
-    waits = [
-        (cooldown_left_s(other.job, now_s), other.job.key)
-        for other in (outcome.world.claims[j] for j in room.members)
-        if room.count[other.index] > level[other.index] + 1 and cooldown_left_s(other.job, now_s) > 0
-    ]
-    if not waits:
+    if not (cooling := outcome.cooling()):
         return None
-    wait_s, key = max(waits)
+    wait_s, key = cooling[0]
     return f"{key} has more than its own, but was resized lately and is not shrunk for another {seconds(wait_s)}"
 
 
@@ -212,10 +201,11 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     if proof.solution is None:
         return ()
     columns = proof.cluster.columns
+    total = world.allocatable.sum(axis=0).tolist()
     prices = []
     for shape, worth in zip(columns.shapes, proof.solution.slot_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
-            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape)
+            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape, total)
             prices.append(Price("shape", name, resource, worth))
             if proof.cluster.serving.get(shape):
                 prices.append(Price("serving", name, resource, worth))
@@ -225,13 +215,12 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             others, pool = len(group.nodes) - 1, pool_of(world.snapshot.nodes[group.nodes[0]])
             name = f"{first} and {count(others, 'node')} like it" if others else first
             name = f"{name} ({pool})" if pool else name
-            prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+            prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
     return tuple(prices)
 
 
-def _scarcest(world: World, shape: int) -> str:
+def _scarcest(world: World, shape: int, total: list[int]) -> str:
     """The resource of which the shape asks for the largest part of what there is."""
-    total = world.allocatable.sum(axis=0).tolist()
     asked = [(c, n) for c, n in enumerate(world.request[shape].tolist()) if n > 0]
     return (
         world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), rank_of(world.names[a[0]])))[0]]
