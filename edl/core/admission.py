@@ -59,15 +59,17 @@ def serve(world: World, deadline_s: float) -> Served:
     return Served(due, young, sum(wanted.values()) - best.total())
 
 
-def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
+def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozenset[int]]:
     """Cap each maximum at what would fit were the job alone, and find the jobs that would not even fit alone.
 
-    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody.
+    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. The cap is what one order of
+    placing finds; that a job would not even fit is only said once no packing was found that holds it.
     """
     idle = Room(world, ())
     for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
+    alone = _Trial(world, served, deadline_s)
     claims, hopeless = [], set()
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
@@ -75,7 +77,11 @@ def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
             known[kind] = _alone(idle, claim)
         stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
         most = max(known[kind] + stuck, len(claim.seats))
-        if most < claim.low and not (claim.job.was_admitted and claim.seats):
+        if (
+            most < claim.low
+            and not (claim.job.was_admitted and claim.seats)
+            and alone.beside((), claim.index) is None
+        ):
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, min(claim.high, most))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)

@@ -9,7 +9,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,8 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.core.eligibility import takes_each
-from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodPhase, PodShape, Resources, Role
+from edl.core.model import (
+    HOST_PORT_PREFIX,
+    ClusterSnapshot,
+    Job,
+    Node,
+    Pod,
+    PodPhase,
+    PodShape,
+    Resources,
+    Role,
+    port_at_every_address,
+)
 from edl.core.plan import Limits
+from edl.core.quota import QuotaAsk, asks_of
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -72,6 +84,7 @@ class Claim:
         seats: indices of its live trainers.
         needs: masters and pservers that do not exist yet.
         unbound_fixed: live masters and pservers that have no node yet, with their shapes.
+        asks: what it takes of each limit of its queue; empty where the queue has none.
     """
 
     index: int
@@ -79,9 +92,10 @@ class Claim:
     low: int
     high: int
     shape: int
-    seats: tuple[int, ...]
+    seats: range
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
+    asks: tuple[QuotaAsk, ...] = ()
 
     def fulfilment(self, count: int) -> float:
         """(n - m) / (M - m); 1 where both bounds are one."""
@@ -189,8 +203,8 @@ class _Ledger:
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     """Turn a snapshot into arrays."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
-    names = _planned_resources(jobs, waiting)
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     foreign, ours = _Ledger(), _Ledger()
@@ -203,7 +217,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
                 if not pod.is_finished and (node := _home(pod, index)) >= 0:
                     ours.add(node, table.add(pod.shape))
     reader = _JobReader(table, index, ours)
-    claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
+    claims = tuple(reader.read(i, job, limits) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
@@ -237,7 +251,13 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
 def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
     """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
     have = request.as_dict()
-    return [min(have.get(name, 0), MOST_ASKED) for name in names]
+    return [min(_asked(have, name), MOST_ASKED) for name in names]
+
+
+def _asked(have: Mapping[str, int], name: str) -> int:
+    """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
+    amount = have.get(name, 0)
+    return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
@@ -267,10 +287,15 @@ def sum_requests(
     return counts.reshape(nodes, len(request)) @ request
 
 
-def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod]) -> tuple[str, ...]:
+def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Every resource that a planned pod asks for; with a host port, all addresses at which somebody holds it."""
     shapes = {id(shape): shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
     shapes |= {id(pod.shape): pod.shape for pod in waiting}
-    return tuple(sorted({name for shape in shapes.values() for name in shape.request}))
+    names = {name for shape in shapes.values() for name in shape.request}
+    if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
+        held = {pod.shape for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods}
+        names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
+    return tuple(sorted(names))
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:
@@ -322,7 +347,7 @@ class _JobReader:
             is_trainer=np.array(self._is_trainer, dtype=np.bool_),
         )
 
-    def read(self, number: int, job: Job) -> Claim:
+    def read(self, number: int, job: Job, limits: Limits) -> Claim:
         """Read one job and its pods."""
         shape = self.table.add(job.trainer)
         first = len(self.seats)
@@ -354,9 +379,10 @@ class _JobReader:
             low=job.pinned or job.min_trainers,
             high=job.pinned or job.max_trainers,
             shape=shape,
-            seats=tuple(range(first, len(self.seats))),
+            seats=range(first, len(self.seats)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
+            asks=asks_of(job, limits.quotas),
         )
 
 

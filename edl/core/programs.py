@@ -21,8 +21,8 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array
 
 from edl.core.capacity import IntArray, World
+from edl.core.knapsack import Pricer
 from edl.core.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns
-from edl.core.pricing import Pricer
 from edl.errors import PlanError
 
 FloatArray = NDArray[np.float64]
