@@ -112,7 +112,7 @@ def decide(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
     started_s = time.perf_counter()
     world = read_world(snapshot, limits)
     served = serve(world, limits.deadline_s)
-    world, _ = cap(world, served)
+    world, _ = cap(world, served, limits.deadline_s)
     jobs = [claim.job for claim in world.claims]
     sizes = {job.key: max(len(job.live_trainers), job.pinned or job.min_trainers) for job in jobs}
     targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
