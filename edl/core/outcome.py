@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
 from edl.core.guard import is_arriving
 from edl.core.model import Job, JobKey
+from edl.core.pools import Pools, read_pools
 from edl.core.room import Placed
-from edl.core.scarcity import Exchange, Holder, Shortage, Stands, shortages
+from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
 from edl.core.sharing import Share
 
@@ -22,11 +24,16 @@ class Scarce:
         shortages: empty where some node still has room for one.
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
+        words: what is full where.
+        parts: of each holder; part: of all together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    words: str = ""
+    parts: Mapping[int, float] = field(default_factory=dict)
+    part: float = 0.0
 
 
 @dataclass(slots=True)
@@ -38,6 +45,7 @@ class _Memory:
     stands: Stands | None = None
     placed: dict[int, list[Placed]] | None = None
     dying: dict[int, list[int]] | None = None
+    pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
 
 
@@ -103,4 +111,17 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        return Scarce(found, holders, self._memory.stands.exchanges(shape, holders))
+        return Scarce(
+            shortages=found,
+            holders=holders,
+            exchanges=self._memory.stands.exchanges(shape, holders),
+            words=describe(room, shape, found, self.pools()),
+            parts={holder.claim: holder.part for holder in holders},
+            part=sum(holder.part for holder in holders),
+        )
+
+    def pools(self) -> Pools:
+        """The pools of the nodes."""
+        if self._memory.pools is None:
+            self._memory.pools = read_pools(self.world.snapshot.nodes)
+        return self._memory.pools

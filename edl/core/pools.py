@@ -7,7 +7,8 @@ https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from edl.core.model import Node
 from edl.core.words import listed
@@ -30,22 +31,41 @@ def pool_of(node: Node) -> str:
     return next((f"{word} {labels[key]}" for key, word in POOL_LABELS if labels.get(key)), "")
 
 
-def where(nodes: Sequence[Node], chosen: Sequence[int], usable: Sequence[int]) -> str:
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools of a cluster's nodes, read once.
+
+    Attributes:
+        of: the pool of each node; size: nodes in each.
+    """
+
+    nodes: Sequence[Node]
+    of: Sequence[str]
+    size: Mapping[str, int]
+
+
+def read_pools(nodes: Sequence[Node]) -> Pools:
+    """The pools of all nodes of a cluster."""
+    of = [pool_of(node) for node in nodes]
+    return Pools(nodes, of, Counter(of))
+
+
+def where(pools: Pools, chosen: Sequence[int], usable: Sequence[int]) -> str:
     """Name nodes by their pools where each of them has one, else by their number.
 
     Args:
-        nodes: all nodes of the cluster.
+        pools: of all nodes of the cluster.
         chosen: indices of those to name, at least one.
         usable: indices of all that could have been chosen: those which take the pods in question.
     """
     if len(chosen) == 1:
-        return f"node {nodes[chosen[0]].name}"
-    of = {i: pool_of(nodes[i]) for i in usable}
-    here, there = Counter(of[i] for i in chosen), Counter(of.values())
+        return f"node {pools.nodes[chosen[0]].name}"
+    here = Counter(pools.of[i] for i in chosen)
     if "" in here:
         if len(chosen) == len(usable):
             return f"all {len(usable)} nodes that take its trainers"
         return f"{len(chosen)} of the {len(usable)} nodes that take its trainers"
+    there = pools.size if len(usable) == len(pools.of) else Counter(pools.of[i] for i in usable)
     parts = [
         pool if here[pool] == there[pool] else f"{here[pool]} of the {there[pool]} nodes of {pool}"
         for pool in sorted(here)

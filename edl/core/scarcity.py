@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.core.model import Role
-from edl.core.pools import where
+from edl.core.pools import Pools, where
 from edl.core.room import Room
 from edl.core.words import amount, plain, rank_of
 
@@ -79,9 +79,9 @@ def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
     return tuple(found)
 
 
-def describe(room: Room, shape: int, found: Sequence[Shortage]) -> str:
+def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
-    nodes, usable = room.world.snapshot.nodes, open_nodes(room, shape)
+    usable = open_nodes(room, shape)
     parts: list[str] = []
     for one in found[:2]:
         asked = int(room.world.request[shape, room.world.names.index(one.resource)])
@@ -92,7 +92,7 @@ def describe(room: Room, shape: int, found: Sequence[Shortage]) -> str:
             else ""
         )
         verb = "is full on " if not parts else "on "
-        parts.append(f"{plain(one.resource)} {verb}{where(nodes, one.nodes, usable)}{some}")
+        parts.append(f"{plain(one.resource)} {verb}{where(pools, one.nodes, usable)}{some}")
     return ", ".join(parts)
 
 
