@@ -54,7 +54,9 @@ def explain(job: Job, outcome: Outcome) -> Told:
 def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
     """The jobs, just admitted, that get their minimum or their share where trainers of this one die."""
     limit = claim.job.pinned or claim.job.max_trainers
-    return [j for j in outcome.arriving() if j != claim.index] if len(claim.seats) <= limit else []
+    if not outcome.dying(claim.index) or len(claim.seats) > limit:
+        return []
+    return [j for j in outcome.arriving() if j != claim.index]
 
 
 def excluded(job: Job) -> tuple[Reason, str]:
@@ -128,16 +130,17 @@ def _full(claim: Claim, outcome: Outcome) -> str:
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
     """Who has trainers above its minimum there, and what one more trainer would cost the best off of them."""
-    others = [h for h in scarce.holders if h.claim != claim.index]
+    others = len(scarce.holders) - (claim.index in scarce.parts)
     if not others:
         return ["no other job holds more than its minimum there"]
     claims = outcome.world.claims
-    first, *more = others
+    first, *more = [h for h in scarce.holders[: NAMED_HOLDERS + 1] if h.claim != claim.index][:NAMED_HOLDERS]
     held = f"{claims[first.claim].job.key} holds {_percent(first.part)} of it above its minimum"
     named = [f"{held} ({count(first.surplus, 'trainer')})"]
-    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more[: NAMED_HOLDERS - 1]]
-    if rest := more[NAMED_HOLDERS - 1 :]:
-        named.append(f"{count(len(rest), 'other job')} {_percent(sum(h.part for h in rest))}")
+    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more]
+    if rest := others - 1 - len(more):
+        part = scarce.part - scarce.parts.get(claim.index, 0.0) - sum(h.part for h in (first, *more))
+        named.append(f"{count(rest, 'other job')} {_percent(part)}")
     return [listed(named), _cost(claim, outcome, scarce)]
 
 

@@ -26,12 +26,15 @@ class Scarce:
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
         words: which resource is full where.
+        parts: of each holder; part: of all together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     words: str = ""
+    parts: Mapping[int, float] = field(default_factory=dict)
+    part: float = 0.0
 
 
 @dataclass(slots=True)
@@ -126,5 +129,11 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        exchanges = self._memory.stands.exchanges(shape, holders)
-        return Scarce(found, holders, exchanges, describe(room, shape, found, self.pools()))
+        return Scarce(
+            shortages=found,
+            holders=holders,
+            exchanges=self._memory.stands.exchanges(shape, holders),
+            words=describe(room, shape, found, self.pools()),
+            parts={holder.claim: holder.part for holder in holders},
+            part=sum(holder.part for holder in holders),
+        )
