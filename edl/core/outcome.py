@@ -26,14 +26,14 @@ class Scarce:
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
         words: which resource is full where.
-        parts: of each holder; part: of all together.
+        part_of: the part of each holder; part: of all of them together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     words: str = ""
-    parts: Mapping[int, float] = field(default_factory=dict)
+    part_of: Mapping[int, float] = field(default_factory=dict)
     part: float = 0.0
 
 
@@ -129,11 +129,7 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        return Scarce(
-            shortages=found,
-            holders=holders,
-            exchanges=self._memory.stands.exchanges(shape, holders),
-            words=describe(room, shape, found, self.pools()),
-            parts={holder.claim: holder.part for holder in holders},
-            part=sum(holder.part for holder in holders),
-        )
+        exchanges = self._memory.stands.exchanges(shape, holders)
+        words = describe(room, shape, found, self.pools())
+        parts = {h.claim: h.part for h in holders}
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()))
