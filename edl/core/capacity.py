@@ -9,13 +9,14 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edl.core.eligibility import takes
+from edl.core.guard import serving_grace_left_s
 from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodPhase, PodShape, Resources, Role
 from edl.core.plan import Limits
 
@@ -151,7 +152,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     _subtract(now, [(_home(p, index), p) for job in snapshot.jobs for p in job.pods if not p.is_finished], table)
     seats = [seat for i, job in enumerate(jobs) for seat in _read_seats(i, job, index, table)]
     claims = tuple(_read_claim(i, job, index, table, seats) for i, job in enumerate(jobs))
-    served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
+    served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     shapes = tuple(table.number)
     return World(
@@ -254,12 +255,11 @@ def _dying_order(pod: Pod, job: Job) -> tuple[bool, bool, int, float, str]:
     )
 
 
-def _read_waiting(pods: list[Pod], now_s: float, limits: Limits, table: _Table) -> tuple[Waiting, ...]:
+def _read_waiting(pods: list[Pod], in_grace: Container[tuple[str, str]], table: _Table) -> tuple[Waiting, ...]:
     due: Counter[int] = Counter()
     young: Counter[int] = Counter()
     for pod in pods:
-        is_due = pod.tried or now_s - pod.created_s >= limits.serving_grace_s
-        (due if is_due else young)[table.add(pod.shape)] += 1
+        (young if (pod.namespace, pod.name) in in_grace else due)[table.add(pod.shape)] += 1
     return tuple(Waiting(shape, due[shape], young[shape]) for shape in sorted(set(due) | set(young)))
 
 
