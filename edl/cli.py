@@ -66,7 +66,10 @@ def plan(
     policy: Annotated[
         str,
         typer.Option(
-            envvar="EDL_POLICY", metavar="NAME", help="How to share: maxmin (default), static-min or static-max."
+            envvar="EDL_POLICY",
+            metavar="NAME",
+            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
+            "that runs is known, else maxmin.",
         ),
     ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
@@ -122,7 +125,10 @@ def controller(
     policy: Annotated[
         str,
         typer.Option(
-            envvar="EDL_POLICY", metavar="NAME", help="How to share: maxmin (default), static-min or static-max."
+            envvar="EDL_POLICY",
+            metavar="NAME",
+            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
+            "that runs is known, else maxmin.",
         ),
     ] = "",
     key_file: Annotated[

@@ -42,7 +42,6 @@ from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
 
 LEASE_NAME = "edl-controller"
-DEFAULT_POLICY = "maxmin"
 DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
 ONCE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -71,7 +70,7 @@ async def serve(settings: ControllerSettings) -> int:
     Raises:
         ConfigError: something that was given cannot be used.
     """
-    policy_named(settings.policy or DEFAULT_POLICY)
+    policy_named(settings.policy)
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         parts = _assemble(settings, session, folder)
@@ -86,7 +85,7 @@ async def serve(settings: ControllerSettings) -> int:
 def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordFolder | None) -> _Parts:
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
-    policy = policy_named(settings.policy or DEFAULT_POLICY)
+    policy = policy_named(settings.policy)
     cache = ClusterCache(
         session,
         clock,

@@ -13,8 +13,6 @@ from edl.core.model import ClusterSnapshot
 from edl.core.plan import Limits, ScalePlan
 from edl.core.policy import decide, policy_named
 
-DEFAULT_POLICY = "maxmin"
-
 
 def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
     """Decide as the controller does; an empty name of a policy takes the default.
@@ -24,7 +22,7 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
         PlanError: no plan could be made, or it broke a rule.
     """
     view = replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
-    plan = decide(view, policy_named(policy or DEFAULT_POLICY), limits)
+    plan = decide(view, policy_named(policy), limits)
     declared = {job.key: job for job in snapshot.jobs}
     decisions = tuple(
         replace(d, minimum=declared[d.job].min_trainers, maximum=declared[d.job].max_trainers) for d in plan.decisions

@@ -9,7 +9,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,20 @@ from numpy.typing import NDArray
 
 from edl.core.eligibility import takes
 from edl.core.guard import serving_grace_left_s
-from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodPhase, PodShape, Resources, Role
+from edl.core.model import (
+    HOST_PORT_PREFIX,
+    ClusterSnapshot,
+    Job,
+    Node,
+    Pod,
+    PodPhase,
+    PodShape,
+    Resources,
+    Role,
+    port_at_every_address,
+)
 from edl.core.plan import Limits
+from edl.core.quota import QuotaAsk, asks_of
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -66,6 +78,7 @@ class Claim:
         needs: masters and pservers that do not exist yet.
         unbound_fixed: live masters and pservers that have no node yet, with their shapes.
         held: (nodes, resources) what its bound pods hold, trainers included.
+        asks: what it takes of each limit of its queue; empty where the queue has none.
     """
 
     index: int
@@ -77,6 +90,7 @@ class Claim:
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
     held: IntArray
+    asks: tuple[QuotaAsk, ...] = ()
 
     def fulfilment(self, count: int) -> float:
         """(n - m) / (M - m); 1 where both bounds are one."""
@@ -141,8 +155,8 @@ class _Table:
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     """Turn a snapshot into arrays."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
-    names = _planned_resources(jobs, waiting)
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     allocatable = _matrix([_allocatable_row(node, names) for node in snapshot.nodes], len(names))
@@ -151,7 +165,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     now = empty.copy()
     _subtract(now, [(_home(p, index), p) for job in snapshot.jobs for p in job.pods if not p.is_finished], table)
     seats = [seat for i, job in enumerate(jobs) for seat in _read_seats(i, job, index, table)]
-    claims = tuple(_read_claim(i, job, index, table, seats) for i, job in enumerate(jobs))
+    claims = tuple(_read_claim(i, job, index, table, seats, limits=limits) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     shapes = tuple(table.number)
@@ -177,7 +191,13 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
 def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
     """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
     have = request.as_dict()
-    return [min(have.get(name, 0), MOST_ASKED) for name in names]
+    return [min(_asked(have, name), MOST_ASKED) for name in names]
+
+
+def _asked(have: Mapping[str, int], name: str) -> int:
+    """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
+    amount = have.get(name, 0)
+    return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
@@ -189,10 +209,15 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
     return slots
 
 
-def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod]) -> tuple[str, ...]:
+def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Every resource that a planned pod asks for; with a host port, all addresses at which somebody holds it."""
     shapes = {shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
     shapes |= {pod.shape for pod in waiting}
-    return tuple(sorted({name for shape in shapes for name in shape.request}))
+    names = {name for shape in shapes for name in shape.request}
+    if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
+        held = {pod.shape for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods}
+        names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
+    return tuple(sorted(names))
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:
@@ -223,7 +248,9 @@ def _read_seats(claim: int, job: Job, index: dict[str, int], table: _Table) -> l
     return seats
 
 
-def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat]) -> Claim:
+def _read_claim(
+    number: int, job: Job, index: dict[str, int], table: _Table, seats: list[Seat], *, limits: Limits
+) -> Claim:
     held = np.zeros((len(index), len(table.names)), dtype=np.int64)
     live = [pod for pod in job.pods if pod.is_live]
     _subtract(held, [(index.get(pod.node, -1), pod) for pod in live], table)
@@ -241,6 +268,7 @@ def _read_claim(number: int, job: Job, index: dict[str, int], table: _Table, sea
             (table.add(pod.shape), pod) for pod in live if pod.role is not Role.TRAINER and not pod.node
         ),
         held=-held,
+        asks=asks_of(job, limits.quotas),
     )
 
 

@@ -168,6 +168,10 @@ def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]
         return Reason.COOLDOWN, f"{of}: gave way to serving; waits another {_seconds(hold_s)} before it grows"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
+    if claim.index in outcome.shared.not_worth_it:
+        return Reason.RESIZE_NOT_WORTH_IT, (
+            f"{of}: trainers of others would add more speed here, but by less than the restarts of both jobs cost"
+        )
     if room.count[claim.index] >= claim.high:
         return Reason.INSUFFICIENT_CAPACITY, f"{of}: no more would fit even if no other job ran"
     return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, room)}; {_holders(claim, room)}"

@@ -21,6 +21,7 @@ from scipy.optimize import OptimizeResult, linprog
 from edl.core.capacity import IntArray, World
 from edl.core.model import Role
 from edl.core.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns, price
+from edl.core.quota import QuotaRow
 from edl.core.room import SERVING, Room
 from edl.errors import PlanError
 
@@ -102,7 +103,7 @@ class Cluster:
         stuck: trainers of each that count but stand where no new one could.
         need: (shapes,) slots for serving and for masters and pservers.
         serving: pods of each serving shape among them.
-        rows, limits: --max-load-desired as rows @ counts <= limits.
+        rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
     """
 
     world: World
@@ -164,7 +165,7 @@ def read_cluster(room: Room) -> Cluster:
     moved = Counter(world.seats[i].claim for i in movable)
     moved.update(place.owner for place in room.placed if place.role is Role.TRAINER)
     stuck = {j: room.count[j] - moved[j] for j in room.members}
-    return Cluster(world, columns, room.members, stuck, need, dict(serving), *_load_rows(room))
+    return Cluster(world, columns, room.members, stuck, need, dict(serving), *_limit_rows(room))
 
 
 def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
@@ -375,6 +376,31 @@ def prove(room: Room, level: Mapping[int, float], deadline_s: float) -> Proof:
     )
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
+
+
+def _limit_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+    """All that bounds the members' counts beside the nodes."""
+    load, left = _load_rows(room)
+    quota, limits = quota_rows(room)
+    return np.vstack([load, quota]), np.concatenate([left, limits])
+
+
+def quota_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+    """The quotas over the members' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
+    number = {row: k for k, row in enumerate(quotas_of(room))}
+    rows, limits = np.zeros((len(number), len(room.members))), np.ones(len(number))
+    for k, j in enumerate(room.members):
+        for ask in room.world.claims[j].asks:
+            scale = max(1, ask.row.limit)
+            rows[number[ask.row], k] = ask.each / scale
+            limits[number[ask.row]] -= ask.fixed / scale
+    limits[[k for row, k in number.items() if row.limit == 0]] -= 1.0
+    return rows, limits
+
+
+def quotas_of(room: Room) -> tuple[QuotaRow, ...]:
+    """The quotas that members of a trial have to keep to, sorted."""
+    return tuple(sorted({ask.row for j in room.members for ask in room.world.claims[j].asks}))
 
 
 def _load_rows(room: Room) -> tuple[FloatArray, FloatArray]:

@@ -21,6 +21,7 @@ from edl.core.capacity import IntArray, World, count_slots, read_world
 from edl.core.model import ClusterSnapshot, JobKey, Role
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.room import SERVING, Placed, Room
+from edl.core.speedup import Worth
 from edl.core.victims import choose
 
 FloatArray = NDArray[np.float64]
@@ -140,11 +141,13 @@ def grow(
     ceiling: Mapping[int, int],
     promised: Mapping[int, int],
     take: Callable[[Room, int], bool] | None = None,
+    worths: Mapping[int, Worth] | None = None,
 ) -> None:
     """Give one trainer after the other until nobody below its ceiling can have one more.
 
     Whoever is below what its fair share promises comes first, the worst off before the others. What rounding leaves
-    goes where it adds most to the sum of weighted fulfilment, which is what the certificate bounds.
+    goes where it adds most to what the certificate bounds: the sum of weighted fulfilment, or of worths. A job whose
+    queue has no quota left gets none.
 
     Args:
         room: the trial; it is changed.
@@ -152,30 +155,35 @@ def grow(
         promised: its fair share in whole trainers.
         take: how a member below its promise may take from others what is not free; changes the room and says
             whether it did.
+        worths: what trainers are worth to each member; by default its weighted fulfilment.
     """
-    grower = Grower(room)
-    heap = [(_urgency(room, j, promised), j) for j in ceiling]
+    grower, meter = Grower(room), room.meter()
+    heap = [(_urgency(room, j, promised, worths), j) for j in ceiling]
     heapq.heapify(heap)
     while heap:
         _, j = heapq.heappop(heap)
         if room.count[j] >= ceiling[j]:
             continue
-        node = grower.find(room.world.claims[j].shape)
+        node = grower.find(room.world.claims[j].shape) if meter.short_of(j) is None else -1
         if node >= 0:
             room.place_trainer(j, node)
+            meter.add(j)
             grower.refresh(node)
-            heapq.heappush(heap, (_urgency(room, j, promised), j))
+            heapq.heappush(heap, (_urgency(room, j, promised, worths), j))
         elif take is not None and room.count[j] < promised[j] and take(room, j):
-            grower = Grower(room)
-            heap = [(_urgency(room, i, promised), i) for i in ceiling]
+            grower, meter = Grower(room), room.meter()
+            heap = [(_urgency(room, i, promised, worths), i) for i in ceiling]
             heapq.heapify(heap)
 
 
-def _urgency(room: Room, j: int, promised: Mapping[int, int]) -> tuple[float, float, JobKey]:
+def _urgency(
+    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None
+) -> tuple[float, float, JobKey]:
     claim = room.world.claims[j]
     if room.count[j] < promised[j]:
         return (-inf, room.fulfilment(j), claim.job.key)
-    return (-claim.job.weight / max(1, claim.high - claim.low), room.fulfilment(j), claim.job.key)
+    each = worths[j].next(room.count[j]) if worths is not None else claim.job.weight / max(1, claim.high - claim.low)
+    return (-each, room.fulfilment(j), claim.job.key)
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:

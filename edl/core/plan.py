@@ -10,6 +10,23 @@ from dataclasses import dataclass
 
 from edl.core.model import JobKey, Reason, Role
 
+VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
+"""Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the jobs of a queue may ask for together.
+
+    Attributes:
+        queue: its name, as in `spec.queue`.
+        amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
+            not named has no limit.
+    """
+
+    queue: str
+    amounts: tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -24,6 +41,7 @@ class Limits:
         growth_hold_s: a job that was shrunk for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
         deadline_s: time that one decision may take.
+        quotas: one for each queue that has limits, sorted by queue.
     """
 
     max_load_desired: float = 1.0
@@ -32,6 +50,7 @@ class Limits:
     growth_hold_s: float = 30.0
     head_wait_s: float = 600.0
     deadline_s: float = 10.0
+    quotas: tuple[Quota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,11 @@ from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.core.sharing import share
+from edl.core.preference import follow_preferences
+from edl.core.room import Room
+from edl.core.sharing import Share, share
+from edl.core.speedup import Worth, worth_of
+from edl.core.utility import prove_utility
 from edl.errors import ConfigError, PlanError
 
 
@@ -28,12 +32,15 @@ class Policy:
     """A way to share a cluster.
 
     Attributes:
-        name: what `--policy` calls it.
+        name: what `--policy` calls it; empty for the default.
         adapt: what each job asks for under it.
+        by_worth: whether jobs share by what trainers are worth to them, or by fulfilment; None decides by what is
+            known of the jobs that run.
     """
 
     name: str
     adapt: Callable[[Job], Job]
+    by_worth: bool | None = False
 
 
 def _as_it_is(job: Job) -> Job:
@@ -52,18 +59,22 @@ POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy("maxmin", _as_it_is),
+        Policy("utility", _as_it_is, by_worth=True),
         Policy("static-min", _always_min),
         Policy("static-max", _always_max),
     )
 }
+DEFAULT = Policy("", _as_it_is, by_worth=None)
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name.
+    """The policy of that name; an empty name is the default: `utility` once the speed of a job that runs is known.
 
     Raises:
         ConfigError: there is none; the message names those that are.
     """
+    if not name:
+        return DEFAULT
     if name not in POLICIES:
         raise ConfigError(f"policy {name!r} is unknown; choose one of {', '.join(sorted(POLICIES))}")
     return POLICIES[name]
@@ -99,10 +110,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     world, hopeless = cap(world, served)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
-    shared = share(admission.room, served, limits.deadline_s)
+    worths = _worths(policy, admission.room)
+    shared = share(admission.room, served, limits.deadline_s, worths)
     watch("sharing")
-    proof = prove(shared.room, shared.level, limits.deadline_s)
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, policy.name)
+    follow_preferences(shared.room)
+    proof = _prove(shared, limits.deadline_s)
+    name = policy.name or ("maxmin" if worths is None else "utility")
+    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
@@ -110,14 +124,30 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     return plan
 
 
+def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
+    """What trainers are worth to each job that runs; None where the policy shares by fulfilment."""
+    claims = [room.world.claims[j] for j in room.members]
+    by_worth = policy.by_worth
+    if by_worth is None:
+        by_worth = any(claim.job.throughput for claim in claims)
+    return {c.index: worth_of(c.job, c.low, c.high) for c in claims} if by_worth else None
+
+
+def _prove(shared: Share, deadline_s: float) -> Proof:
+    if shared.worths is None:
+        return prove(shared.room, shared.level, deadline_s)
+    return prove_utility(shared.room, shared.worths, {j: int(n) for j, n in shared.level.items()}, deadline_s)
+
+
 def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
-    waiting = sum(group.due + group.young for group in outcome.world.waiting)
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
     return ScalePlan(
         decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
-        certificate=Certificate("fulfilment", proof.achieved, proof.bound),
+        certificate=Certificate(outcome.shared.objective, proof.achieved, proof.bound),
         prices=prices_of(proof, outcome.world),
-        serving=ServingReport(waiting, placed, outcome.served.short),
+        serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
     )
 

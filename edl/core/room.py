@@ -7,10 +7,11 @@ It keeps the books (room left, counts, victims, new pods) and chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edl.core.capacity import IntArray, World, count_slots
 from edl.core.model import Role
+from edl.core.quota import Meter
 
 SERVING = -1  # the owner of a place that is kept for a serving pod
 
@@ -82,6 +83,11 @@ class Room:
         """Fulfilment of a member with that many trainers more."""
         return self.world.claims[j].fulfilment(self.count[j] + change)
 
+    def meter(self) -> Meter:
+        """What the members use of the quotas of their queues now."""
+        limited = {j: claim.asks for j in self.members if (claim := self.world.claims[j]).asks}
+        return Meter(limited, {j: self.count[j] for j in limited})
+
     def kill(self, index: int) -> None:
         """Let a trainer die; an unbound one only loses its room and may find another."""
         seat = self.world.seats[index]
@@ -136,6 +142,14 @@ class Room:
         self.now[place.node] += self.world.request[place.shape]
         if place.role is Role.TRAINER:
             self.count[place.owner] -= 1
+
+    def move(self, number: int, node: int) -> None:
+        """Mean a pod that does not exist yet, by its number in `placed`, for another node."""
+        place = self.placed[number]
+        self.placed[number] = replace(place, node=node)
+        for books in (self.free, self.now):
+            books[place.node] += self.world.request[place.shape]
+            books[node] -= self.world.request[place.shape]
 
     def slots(self, shape: int) -> IntArray:
         """(nodes,) how many more pods of a shape each node that is open to it could hold."""

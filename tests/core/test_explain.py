@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl.core.model import FixedPods, Reason, Role
+from edl.core.model import FixedPods, Job, Reason, Role
 from tests.core.worlds import (
     decision_of,
     make_job,
@@ -16,8 +16,8 @@ from tests.core.worlds import (
 )
 
 
-def message_of(name: str, *jobs: object, cores: int = 8) -> str:
-    world = make_snapshot(make_nodes(1, cpu=cores), tuple(jobs))  # type: ignore[arg-type]
+def message_of(name: str, *jobs: Job, cores: int = 8) -> str:
+    world = make_snapshot(make_nodes(1, cpu=cores), jobs)
     return decision_of(plan_for(world), name).message
 
 

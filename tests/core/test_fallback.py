@@ -28,8 +28,8 @@ def only(plan: ScalePlan, job: str = "a") -> ScaleDecision | None:
     return plan.decision(JobKey("default", job))
 
 
-def two(trainers: int = 4, **fields: object) -> Job:
-    return replace(make_job("a", trainers=trainers, minimum=2, on=("n000", "n001")), **fields)  # type: ignore[arg-type]
+def two(trainers: int = 4, generation: int = 1) -> Job:
+    return replace(make_job("a", trainers=trainers, minimum=2, on=("n000", "n001")), generation=generation)
 
 
 def test_growth_is_dropped() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edl.core.guard import check
-from edl.core.model import ClusterSnapshot, Job, Reason
+from edl.core.model import ClusterSnapshot, Job, Pod, Reason
 from tests.core.worlds import (
     apply_plan,
     cluster_of,
@@ -173,12 +173,12 @@ def test_the_fewest_trainers_die_for_serving(cores: list[int], jobs: list[Job], 
     if not all(d.admitted for d in plan.decisions if d.current):
         return  # a whole job had to go
 
-    def frees_enough(dying: tuple[tuple[Job, object], ...]) -> bool:
+    def frees_enough(dying: tuple[tuple[Job, Pod], ...]) -> bool:
         if any(len(job.live_trainers) - sum(j is job for j, _ in dying) < job.min_trainers for job, _ in dying):
             return False
         free = free_cores(running, plan_for(running))
         for job, pod in dying:
-            free[pod.node] += cores_of(job.trainer)  # type: ignore[attr-defined]
+            free[pod.node] += cores_of(job.trainer)
         return sum(room // size for room in free.values()) >= plan.serving.placed
 
     fewest = next((k for k in range(len(seats) + 1) if any(map(frees_enough, combinations(seats, k)))), None)

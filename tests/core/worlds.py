@@ -67,6 +67,12 @@ def with_pods(snapshot: ClusterSnapshot, *pods: Pod) -> ClusterSnapshot:
     return replace(snapshot, pods=tuple(sorted((*snapshot.pods, *pods), key=lambda p: (p.namespace, p.name))))
 
 
+def with_status(job: Job, *, resize: Resize | None = None, admitted: bool | None = None, since_s: float = 0.0) -> Job:
+    word = {True: "True", False: "False"}
+    conditions = () if admitted is None else (Condition("Admitted", word[admitted], "", "", since_s),)
+    return replace(job, status=JobStatus(conditions=conditions, last_resize=resize, start_s=1.0))
+
+
 def later(snapshot: ClusterSnapshot, duration_s: float) -> ClusterSnapshot:
     return replace(snapshot, observed_at_s=snapshot.observed_at_s + duration_s)
 
@@ -279,5 +285,5 @@ __all__ = [
     "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "free_cores",
     "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources", "make_serving", "make_shape",
     "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs", "small_nodes", "targets", "victims",
-    "with_jobs", "with_pods",
+    "with_jobs", "with_pods", "with_status",
 ]  # fmt: skip
