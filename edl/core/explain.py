@@ -166,6 +166,8 @@ def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]
     hold_s = growth_hold_left_s(claim.job, outcome.world.limits, outcome.world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
         return Reason.COOLDOWN, f"{of}: gave way to serving; waits another {_seconds(hold_s)} before it grows"
+    if (held := _held_neighbour(claim, outcome)) is not None:
+        return Reason.COOLDOWN, f"{of}: leaves room to {held}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
@@ -175,6 +177,24 @@ def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]
     if room.count[claim.index] >= claim.high:
         return Reason.INSUFFICIENT_CAPACITY, f"{of}: no more would fit even if no other job ran"
     return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, room)}; {_holders(claim, room)}"
+
+
+def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
+    """Who is below its fair share and may not grow yet, where room is left for it."""
+    room, level, world = outcome.shared.room, outcome.shared.level, outcome.world
+    if outcome.shared.worths is not None or not room.slots(claim.shape).any():
+        return None
+    waits = [
+        (hold_s, world.claims[j].job.key)
+        for j in room.members
+        if j != claim.index
+        and room.count[j] < int(level[j] + SMALLEST_PRICE)
+        and (hold_s := growth_hold_left_s(world.claims[j].job, world.limits, world.snapshot.observed_at_s)) > 0
+    ]
+    if not waits:
+        return None
+    wait_s, key = max(waits)
+    return f"{key}, which gave way to serving and waits another {_seconds(wait_s)} before it grows"
 
 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
