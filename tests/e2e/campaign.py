@@ -15,6 +15,7 @@ from tests.e2e.harness import World, trainer_request
 from tests.e2e.pod_log import PodLog
 
 Object = dict[str, Any]
+NO_CHOICE = {"ServingNeedsRoom", "Admitted"}  # why a job is shrunk although its cooldown is not over
 STEP_TIMEOUT_S = 120.0
 POLL_S = 0.5  # a look at all pods of a large cluster is a tenth of a second of one core
 
@@ -29,7 +30,8 @@ class Step:
         least: the least number of trainers whose end makes room for all of it.
         waited_s: from the change until as many pods as asked for were ready (or left).
         shortfall: pod-seconds below the target.
-        causes: who ended how many trainers.
+        forced: who ended how many trainers until then.
+        later: who ended how many from then until the next step.
         first_write_s: from the change to the first sign of a write of the controller; None where there was none.
     """
 
@@ -40,7 +42,8 @@ class Step:
     least: int = 0
     waited_s: float = 0.0
     shortfall: float = 0.0
-    causes: Counter[str] = field(default_factory=Counter)
+    forced: Counter[str] = field(default_factory=Counter)
+    later: Counter[str] = field(default_factory=Counter)
     first_write_s: float | None = None
 
     @property
@@ -69,11 +72,16 @@ class Filled:
 
 
 class Watched:
-    """A cluster of which every pod, and every write to a TrainingJob, is followed."""
+    """A cluster of which every pod, and every write to a TrainingJob, is followed.
+
+    Attributes:
+        resizes: every `status.lastResize` that each job ever showed.
+    """
 
     def __init__(self, here: World, serving: world.Amounts) -> None:
         self.here = here
         self.log = PodLog(here.kube)
+        self.resizes: dict[str, list[Object]] = {}
         self._serving = serving
         self._told: list[float] = []
 
@@ -84,9 +92,21 @@ class Watched:
         with self.log, jobs:
             yield self
 
-    def _written(self, change: str, _job: Object) -> None:
+    def _written(self, change: str, job: Object) -> None:
         if change == "MODIFIED":  # nobody but the controller changes a job in these tests
             self._told.append(time.monotonic())
+        resize = (job.get("status") or {}).get("lastResize")
+        shown = self.resizes.setdefault(job["metadata"]["name"], [])
+        if resize and (not shown or shown[-1] != resize):
+            shown.append(resize)
+
+    def voluntary_shrinks(self, job: str) -> list[float]:
+        """When the job was shrunk for another, in seconds since the epoch."""
+        return [
+            world.epoch_s(resize["time"])
+            for resize in self.resizes.get(job, [])
+            if resize["to"] < resize["from"] and resize["reason"] not in NO_CHOICE
+        ]
 
     def go(self, before: int, target: int) -> Step:
         """Scale serving and wait until it stands at its target; `close` completes what is said of the step."""
@@ -109,11 +129,13 @@ class Watched:
 
     def close(self, step: Step) -> Step:
         """Say what the step came to by now."""
-        until, ready = time.monotonic(), self.log.ready("web")
+        ready = self.log.ready("web")
+        until = next((at for at, n in ready if at > step.at_s and n == step.target), time.monotonic())
+        step.waited_s = until - step.at_s
         if step.is_rise:
             step.shortfall = world.shortfall(ready, step.target, step.at_s, until)
-        step.waited_s = next((at for at, n in ready if at > step.at_s and n == step.target), until) - step.at_s
-        step.causes = self.log.causes(step.at_s)
+        step.forced = self.log.causes(step.at_s, until)
+        step.later = self.log.causes(until)
         writes = [at for at in self._written_at() if at > step.at_s]
         step.first_write_s = min(writes) - step.at_s if writes else None
         return step

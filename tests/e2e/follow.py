@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any
 
 from tests.e2e.control_plane.kube import Kube, KubeError
 
 Object = dict[str, Any]
-WATCH_S = 1  # a watch is opened anew so often: the longest that the end takes
+WATCH_S = 60
 RETRY_S = 0.1
 
 
@@ -21,8 +22,7 @@ class Follower:
     Args:
         kube: whom to ask.
         kind: what to follow, in every namespace.
-        look: is given all objects, at the start, at the end, and after the server was away; from any thread, one
-            call at a time.
+        look: is given all objects, at the start, at the end, and where the server has forgotten what came next.
         see: is given each change: ADDED, MODIFIED or DELETED, and the object.
     """
 
@@ -31,6 +31,7 @@ class Follower:
     ) -> None:
         self._kube, self._kind, self._look, self._see = kube, kind, look, see
         self._version = ""
+        self._hang_up: Callable[[], None] = lambda: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow-{kind}")
 
@@ -39,12 +40,21 @@ class Follower:
             try:
                 if not self._version:
                     self._list()
-                for change, body in self._kube.watch(self._kind, since=self._version, seconds=WATCH_S):
+                for change, body in self._watch():
                     self._version = body["metadata"]["resourceVersion"]
                     self._see(change, body)
-            except KubeError:  # a server that restarts is a test's business
-                self._version = ""
+            except KubeError as error:  # a server that restarts or is busy is a test's business
+                if error.code == HTTPStatus.GONE:
+                    self._version = ""
                 self._stop.wait(RETRY_S)
+
+    def _watch(self) -> Iterator[tuple[str, Object]]:
+        return self._kube.watch(self._kind, since=self._version, seconds=WATCH_S, opened=self._opened)
+
+    def _opened(self, hang_up: Callable[[], None]) -> None:
+        self._hang_up = hang_up
+        if self._stop.is_set():
+            hang_up()
 
     def _list(self) -> None:
         objects, self._version = self._kube.list_at(self._kind)
@@ -59,6 +69,7 @@ class Follower:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._hang_up()
         self._thread.join()
         with contextlib.suppress(KubeError):
             self._list()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
@@ -52,15 +53,15 @@ class PodLog:
             self._minimums.pop(job, None)
             self._forgotten.add(job)
 
-    def ended_trainers(self, since: float = 0.0) -> list[Object]:
-        """Every trainer that anyone asked to go from then on, or that vanished, in the order of their names."""
+    def ended_trainers(self, since: float = 0.0, until: float = math.inf) -> list[Object]:
+        """Every trainer that anyone asked to go in that time, or that vanished, in the order of their names."""
         with self._lock:
-            ended = [self._last_words[uid] for uid, at in self.ended.items() if at >= since]
+            ended = [self._last_words[uid] for uid, at in self.ended.items() if since <= at <= until]
         return sorted(ended, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def causes(self, since: float = 0.0) -> Counter[str]:
-        """How many trainers ended from then on for which cause, in the words of `cause_of_end`."""
-        return Counter(cause_of_end(pod) for pod in self.ended_trainers(since))
+    def causes(self, since: float = 0.0, until: float = math.inf) -> Counter[str]:
+        """How many trainers ended in that time for which cause, in the words of `cause_of_end`."""
+        return Counter(cause_of_end(pod) for pod in self.ended_trainers(since, until))
 
     def ready(self, app: str) -> list[tuple[float, int]]:
         """How many pods with that label `app` were ready from which time on."""

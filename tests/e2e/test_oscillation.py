@@ -10,22 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
-from tests.e2e import world
+import pytest
+
 from tests.e2e.campaign import Step, Watched
 from tests.e2e.control_plane.cluster import ControlPlane
-from tests.e2e.follow import Follower
 from tests.e2e.harness import World, bounds
 from tests.e2e.jobs import serving, training_job
 
-Object = dict[str, Any]
 POD_DELETE_S = 8.0
+LATE_S = 4.0  # a pod's end is up to a second late, and a busy machine binds and starts pods a little later
 HALF_PERIOD_S = 20.0
 SERVING_PODS = 20
 HOLD_S = 30.0  # after a shrink for serving a job does not grow for so long; stamps are whole seconds
 COOLDOWN_S = 60.0
-FORCED = "ServingNeedsRoom"
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
 TRAINING = tuple(
     training_job(name, minimum=2, maximum=60, cpu="2", elasticity={"cooldownSeconds": int(COOLDOWN_S)})
@@ -33,58 +31,38 @@ TRAINING = tuple(
 )
 
 
-class Resizes:
-    """Every `status.lastResize` that each job ever showed."""
-
-    def __init__(self, here: World) -> None:
-        self.told: dict[str, list[Object]] = {}
-        self.follower = Follower(here.kube, "trainingjobs", lambda _: None, self._see)
-
-    def _see(self, _change: str, job: Object) -> None:
-        resize = (job.get("status") or {}).get("lastResize")
-        shown = self.told.setdefault(job["metadata"]["name"], [])
-        if resize and (not shown or shown[-1] != resize):
-            shown.append(resize)
-
-    def voluntary_shrinks(self, job: str) -> list[float]:
-        """When the job was shrunk for no serving pod, in seconds since the epoch."""
-        return [
-            world.epoch_s(resize["time"])
-            for resize in self.told.get(job, [])
-            if resize["to"] < resize["from"] and resize["reason"] != FORCED
-        ]
-
-
+@pytest.mark.timeout(1500)
 def test_a_load_that_comes_and_goes_every_twenty_seconds_does_not_thrash(
     control_plane: Callable[..., ControlPlane], *, is_full_campaign: bool
 ) -> None:
     here = World(control_plane(mix="twenty", pod_delete_s=POD_DELETE_S))
     here.kube.create(serving())
-    watched, resizes = Watched(here, SERVING), Resizes(here)
-    with watched.following(), resizes.follower:
+    watched = Watched(here, SERVING)
+    with watched.following():
         with here.controller:
             for job in TRAINING:
                 watched.log.expect(job["metadata"]["name"], bounds(job)[0])
                 here.submit(job)
             here.wait_full(120)
             began_s = time.time()
-            rises = oscillate(watched, cycles=15 if is_full_campaign else 4)
+            rises = oscillate(watched, cycles=15 if is_full_campaign else 3)
             lasted_s = time.time() - began_s
             here.wait_full(120)
             settled = time.monotonic()
             time.sleep(2 * HALF_PERIOD_S if is_full_campaign else 5.0)
             assert not watched.log.causes(settled), "what has settled stays"
         alone = watched.close(watched.go(0, SERVING_PODS))
-    report(rises, resizes, alone)
+    report(rises, watched, alone)
     for rise in rises:
-        assert rise.causes.keys() <= {"scheduler"}, f"{rise}: nobody ends for another's share"
-        assert rise.causes.total() <= alone.causes.total(), f"{rise}: no more end than without the controller"
-        assert rise.waited_s <= POD_DELETE_S + 3.0, f"{rise}"
+        assert rise.forced.keys() <= {"scheduler"}, f"{rise}: nobody ends twice for serving"
+        assert not rise.later, f"{rise}: nobody ends for another job's share"
+        assert rise.forced.total() <= alone.forced.total(), f"{rise}: no more end than without the controller"
+        assert rise.waited_s <= max(POD_DELETE_S, alone.waited_s) + LATE_S, f"{rise}"
         held = [at - rise.at_s for at in watched.log.created.values() if 0 < at - rise.at_s < HOLD_S - 2.0]
         assert not held, f"{rise}: trainers came {held} s after it"
     for name, job in here.jobs().items():
-        shrinks = resizes.voluntary_shrinks(name)
-        assert all(b - a >= COOLDOWN_S for a, b in pairwise(shrinks)), f"{name}: {resizes.told[name]}"
+        shrinks = watched.voluntary_shrinks(name)
+        assert all(b - a >= COOLDOWN_S for a, b in pairwise(shrinks)), f"{name}: {watched.resizes[name]}"
         assert len(shrinks) <= 1 + lasted_s // COOLDOWN_S
         assert watched.log.lowest[name] >= bounds(job)[0]
 
@@ -106,13 +84,13 @@ def wait_until(at_s: float) -> None:
     time.sleep(max(0.0, at_s - time.monotonic()))
 
 
-def report(rises: list[Step], resizes: Resizes, alone: Step) -> None:
+def report(rises: list[Step], watched: Watched, alone: Step) -> None:
     """Print the figures."""
     for name, step in (*((f"rise {i}", rise) for i, rise in enumerate(rises)), ("kube-scheduler alone", alone)):
         print(
-            f"{name}: ready after {step.waited_s:.1f} s; ended {dict(step.causes)}, least possible {step.least}; "
-            f"{step.shortfall:.0f} pod-seconds short"
+            f"{name}: ready after {step.waited_s:.1f} s, {step.shortfall:.0f} pod-seconds short; "
+            f"ended {dict(step.forced + step.later)}, least possible {step.least}"
         )
-    for name, told in sorted(resizes.told.items()):
+    for name, told in sorted(watched.resizes.items()):
         shown = ", ".join(f"{r['from']} -> {r['to']} {r['reason']}" for r in told)
-        print(f"{name}: {len(resizes.voluntary_shrinks(name))} voluntary shrinks; {shown}")
+        print(f"{name}: {len(watched.voluntary_shrinks(name))} voluntary shrinks; {shown}")

@@ -7,9 +7,11 @@ state of the world, and `wait_until` polls for it; `watch` is for those that mus
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -104,8 +106,16 @@ class Kube:
         answer = self.request("GET", self.resource(kind).path(None))
         return answer["items"], str(answer["metadata"]["resourceVersion"])
 
-    def watch(self, kind: str, *, since: str, seconds: int) -> Iterator[tuple[str, Object]]:
+    def watch(
+        self, kind: str, *, since: str, seconds: int, opened: Callable[[Callable[[], None]], None]
+    ) -> Iterator[tuple[str, Object]]:
         """The changes of all objects of a kind after a resourceVersion, for that many seconds: (type, object).
+
+        Args:
+            kind: as for kubectl; of every namespace.
+            since: of a list, or of the last object seen.
+            seconds: the server ends the stream after so many.
+            opened: is given a function that ends the stream sooner, from any thread.
 
         Raises:
             KubeError: the server is away, or has forgotten what was that long ago (code 410).
@@ -114,6 +124,7 @@ class Kube:
         connection = self._dial()
         try:
             connection.request("GET", self._target(self.resource(kind).path(None), query), headers=self._headers())
+            opened(lambda: _hang_up(connection))
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise KubeError(answer.status, "WatchRefused", answer.read().decode(errors="replace"))
@@ -327,6 +338,14 @@ class Kube:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """End a connection that another thread reads from."""
+    sock: socket.socket | None = connection.sock
+    with contextlib.suppress(OSError):
+        if sock is not None:
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _kind_of(body: Object) -> str:
