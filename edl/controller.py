@@ -18,7 +18,7 @@ from typing import Protocol
 
 from edl.core.backoff import Backoff
 from edl.core.fallback import failure_of, without_growth
-from edl.core.guard import RefusedPlanError
+from edl.core.guard import RefusedPlanError, serving_grace_left_s
 from edl.core.lifecycle import (
     Action,
     CreatePod,
@@ -356,9 +356,7 @@ class Controller:
 
     def _grace_left_s(self, snapshot: ClusterSnapshot) -> float | None:
         """Seconds until the first waiting serving pod is old enough for trainers to die for it."""
-        ages = (snapshot.observed_at_s - pod.created_s for pod in snapshot.pods if pod.is_waiting_serving)
-        left = [self._limits.serving_grace_s - age for age in ages if age < self._limits.serving_grace_s]
-        return min(left, default=None)
+        return min(serving_grace_left_s(snapshot, self._limits).values(), default=None)
 
     async def _rest(self, result: RoundResult) -> None:
         """Until something changes (and a little longer, because changes come in crowds), or the interval is over."""
