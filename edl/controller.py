@@ -24,10 +24,8 @@ from edl.core.lifecycle import (
     DeleteJob,
     DeletePod,
     EmitEvent,
-    EnsureClaim,
-    EnsureSecret,
-    EnsureService,
     MarkPod,
+    Need,
     Outcome,
     PatchStatus,
     Result,
@@ -295,15 +293,23 @@ class Controller:
         return RoundResult.FAILED if broken else RoundResult.ACTED
 
     async def _in_turn(self, chain: Sequence[Action], gate: asyncio.Semaphore) -> list[Outcome]:
-        """One after the other until one fails, because each needs the one before; pods do not need one another."""
+        """One after the other until one fails, because each needs the one before; pods of a kind come at once."""
         outcomes: list[Outcome] = []
         for action in chain:
             if outcomes and not outcomes[-1].is_ok and not isinstance(outcomes[-1].action, EmitEvent):
                 break
             if isinstance(action, CreatePod):
-                pods = [a for a in chain if isinstance(a, CreatePod)]
-                return [*outcomes, *await asyncio.gather(*(self._apply(pod, gate) for pod in pods))]
+                return [*outcomes, *await self._start([a for a in chain if isinstance(a, CreatePod)], gate)]
             outcomes.append(await self._apply(action, gate))
+        return outcomes
+
+    async def _start(self, pods: Sequence[CreatePod], gate: asyncio.Semaphore) -> list[Outcome]:
+        """Masters and pservers, then the trainers, which are of no use without them."""
+        base = [pod for pod in pods if pod.role is not Role.TRAINER]
+        outcomes = list(await asyncio.gather(*(self._apply(pod, gate) for pod in base)))
+        if all(outcome.is_ok for outcome in outcomes):
+            trainers = [pod for pod in pods if pod.role is Role.TRAINER]
+            outcomes += await asyncio.gather(*(self._apply(pod, gate) for pod in trainers))
         return outcomes
 
     async def _apply(self, action: Action, gate: asyncio.Semaphore) -> Outcome:
@@ -366,7 +372,7 @@ def _kills_for_serving(decision: ScaleDecision) -> bool:
 
 
 def _growth(actions: Iterable[Action]) -> tuple[Action, ...]:
-    return tuple(a for a in actions if isinstance(a, EnsureService | EnsureSecret | EnsureClaim | CreatePod))
+    return tuple(a for a in actions if isinstance(a, Need | CreatePod))
 
 
 def _words(actions: Iterable[Action]) -> tuple[Action, ...]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from edl.core.answers import JobAction, JobEvent
+
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
@@ -359,6 +361,14 @@ class FixedPods:
     count: int
 
 
+class Answer(NamedTuple):
+    """What the job's policies say to an event of the pods of a role."""
+
+    role: Role
+    event: JobEvent
+    action: JobAction
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A TrainingJob as far as a decision and its life cycle need it.
@@ -375,6 +385,8 @@ class Job:
         tier: `spec.priority`; higher tiers are admitted first.
         weight: share of the fulfilment, > 0.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
+        gang: the minimum set starts whole or not at all, whatever the mode.
+        answers: the policies of the spec, role by role, where they differ from those of the mode.
         finished: the job is over (phase Succeeded or Failed): it gets no pods.
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty where it is valid.
@@ -395,6 +407,8 @@ class Job:
     queue: str = "default"
     weight: float = 1.0
     fault_tolerant: bool = True
+    gang: bool = False
+    answers: tuple[Answer, ...] = ()
     suspended: bool = False
     finished: bool = False
     deleting: bool = False

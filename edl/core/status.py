@@ -7,10 +7,11 @@ seconds, as the API server stores them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
+from edl.core.happenings import RESTARTING, TRAINER_LOST, finished_trainers, preempted_trainers
 from edl.core.model import (
     LABEL_JOB,
     LABEL_ROLE,
@@ -18,7 +19,6 @@ from edl.core.model import (
     Job,
     JobPhase,
     JobStatus,
-    Pod,
     PodPhase,
     Reason,
     Resize,
@@ -26,10 +26,6 @@ from edl.core.model import (
     RoleCount,
 )
 from edl.core.plan import Limits
-
-PREEMPTED = "PreemptionByScheduler"
-RESTARTING = "Restarting"
-TRAINER_LOST = "TrainerLost"
 
 
 class Stage(StrEnum):
@@ -52,7 +48,8 @@ class Step:
         message: one sentence for the user.
         failures: failures counted so far, those of this round included.
         shrink_reason: why trainers die in this round; empty where none does by the plan.
-        restarting: a gang is being taken down to start anew.
+        restarting: why the job is being taken down to start anew; empty where it is not.
+        again: roles whose pods have all exited 0 and are to run again.
         finishing: trainers have begun to exit 0; no more growth.
         trainer_lost: the last trainer that had not finished was lost, and is replaced.
         held: no plan says anything about the job: it stays as it is.
@@ -65,7 +62,8 @@ class Step:
     message: str
     failures: int = 0
     shrink_reason: str = ""
-    restarting: bool = False
+    restarting: str = ""
+    again: frozenset[Role] = frozenset()
     finishing: bool = False
     trainer_lost: bool = False
     held: bool = False
@@ -103,30 +101,40 @@ def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitE
     return status, _events(job, old, status, step)
 
 
-def recount(job: Job) -> JobStatus:
-    """The stored status of a job that is over, with its pods counted anew: nothing else of it ever changes."""
-    old = job.status or JobStatus()
-    over = Step(Stage.FAILED, 0, old.reason, old.explanation)
-    counts = _counts(job, over)
-    return replace(old, trainer=counts[Role.TRAINER], pserver=counts[Role.PSERVER], master=counts[Role.MASTER])
+def is_over(job: Job) -> bool:
+    """True where the job has ended; a spec that was refused before any pod ran is judged afresh once it changes.
+
+    Phase, condition and completion time must agree, two of three: what somebody else wrote into one is recomputed.
+    Where there are no conditions, as in a file written by hand, the phase alone decides.
+    """
+    status = job.status
+    if status is None:
+        return False
+    step = ended_as(job)
+    said = (status.phase.is_final, _holds(status, "Complete") or _holds(status, "Failed"), bool(status.completion_s))
+    if sum(said) < 2 and (status.conditions or not status.phase.is_final):
+        return False
+    if step.reason == Reason.INVALID_SPEC and status.start_s is None:
+        return bool(job.problem) and status.observed_generation >= job.generation
+    return True
 
 
-def preempted_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that kube-scheduler is evicting, or has evicted, for a pod of higher priority."""
-    return tuple(
-        p for p in job.pods if p.role is Role.TRAINER and p.disruption == PREEMPTED and not p.is_live and not p.intent
-    )
+def ended_as(job: Job) -> Step:
+    """How a job that is over ended, by its stored condition; by the rest of the status where that is missing."""
+    status = job.status or JobStatus()
+    succeeded = _holds(status, "Complete")
+    if not succeeded and not _holds(status, "Failed"):
+        succeeded = status.phase is JobPhase.SUCCEEDED
+    ending = status.condition("Complete" if succeeded else "Failed")
+    reason, message = status.reason, status.explanation
+    if ending is not None and ending.status == "True":
+        reason, message = ending.reason, ending.message
+    return Step(Stage.SUCCEEDED if succeeded else Stage.FAILED, 0, reason, message, status.failures)
 
 
-def finished_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
-    return tuple(
-        p
-        for p in job.pods
-        if p.role is Role.TRAINER
-        and p.phase is PodPhase.SUCCEEDED
-        and not (p.terminating or p.intent or p.disruption)
-    )
+def _holds(status: JobStatus, kind: str) -> bool:
+    condition = status.condition(kind)
+    return condition is not None and condition.status == "True"
 
 
 def _start(old: JobStatus, step: Step, started: float) -> float | None:
@@ -157,7 +165,7 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
         return fixed[step.stage]
     if not job.pods:
         return JobPhase.PENDING
-    if not _has_base(job, step, counts):
+    if step.restarting or step.again or not _has_base(job, step, counts):
         return JobPhase.CREATING
     trainer = counts[Role.TRAINER]
     leaving = any(p.role is Role.TRAINER and p.terminating for p in job.pods)
@@ -209,7 +217,7 @@ _RUNNING_MESSAGES = {
     JobPhase.CREATING.value: "waiting for the master, the pservers and the minimum of trainers",
     JobPhase.RUNNING.value: "every pod that is wanted is ready",
     JobPhase.SCALING.value: "the minimum is ready and the number of trainers is changing",
-    RESTARTING: "every pod of the gang is taken down before it starts anew",
+    RESTARTING: "every pod is taken down before the job starts anew",
 }
 
 
@@ -259,7 +267,7 @@ def _events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> tuple[EmitE
     if new.failures > old.failures:
         told.append((EventKind.WARNING, Intent.POD_FAILED.value, _failure_message(job, new)))
     if step.restarting and not _had(old, "Running", RESTARTING):
-        told.append((EventKind.WARNING, RESTARTING, "a pod of the gang was lost; every pod starts anew"))
+        told.append((EventKind.WARNING, RESTARTING, f"{step.restarting}; every pod starts anew"))
     if step.trouble and not _had(old, "Degraded", step.trouble[0]):
         told.append((EventKind.WARNING, *step.trouble))
     return tuple(EmitEvent(job.key, job.uid, *event) for event in told)

@@ -24,6 +24,7 @@ from edl.core.lifecycle import (
     DeletePod,
     EmitEvent,
     EnsureClaim,
+    EnsurePodGroup,
     EnsureSecret,
     EnsureService,
     EventKind,
@@ -213,6 +214,12 @@ async def test_a_pod_of_ours_on_its_way_out_is_a_conflict(tmp_path: Path) -> Non
         assert (await here.apply(create())).result is Result.CONFLICT
 
 
+async def test_a_pod_of_a_former_job_of_that_name_on_its_way_out_is_waited_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(owner="former", deletionTimestamp="2026-01-05T10:00:00Z"))
+        assert (await here.apply(create())).result is Result.CONFLICT
+
+
 async def test_a_job_that_was_deleted_and_made_again_gets_no_pod_by_the_old_decision(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         outcome = await here.apply(CreatePod(KEY, "another-uid", Role.TRAINER, 0, None))
@@ -336,6 +343,16 @@ async def test_a_service_of_somebody_else_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put("/api/v1/namespaces/ads/services", pod("ctr", owner="another"))
         assert (await here.apply(EnsureService(KEY, UID))).reason == "NameTaken"
+
+
+async def test_the_pod_group_counts_the_minimum_set_and_is_recognised(tmp_path: Path) -> None:
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ads/podgroups"
+    async with bench(tmp_path) as here:
+        assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.DONE
+        group = here.stored(groups, "ctr")
+        assert group is not None
+        assert group["spec"]["minMember"] == 2, "the master and one trainer"
+        assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.UNCHANGED
 
 
 async def test_the_secret_holds_the_two_tokens_and_is_never_read(tmp_path: Path) -> None:
