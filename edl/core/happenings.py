@@ -74,9 +74,30 @@ def is_restarting(job: Job) -> bool:
     return running is not None and running.reason == RESTARTING
 
 
+def running_again(job: Job) -> Role | None:
+    """The role that the stored status says is to run again, as long as pods of it that exited 0 are left."""
+    running = job.status.condition("Running") if job.status else None
+    said = running.reason if running is not None else ""
+    return next((r for r in Role if said == again_reason(r) and done_pods(job, r)), None)
+
+
+def again_reason(role: Role) -> str:
+    """The reason of condition Running while a role that completed is taken away to run again."""
+    return f"{role.value.capitalize()}RunsAgain"
+
+
 def finished_trainers(job: Job) -> tuple[Pod, ...]:
     """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
-    return _done(job, Role.TRAINER)
+    return done_pods(job, Role.TRAINER)
+
+
+def done_pods(job: Job, role: Role) -> tuple[Pod, ...]:
+    """Pods of a role that exited 0 of their own accord; a trainer that was told to go did not finish."""
+    return tuple(
+        p
+        for p in job.pods
+        if p.role is role and p.phase is PodPhase.SUCCEEDED and not (p.terminating or p.intent or p.disruption)
+    )
 
 
 def preempted_trainers(job: Job) -> tuple[Pod, ...]:
@@ -173,7 +194,7 @@ def _rank(happening: Happening) -> tuple[bool, int]:
 
 def _is_completed(job: Job, role: Role) -> bool:
     """True where all pods of the role exited 0 of their own accord."""
-    done = len(_done(job, role))
+    done = len(done_pods(job, role))
     if not done or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
@@ -199,14 +220,6 @@ def _has_vanished(job: Job, role: Role) -> bool:
     return sum(p.role is role for p in job.pods) < expected
 
 
-def _done(job: Job, role: Role) -> tuple[Pod, ...]:
-    return tuple(
-        p
-        for p in job.pods
-        if p.role is role and p.phase is PodPhase.SUCCEEDED and not (p.terminating or p.intent or p.disruption)
-    )
-
-
 def _word(pod: Pod) -> str:
     return pod.intent.partition("/")[0]
 
@@ -228,5 +241,5 @@ def _eviction(pod: Pod) -> str:
 
 
 def _completion(job: Job, role: Role) -> str:
-    done = len(_done(job, role))
+    done = len(done_pods(job, role))
     return f"all {role.value}s exited 0" + (f" ({done} are kept)" if role is Role.TRAINER else "")

@@ -35,12 +35,14 @@ from edl.core.answers import JobAction, JobEvent
 from edl.core.happenings import (
     Happening,
     count_failures,
+    done_pods,
     finished_trainers,
     happenings,
     is_restarting,
     is_spent,
     is_told_to_go,
     lost_the_last,
+    running_again,
 )
 from edl.core.model import Job, JobPhase, JobStatus, Pod, PodPhase, Reason, Role
 from edl.core.moves import create, delete, once_per_pod, superfluous
@@ -171,8 +173,8 @@ def _move(case: _Case) -> _Move:
     if cause:
         move = _restart(case, step, cause)
     else:
-        again = {h.role for h in happened if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD)}
-        step = replace(step, again=frozenset(again), finishing=_is_finishing(job, again))
+        again = _runs_again(job, happened)
+        step = replace(step, again=again, finishing=bool(finished_trainers(job)) and again is not Role.TRAINER)
         move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(job, again))
     return replace(move, actions=(*marks, *move.actions))
 
@@ -246,10 +248,6 @@ def _wish(case: _Case, failures: int) -> Step:
     )
 
 
-def _is_finishing(job: Job, again: set[Role]) -> bool:
-    return bool(finished_trainers(job)) and Role.TRAINER not in again
-
-
 def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     """Fault-tolerant mode: a lost pod is replaced, named victims go, and trainers grow to the target."""
     job, decision = case.job, case.decision
@@ -315,11 +313,17 @@ def _was_whole(job: Job) -> bool:
     return running is not None and running.status == "True"
 
 
-def _to_replace(job: Job, again: set[Role]) -> list[Pod]:
-    """Pods that ended and make way for others; a role that is to run again first has the status say so."""
-    redone = [p for p in job.pods if p.role in again and p.phase is PodPhase.SUCCEEDED and not _was_whole(job)]
-    extra = superfluous(job) if job.fault_tolerant else []
-    return [*(p for p in job.pods if is_spent(job, p) and p.role not in again), *redone, *extra]
+def _runs_again(job: Job, happened: Sequence[Happening]) -> Role | None:
+    """The role whose pods all exited 0 and are to run again; the status says so before the first of them goes."""
+    asked = (h.role for h in happened if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
+    return running_again(job) or next(asked, None)
+
+
+def _to_replace(job: Job, again: Role | None) -> list[Pod]:
+    """Pods that ended and make way for others."""
+    spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
+    redone = done_pods(job, again) if again is not None and running_again(job) is again else ()
+    return [*spent, *redone, *(superfluous(job) if job.fault_tolerant else [])]
 
 
 def _finish_what_is_marked(case: _Case) -> list[DeletePod]:

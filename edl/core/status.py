@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
-from edl.core.happenings import RESTARTING, TRAINER_LOST, finished_trainers, preempted_trainers
+from edl.core.happenings import RESTARTING, TRAINER_LOST, again_reason, finished_trainers, preempted_trainers
 from edl.core.model import (
     LABEL_JOB,
     LABEL_ROLE,
@@ -49,7 +49,7 @@ class Step:
         failures: failures counted so far, those of this round included.
         shrink_reason: why trainers die in this round; empty where none does by the plan.
         restarting: why the job is being taken down to start anew; empty where it is not.
-        again: roles whose pods have all exited 0 and are to run again.
+        again: the role whose pods have all exited 0 and are to run again.
         finishing: trainers have begun to exit 0; no more growth.
         trainer_lost: the last trainer that had not finished was lost, and is replaced.
         held: no plan says anything about the job: it stays as it is.
@@ -63,7 +63,7 @@ class Step:
     failures: int = 0
     shrink_reason: str = ""
     restarting: str = ""
-    again: frozenset[Role] = frozenset()
+    again: Role | None = None
     finishing: bool = False
     trainer_lost: bool = False
     held: bool = False
@@ -182,7 +182,8 @@ def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
 
 def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Condition, ...]:
     runs = phase in {JobPhase.RUNNING, JobPhase.SCALING}
-    running_reason = RESTARTING if step.restarting else phase.value
+    running_reason = again_reason(step.again) if step.again is not None else phase.value
+    running_reason = RESTARTING if step.restarting else running_reason
     complete = "Finishing" if step.finishing else "NotFinished"
     complete = TRAINER_LOST if step.trainer_lost else complete
     complete_message = {
@@ -218,6 +219,7 @@ _RUNNING_MESSAGES = {
     JobPhase.RUNNING.value: "every pod that is wanted is ready",
     JobPhase.SCALING.value: "the minimum is ready and the number of trainers is changing",
     RESTARTING: "every pod is taken down before the job starts anew",
+    **{again_reason(role): f"every {role.value} exited 0 and is to run again" for role in Role},
 }
 
 
