@@ -169,7 +169,7 @@ def _move(case: _Case) -> _Move:
     if step.stage is Stage.WAITING:
         going = () if step.held else job.pods
         return _Move(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, lost)))
-    cause = _cause_of_restart(job, happened)
+    cause = _cause_of_restart(case, happened)
     if cause:
         move = _restart(case, step, cause)
     else:
@@ -287,8 +287,9 @@ def _restart(case: _Case, step: Step, cause: str) -> _Move:
     return _Move(replace(step, restarting=cause if job.pods else ""), tuple(actions))
 
 
-def _cause_of_restart(job: Job, happened: Sequence[Happening]) -> str:
+def _cause_of_restart(case: _Case, happened: Sequence[Happening]) -> str:
     """Why the job has to be taken down, or is being taken down; empty where it goes on."""
+    job = case.job
     asked = next((h for h in happened if h.action is JobAction.RESTART_JOB), None)
     if asked is not None:
         return asked.message
@@ -298,6 +299,8 @@ def _cause_of_restart(job: Job, happened: Sequence[Happening]) -> str:
         return ""
     if any(is_told_to_go(p) for p in job.pods):
         return "pods of the gang's last run are still going"
+    if case.decision is not None and case.decision.victims:
+        return f"trainers of the gang make way: {case.decision.shrink_reason}"
     return "the size of the gang has changed" if _is_resized(job) else ""
 
 

@@ -174,10 +174,12 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
 
 
 def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
-    """True where the job can work: a job that is finishing does not replace its trainers, and needs no minimum."""
+    """True where the job can work: without its minimum only where trainers that finish are not replaced."""
     if any(counts[f.role].ready < f.count for f in job.fixed):
         return False
-    return step.finishing or counts[Role.TRAINER].ready + len(finished_trainers(job)) >= job.min_trainers
+    return (step.finishing and job.fault_tolerant) or counts[Role.TRAINER].ready + len(
+        finished_trainers(job)
+    ) >= job.min_trainers
 
 
 def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Condition, ...]:
