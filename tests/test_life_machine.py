@@ -256,11 +256,13 @@ class LifeMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_job_has_more_trainers_than_its_maximum(self) -> None:
+        """A lower maximum counts from the moment that the controller answers it."""
         for key in self.world.jobs:
             job = self.world.job(key)
             live = len(job.live_trainers)
             assert live <= max(job.max_trainers, self.ceiling.get(job.uid, 0))
-            if live <= job.max_trainers:
+            is_answered = job.status is not None and job.status.observed_generation == job.generation
+            if live <= job.max_trainers and is_answered:
                 self.ceiling.pop(job.uid, None)
 
     @invariant()

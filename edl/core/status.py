@@ -27,6 +27,9 @@ from edl.core.model import (
 )
 from edl.core.plan import Limits
 
+_LONGEST_WORDS = 1024
+"""Of the API server, which repeats what webhooks say at any length."""
+
 
 class Stage(StrEnum):
     """What the controller wants of a job in this round."""
@@ -198,7 +201,7 @@ def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Co
         ("Admitted", step.stage is Stage.RUNNING, step.reason, step.message),
         ("Running", runs, running_reason, _RUNNING_MESSAGES.get(running_reason, "the job has no pods")),
         ("Resizing", phase is JobPhase.SCALING, *_resizing(step, phase)),
-        ("Degraded", step.trouble is not None, *(step.trouble or ("AsExpected", "nothing is wrong"))),
+        ("Degraded", step.trouble is not None, *_trouble(step)),
         ("Complete", done, *((step.reason, step.message) if done else (complete, complete_message))),
         ("Failed", failed, *((step.reason, step.message) if failed else ("NotFailed", "the job has not failed"))),
     )
@@ -223,6 +226,13 @@ _RUNNING_MESSAGES = {
     RESTARTING: "every pod is taken down before the job starts anew",
     **{again_reason(role): f"every {role.value} exited 0 and is to run again" for role in Role},
 }
+
+
+def _trouble(step: Step) -> tuple[str, str]:
+    if step.trouble is None:
+        return "AsExpected", "nothing is wrong"
+    reason, message = step.trouble
+    return reason, message if len(message) <= _LONGEST_WORDS else f"{message[: _LONGEST_WORDS - 3]}..."
 
 
 def _resizing(step: Step, phase: JobPhase) -> tuple[str, str]:
