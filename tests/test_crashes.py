@@ -111,7 +111,7 @@ def essence(living: Living) -> object:
         told = (status.phase, status.reason, status.failures, status.observed_generation)
         jobs.append((job.uid, told, conditions, ready, status.trainer, status.pserver, status.master))
         assert len(ready) == len(pods), "no pod of anybody else is left"
-    return jobs, len(pods)
+    return jobs, len(pods), living.world.born
 
 
 def begin(scenario: Scenario) -> Living:

@@ -243,8 +243,12 @@ class LifeMachine(RuleBasedStateMachine):
         ),
     )
     def a_status_is_forged(self, key: JobKey, fields: dict[str, Any]) -> None:
-        ended = key in self.world.jobs and is_over(self.world.job(key))
-        if key in self.world.jobs and not ({"conditions", "completion_s"} & set(fields) and ended):
+        """Never so that it reads as the end of a job that goes on, or the other way round: that cannot be told."""
+        if key not in self.world.jobs:
+            return
+        job = self.world.job(key)
+        forged = replace(job, status=replace(job.status, **fields)) if job.status is not None else job
+        if is_over(forged) is is_over(job) and ended_as(forged).stage is ended_as(job).stage:
             self.living.do(lambda w: w.forge(key, **fields))
 
     # --- What always holds

@@ -250,6 +250,14 @@ async def test_a_deletion_never_hits_another_pod_of_the_same_name(tmp_path: Path
         assert "annotations" not in left["metadata"]
 
 
+async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(uid="p2"))
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "Restart", marked=True))
+        assert outcome.result is Result.CONFLICT
+        assert here.stored(PODS, "ctr-trainer-0") is not None
+
+
 async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         for action in (
