@@ -189,6 +189,10 @@ class Writer:
             await self._session.post(collection, pod_group_manifest(job), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
             await self._ours(f"{collection}/{action.job.name}", action)
+        except RefusedError as error:
+            is_needless = job.spec.scheduler_name in {None, "default-scheduler"}
+            if not (is_needless and error.code in {403, 404}):
+                raise  # without the group the scheduler that was asked for would let the pods wait for ever
 
     async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> None:
         key = await self._key.get()

@@ -363,6 +363,18 @@ async def test_the_pod_group_counts_the_minimum_set_and_is_recognised(tmp_path: 
         assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.UNCHANGED
 
 
+@pytest.mark.parametrize(("spec", "result"), [({}, Result.DONE), ({"schedulerName": "volcano"}, Result.REFUSED)])
+async def test_without_volcano_the_group_is_missed_only_by_its_scheduler(
+    tmp_path: Path, spec: dict[str, str], result: Result
+) -> None:
+    async with bench(tmp_path, gang=True, **spec) as here:
+        for fault in (refusal(403, "Forbidden"), refusal(404, "NotFound")):
+            here.api.faults.append(fault)
+            outcome = await here.apply(EnsurePodGroup(KEY, UID))
+            assert outcome.result in {result, Result.UNCHANGED}
+            assert outcome.is_ok is (result is Result.DONE)
+
+
 async def test_the_secret_holds_the_two_tokens_and_is_never_read(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.apply(EnsureSecret(KEY, UID))
