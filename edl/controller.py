@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import Protocol
@@ -35,6 +35,7 @@ from edl.core.lifecycle import (
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.core.status import with_trouble_of
 from edl.core.stranded import stranded_pods
 from edl.errors import EdlError, TemporaryError
 from edl.ports import Clock, Cluster, Lease, Recorder, RoundResult
@@ -241,10 +242,10 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
         lost = self._lost(snapshot)
-        wanted: dict[str, tuple[Action, ...]] = {}
+        wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
             around = Surroundings(lost, self._trouble(snapshot, job))
-            wanted[job.uid] = self._desired(job, decisions.get(job.key), places[job.key], around)
+            wanted.append((job, self._desired(job, decisions.get(job.key), places[job.key], around)))
         return await self._carry_out(wanted)
 
     def _desired(
@@ -264,7 +265,9 @@ class Controller:
             if not wanted:
                 self._memory.backoff.forget(job.uid, CreatePod)
         now_s = self._clock.monotonic_s()
-        return tuple(a for a in actions if self._memory.backoff.allows(job.uid, type(a), now_s))
+        return tuple(
+            a for a in actions if isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)
+        )
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
         refused = self._memory.backoff.refusal(job.uid)
@@ -275,16 +278,16 @@ class Controller:
             return "PriorityClassMissing", f"the cluster has no PriorityClass {names}; pods run without: create it"
         return None
 
-    async def _carry_out(self, wanted: Mapping[str, tuple[Action, ...]]) -> RoundResult:
+    async def _carry_out(self, wanted: Sequence[tuple[Job, tuple[Action, ...]]]) -> RoundResult:
         """Every job's deletions, then everybody's growth and words; one failure never stops the rest."""
         gate = asyncio.Semaphore(self._pace.writes)
-        first = [a for actions in wanted.values() for a in actions if isinstance(a, MarkPod | DeletePod)]
+        first = [a for _, actions in wanted for a in actions if isinstance(a, MarkPod | DeletePod)]
         outcomes = list(await asyncio.gather(*(self._apply(a, gate) for a in first)))
         unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
         chains = [
             chain
-            for uid, actions in wanted.items()
-            for chain in (_growth(actions), () if uid in unmarked else _words(actions))
+            for job, actions in wanted
+            for chain in (_growth(actions), _words(actions) if job.uid not in unmarked else _complaint(job, actions))
             if chain
         ]
         for done in await asyncio.gather(*(self._in_turn(chain, gate) for chain in chains)):
@@ -373,6 +376,19 @@ def _kills_for_serving(decision: ScaleDecision) -> bool:
 
 def _growth(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(a for a in actions if isinstance(a, Need | CreatePod))
+
+
+def _complaint(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Of what is to be said, only what the API server refuses: a failure whose mark does not stand is not stored."""
+    said: list[Action] = []
+    for action in actions:
+        if isinstance(action, PatchStatus) and job.status is not None:
+            status = with_trouble_of(job.status, action.status)
+            if status != job.status:
+                degraded = status.condition("Degraded")
+                said = [replace(action, status=status)]
+                said += [a for a in actions if isinstance(a, EmitEvent) and degraded and a.reason == degraded.reason]
+    return tuple(said)
 
 
 def _words(actions: Iterable[Action]) -> tuple[Action, ...]:

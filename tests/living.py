@@ -415,6 +415,8 @@ class World:
 class Access:
     """One controller's way to the world: ends with the controller that held it.
 
+    A status takes longer than a pod, so that what is written beside it comes first.
+
     Attributes:
         effects: of each action that was asked for, whether the world is another one since.
         kill_at: (number of an effect, whether the effect still happens): there the controller dies.
@@ -438,6 +440,7 @@ class Access:
         return True
 
     async def apply(self, action: Action) -> Outcome:
+        await asyncio.sleep(0.02 if isinstance(action, PatchStatus) else 0.01)
         if not self.alive:
             raise Crash
         dies = self.kill_at is not None and len(self.effects) == self.kill_at[0]

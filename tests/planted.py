@@ -110,7 +110,7 @@ BUGS = (
         "core/happenings.py",
         "job.status.failures >= failure_number(pod)",
         "job.status.failures >= 0",
-        f"{CRASH}[a failed trainer]",
+        f"{LIFE}::test_a_failure_is_counted_once_even_if_the_status_is_lost_after_the_mark",
     ),
     Bug(
         "an expectation not awaited",
@@ -124,7 +124,7 @@ BUGS = (
         "core/lifecycle.py",
         "going = () if stays else job.pods",
         "going = job.pods",
-        f"{CRASH}[complete by policy]",
+        f"{SPEC}::test_the_end_is_stored_before_any_pod_goes",
     ),
     Bug(
         "a restart forgotten once the pod that caused it is gone",
@@ -173,7 +173,7 @@ BUGS = (
         "core/lifecycle.py",
         "if case.decision is not None and case.decision.victims:",
         "if case.decision is None:",
-        "test_quiet.py::test_ten_quiet_minutes_see_no_write",
+        f"{SPEC}::test_a_gang_whose_trainers_must_make_way_starts_anew_whole",
     ),
     Bug(
         "a deletion that was stated and never carried out",
@@ -202,6 +202,13 @@ BUGS = (
         "if step.stage is Stage.SUSPENDED:\n        return None",
         "if step.stage is Stage.SUSPENDED and not old.start_s:\n        return None",
         f"{SPEC}::test_a_pause_stops_the_clock_of_the_deadline",
+    ),
+    Bug(
+        "a failure stored although its mark was put off",
+        "controller.py",
+        "isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)",
+        "self._memory.backoff.allows(job.uid, type(a), now_s)",
+        "test_living_jobs.py::test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked",
     ),
     Bug(
         "trainers started where their pservers could not be",

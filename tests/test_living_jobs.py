@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edl.core.lifecycle import Action, CreatePod, DeletePod, Outcome, Result
+from edl.core.lifecycle import Action, CreatePod, DeletePod, MarkPod, Outcome, Result
 from edl.core.model import FixedPods, Job, JobKey, JobPhase, JobStatus, Role
 from tests.builders import make_job, make_nodes, make_shape
 from tests.living import Living, World
@@ -154,3 +154,23 @@ def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> N
     living.round()
     assert living.world.pods["default", "a-trainer-3"].pod.terminating is False
     assert {w.pod_uid for w in living.world.writes if isinstance(w, DeletePod)} <= {seen.pod.uid}
+
+
+def test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked(living: Living) -> None:
+    enter(living, elastic(maximum=3))
+    living.world.finish("a-trainer-1", 1)
+    living.world.fault = lambda a: (
+        (False, Outcome(a, Result.REFUSED, "Forbidden", "pods is forbidden")) if isinstance(a, MarkPod) else None
+    )
+    for _ in range(20):
+        living.step(2.0)
+    assert status_of(living, A).failures == 0
+    degraded = status_of(living, A).condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.message) == ("True", "pods is forbidden")
+    assert [e.reason for e in living.world.events].count("Forbidden") == 1
+    living.world.fault = lambda _: None
+    living.wait(300)
+    living.settle()
+    assert status_of(living, A).failures == 1
+    assert status_of(living, A).phase is JobPhase.RUNNING

@@ -7,7 +7,7 @@ seconds, as the API server stores them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
@@ -102,6 +102,13 @@ def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitE
         explanation=step.message,
     )
     return status, _events(job, old, status, step)
+
+
+def with_trouble_of(old: JobStatus, new: JobStatus) -> JobStatus:
+    """The old status with condition Degraded of the new one, where nothing else of the new may be stored yet."""
+    degraded = new.condition("Degraded")
+    conditions = (degraded if degraded is not None and c.type == "Degraded" else c for c in old.conditions)
+    return replace(old, conditions=tuple(conditions))
 
 
 def is_over(job: Job) -> bool:

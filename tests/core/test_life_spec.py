@@ -9,7 +9,7 @@ import pytest
 
 from edl.core.answers import JobAction, JobEvent
 from edl.core.lifecycle import CreatePod, DeleteJob, EnsurePodGroup, PatchStatus, is_over
-from edl.core.model import Answer, JobPhase, JobStatus, Reason, Role
+from edl.core.model import Answer, JobPhase, JobStatus, PodPhase, Reason, Role
 from tests.builders import make_job, make_shape
 from tests.core.stories import KEY, MASTER, PSERVERS, Life, fault_tolerant, gang
 
@@ -268,7 +268,7 @@ def test_no_failure_is_counted_for_what_others_or_we_take_away(make: Any) -> Non
     life: Life = make(backoff_limit=0)
     for disruption in ("PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC"):
         name = sorted(trainers(life))[0]
-        life.world.change(KEY, name, phase="Failed", exit_code=137, ready=False, disruption=disruption)
+        life.world.change(KEY, name, phase=PodPhase.FAILED, exit_code=137, ready=False, disruption=disruption)
         life.settle(12)
         assert life.phase is JobPhase.RUNNING
     assert life.status.failures == 0

@@ -9,7 +9,7 @@ import pytest
 
 from edl.core.answers import JobAction, JobEvent
 from edl.core.lifecycle import Surroundings
-from edl.core.model import Answer, JobPhase, Role
+from edl.core.model import Answer, JobPhase, PodPhase, Role
 from tests.core.stories import KEY, Life, fault_tolerant, gang
 
 MODES: dict[str, Callable[..., Life]] = {"fault-tolerant": fault_tolerant, "gang": gang}
@@ -132,7 +132,8 @@ def test_our_own_deletions_are_no_events(mode: str) -> None:
     life.edit(suspended=False)
     life.settle()
     assert life.phase is JobPhase.RUNNING
-    life.settle(1, admitted=False, target=0)
+    life.round(admitted=False, target=0)
+    assert all(p.terminating for p in life.job.pods)
     life.settle()
     assert life.phase is JobPhase.RUNNING
 
@@ -169,7 +170,9 @@ def test_pods_that_fail_because_their_job_restarts_are_not_counted() -> None:
     life.round()
     for pod in life.job.pods:
         if pod.terminating:
-            life.world.change(KEY, pod.name, terminating=False, intent="", exit_code=1, phase="Failed", node="")
+            life.world.change(
+                KEY, pod.name, terminating=False, intent="", exit_code=1, phase=PodPhase.FAILED, node=""
+            )
     life.settle()
     assert life.phase is JobPhase.RUNNING
     assert life.status.failures == 1
