@@ -440,7 +440,7 @@ class Access:
         return True
 
     async def apply(self, action: Action) -> Outcome:
-        await asyncio.sleep(0.02 if isinstance(action, PatchStatus) else 0.01)
+        await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
         if not self.alive:
             raise Crash
         dies = self.kill_at is not None and len(self.effects) == self.kill_at[0]

@@ -117,9 +117,10 @@ def test_a_job_made_again_under_its_name_gets_pods_of_its_own(living: Living) ->
     assert not living.world.violations, "no pod of the former job was touched"
 
 
-def test_no_trainer_starts_where_a_pserver_could_not_be_created(living: Living) -> None:
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])
+def test_no_trainer_starts_where_a_pserver_could_not_be_created(living: Living, result: Result) -> None:
     living.world.fault = lambda a: (
-        (False, Outcome(a, Result.REFUSED, "Forbidden", "no"))
+        (False, Outcome(a, result, "Forbidden", "no"))
         if isinstance(a, CreatePod) and a.role is Role.PSERVER
         else None
     )
