@@ -3,7 +3,8 @@
 Written against ports only, so that the simulator, the tests and a cluster run the same rounds. A round takes one
 snapshot, makes one plan in a thread under a deadline, has it checked without the solver, and carries it out: what
 shrinks first, then growth into room that is really free. It keeps no truth of its own: whatever it remembers between
-rounds (the last plan, how long a pod has been stranded, what the API server refused) may be lost at any moment.
+rounds (the last plan, how long a pod has been stranded, who leaves room unused, what the API server refused) may be
+lost at any moment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from random import SystemRandom
 from typing import Protocol
 
 from edl.core.backoff import Backoff
-from edl.core.fallback import without_growth
+from edl.core.fallback import failure_of, without_growth
 from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import (
     Action,
@@ -37,6 +38,7 @@ from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.status import with_trouble_of
 from edl.core.stranded import stranded_pods
+from edl.core.unplaceable import Offer, mark, watch
 from edl.errors import EdlError, TemporaryError
 from edl.ports import Clock, Cluster, Lease, Recorder, RoundResult
 from edl.thinker import Thinker
@@ -97,6 +99,7 @@ class _Memory:
 
     plan: ScalePlan | None = None
     stranded: dict[str, float] = field(default_factory=dict)
+    offers: dict[str, Offer] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     failed_rounds: int = 0
     wake_in_s: float | None = None
@@ -174,7 +177,7 @@ class Controller:
         self._recorder.observed(snapshot, leader=leads)
         if not leads:
             return RoundResult.FOLLOWED
-        view = replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
+        view = self._mark_unplaceable(replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs)))
         self._memory.wake_in_s = self._grace_left_s(view)
         plan = await self._plan(view)
         if self._show is not None:
@@ -187,26 +190,28 @@ class Controller:
 
     async def _plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that passed its checks; None leaves the cluster as it is."""
-        fresh = True
+        late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
         try:
-            late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
             plan = await self._thinker.run(lambda: self._planner.decide(view, self._limits), late_s)
-        except RefusedPlanError as error:
-            self._recorder.refused(view, error.plan, error.problems)
-            return None
+            if problems := tuple(self._planner.check(view, plan)):
+                raise RefusedPlanError(plan, problems)
         except Exception as error:  # whatever the solver throws, the last plan stands
-            self._recorder.failed("plan", error)
-            if self._memory.plan is None:
-                return None
-            plan, fresh = without_growth(self._memory.plan, view), False
-        decided = {decision.job for decision in plan.decisions}
-        judged = view if fresh else replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
-        problems = tuple(self._planner.check(judged, plan))
-        if problems:
-            self._recorder.refused(view, plan, problems)
+            return self._fall_back(view, error)
+        self._memory.plan = plan
+        self._recorder.planned(view, self._limits, plan)
+        return plan
+
+    def _fall_back(self, view: ClusterSnapshot, error: Exception) -> ScalePlan | None:
+        """What stands of the last plan, judged by the same rules; None where there is none, or it is no good now."""
+        self._recorder.undecided(view, error)
+        if self._memory.plan is None:
             return None
-        if fresh:
-            self._memory.plan = plan
+        plan = without_growth(self._memory.plan, view, failure_of(error))
+        decided = {decision.job for decision in plan.decisions}
+        judged = replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
+        if problems := tuple(self._planner.check(judged, plan)):
+            self._recorder.undecided(view, RefusedPlanError(plan, problems))
+            return None
         self._recorder.planned(view, self._limits, plan)
         return plan
 
@@ -223,7 +228,7 @@ class Controller:
         except TemporaryError as error:
             self._recorder.held(f"deletions for serving: {error}")
             return killed
-        waited = {pod.uid for pod in view.pods if pod.is_waiting_serving}
+        waited = {pod.uid for pod in view.pods if pod.needs_room}
         if waited & {pod.uid for pod in now.pods if pod.is_waiting_serving}:
             return frozenset()
         self._recorder.held("deletions for serving: the waiting pods have found room")
@@ -335,6 +340,20 @@ class Controller:
             self._recorder.failed(f"{type(action).__name__} for job {action.job}", error)
             outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
         return replace(outcome, seconds=self._clock.monotonic_s() - started_s)
+
+    def _mark_unplaceable(self, view: ClusterSnapshot) -> ClusterSnapshot:
+        """The view with the serving pods marked that leave room unused; whoever is newly marked is told of."""
+        now_s, before = self._clock.monotonic_s(), self._memory.offers
+        self._memory.offers = offers = watch(before, view, now_s)
+        marked = mark(view, offers, now_s)
+        for pod in marked.pods:
+            if pod.unplaceable and offers[pod.uid] != before.get(pod.uid):
+                self._recorder.held(
+                    f"room for serving pod {pod.namespace}/{pod.name}: kube-scheduler leaves room that is open to it"
+                    f" unused (pod affinity, spread, volumes or claims?); no trainer dies for it for"
+                    f" {offers[pod.uid].pause_s:g} s"
+                )
+        return marked
 
     def _lost(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         now_s = self._clock.monotonic_s()

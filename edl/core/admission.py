@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, Seat, World
+from edl.core.capacity import Claim, IntArray, Seat, World, count_slots, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -59,26 +59,41 @@ def serve(world: World, deadline_s: float) -> Served:
     return Served(due, young, sum(wanted.values()) - best.total())
 
 
-def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
+def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozenset[int]]:
     """Cap each maximum at what would fit were the job alone, and find the jobs that would not even fit alone.
 
-    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody.
+    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. The cap is what one order of
+    placing finds; that a job would not even fit is only said once no packing was found that holds it.
     """
-    idle = Room(world, ())
-    for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
+    alone = _Trial(world, served, deadline_s)
+    idle = alone(()) or Room(world, ())
+    for shape, count in sorted(served.young.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
+    empty: dict[int, IntArray] = {}
     claims, hopeless = [], set()
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-        most = max(known[kind] + stuck, len(claim.seats))
-        if most < claim.low and not (claim.job.was_admitted and claim.seats):
+        if claim.shape not in empty:
+            empty[claim.shape] = count_slots(world.empty, world.request[claim.shape])
+        most = max(known[kind] + _beyond(world, claim, empty[claim.shape]), len(claim.seats))
+        if (
+            most < claim.low
+            and not (claim.job.was_admitted and claim.seats)
+            and alone.beside((), claim.index) is None
+        ):
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, min(claim.high, most))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
+
+
+def _beyond(world: World, claim: Claim, slots: IntArray) -> int:
+    """Trainers that count, but stand where no new ones could: on a closed node, or where others took their room."""
+    here = Counter(world.seats[i].node for i in claim.seats if _is_movable(world, world.seats[i]))
+    crowded = sum(max(0, n - int(slots[node])) for node, n in here.items() if node >= 0)
+    return len(claim.seats) - here.total() + crowded
 
 
 def _is_movable(world: World, seat: Seat) -> bool:
@@ -166,14 +181,8 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        free = world.empty.copy()
         for j in members:
             claim = world.claims[j]
-            free -= claim.held
-            for index in claim.seats:
-                seat = world.seats[index]
-                if seat.node >= 0:
-                    free[seat.node] += world.request[seat.shape]
             stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
             wanted[claim.shape] += max(0, claim.low - stuck)
             for need in claim.needs:
@@ -183,7 +192,7 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(world, free, wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return place_most(world, room_beside(world, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
 
 
 def _keep(trial: _Trial, room: Room | None, running: list[int]) -> Room | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -20,14 +20,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.core.capacity import IntArray, World
 from edl.core.model import Role
-from edl.core.optimizer import Columns, make_columns
+from edl.core.optimizer import Columns, make_columns, quota_rows
 from edl.core.patterns import Pattern
 from edl.core.room import Placed, Room
+from edl.core.speedup import Worth
 
 FloatArray = NDArray[np.float64]
 
 SEARCH_NODES = 200
 COLUMNS_LIMIT = 1500
+ROUNDING = 1e-9
 VARIABLES_LIMIT = 400
 RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # of a death: that it runs, and how badly off its job becomes
 WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # in fulfilment: what missing a promise costs
@@ -199,8 +201,8 @@ def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
 def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tuple[FloatArray, FloatArray]]:
     """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
     world, jobs = room.world, list(room.members)
-    request = world.request / world.allocatable.max(axis=0, initial=1).clip(min=1)
-    free = room.free / world.allocatable.max(axis=0, initial=1).clip(min=1)
+    request = world.request / world.largest
+    free = room.free / world.largest
     nodes, resources = free.shape
     fits = np.zeros((nodes, resources, v.size))
     by_shape = np.zeros((len(world.shapes), v.size))
@@ -224,7 +226,13 @@ def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tu
     ]
 
 
-def pack_anew(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float) -> Room | None:
+def pack_anew(
+    room: Room,
+    ceiling: Mapping[int, int],
+    promised: Mapping[int, int],
+    deadline_s: float,
+    worths: Mapping[int, Worth] | None = None,
+) -> Room | None:
     """Pack all pods that are not created yet anew, by an integer program over patterns.
 
     Args:
@@ -232,6 +240,7 @@ def pack_anew(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int
         ceiling: the most trainers of each member.
         promised: the fair share of each member in whole trainers.
         deadline_s: time for the program.
+        worths: what trainers are worth to each member; by default its weighted fulfilment.
 
     Returns:
         The new packing; None where there is nothing to gain, too much to try, or no answer.
@@ -244,57 +253,102 @@ def pack_anew(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int
     shapes = {p.shape for p in room.placed} | {
         room.world.claims[j].shape for j in ceiling if base.count[j] < ceiling[j]
     }
-    if len({p.shape for p in room.placed}) < 2 or all(room.count[j] >= ceiling[j] for j in ceiling):
+    if len(shapes if worths is not None else {p.shape for p in room.placed}) < 2 or all(
+        room.count[j] >= ceiling[j] for j in ceiling
+    ):
         return None
     columns = make_columns(room.world, base.free, shapes, COLUMNS_LIMIT)
     placed = Counter((p.node, p.shape) for p in room.placed)
     for g, group in enumerate(columns.classes):
         for node in group.nodes:
             columns.add(g, tuple(placed[node, s] for s in columns.shapes))
-    answer = _integer_program(room, base, (ceiling, promised), columns, deadline_s)
+    answer = _integer_program(room, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
     return None if answer is None else _refill(room, base, columns, answer)
 
 
 def _integer_program(
-    room: Room, base: Room, terms: tuple[Mapping[int, int], Mapping[int, int]], columns: Columns, deadline_s: float
+    room: Room,
+    base: Room,
+    terms: tuple[Mapping[int, int], Mapping[int, int]],
+    columns: Columns,
+    worths: Mapping[int, Worth] | None,
+    *,
+    deadline_s: float,
 ) -> tuple[dict[int, int], list[int]] | None:
     """New trainers of each member and uses of each column: the worst-off shortfall first, then the sum.
 
-    Variables: new trainers of each member; what each misses of its promise; the largest part missing.
+    Variables: new trainers of each member, by pieces of equal worth; what each misses of its promise; the largest
+    part missing.
     """
     ceiling, promised = terms
     jobs = sorted(ceiling)
     claims, size = [room.world.claims[j] for j in jobs], len(jobs)
     span = np.array([max(1, c.high - c.low) for c in claims], dtype=np.float64)
-    weight = np.array([c.job.weight for c in claims], dtype=np.float64)
     kept = np.array([base.count[j] for j in jobs], dtype=np.float64)
     row = {s: k for k, s in enumerate(columns.shapes)}
-    most = (
-        np.array([ceiling[j] if c.shape in row else base.count[j] for j, c in zip(jobs, claims, strict=True)]) - kept
-    )
-    least = (np.array([c.low for c in claims], dtype=np.float64) - kept).clip(min=0)
-    need, use = np.zeros(len(row)), np.zeros((len(row), 2 * size + 1))
+    pieces = _pieces_of(base, {j: ceiling[j] if room.world.claims[j].shape in row else 0 for j in jobs}, worths)
+    need, use = np.zeros(len(row)), np.zeros((len(row), len(pieces) + size + 1))
+    sums = np.zeros((size, len(pieces)))
     for place in room.placed:
         need[row[place.shape]] += place.role is not Role.TRAINER
-    for k, claim in enumerate(claims):
-        if claim.shape in row:
-            use[row[claim.shape], k] = 1.0
+    for p, piece in enumerate(pieces):
+        sums[piece.owner, p] = 1.0
+        if claims[piece.owner].shape in row:
+            use[row[claims[piece.owner].shape], p] = 1.0
+    quota, limits = quota_rows(room)
     column = np.zeros((size, 1))
     answer = _solve(
         columns,
-        cost=np.concatenate([-weight / span, SHORTFALL / span, [WORST_SHORTFALL]]),
-        whole=np.concatenate([np.ones(size, dtype=np.int64), np.zeros(size + 1, dtype=np.int64)]),
-        low=np.concatenate([least, np.zeros(size + 1)]),
-        high=np.concatenate([np.maximum(most, least), np.full(size + 1, np.inf)]),
+        cost=np.concatenate([[-piece.each for piece in pieces], SHORTFALL / span, [WORST_SHORTFALL]]),
+        whole=np.concatenate([np.ones(len(pieces), dtype=np.int64), np.zeros(size + 1, dtype=np.int64)]),
+        low=np.concatenate([[piece.least for piece in pieces], np.zeros(size + 1)]),
+        high=np.concatenate([[piece.most for piece in pieces], np.full(size + 1, np.inf)]),
         use=use,
         need=need,
         further=[
-            (np.hstack([np.eye(size), np.eye(size), column]), np.array([promised[j] for j in jobs]) - kept),
-            (np.hstack([np.zeros((size, size)), -np.diag(1.0 / span), column + 1.0]), np.zeros(size)),
+            (np.hstack([sums, np.eye(size), column]), np.array([promised[j] for j in jobs]) - kept),
+            (np.hstack([0.0 * sums, -np.diag(1.0 / span), column + 1.0]), np.zeros(size)),
+            (np.hstack([-quota @ sums, np.zeros((len(quota), size + 1))]), quota @ kept - limits - ROUNDING),
         ],
         deadline_s=deadline_s,
     )
-    return None if answer is None else (dict(zip(jobs, answer[0][:size], strict=True)), answer[1])
+    if answer is None:
+        return None
+    more = dict.fromkeys(jobs, 0)
+    for piece, count in zip(pieces, answer[0], strict=False):
+        more[jobs[piece.owner]] += count
+    return more, answer[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """New trainers that are worth the same to a member: its position, how many, and the worth of each."""
+
+    owner: int
+    least: int
+    most: int
+    each: float
+
+
+def _pieces_of(base: Room, ceiling: Mapping[int, int], worths: Mapping[int, Worth] | None) -> list[_Piece]:
+    """The new trainers that each member must and may have, piece by piece, the most useful first."""
+    pieces = []
+    for k, j in enumerate(sorted(ceiling)):
+        claim, have = base.world.claims[j], base.count[j]
+        must = max(0, claim.low - have)
+        may = max(ceiling[j] - have, must)
+        if worths is None:
+            pieces.append(_Piece(k, must, may, claim.job.weight / max(1, claim.high - claim.low)))
+            continue
+        if must:
+            pieces.append(_Piece(k, must, must, 0.0))
+        at, end = claim.low, have + may
+        for length, each in worths[j].segments:
+            first, last = max(at, have), min(at + length, end)
+            if last > first:
+                pieces.append(_Piece(k, 0, last - first, each))
+            at += length
+    return pieces
 
 
 def _refill(room: Room, base: Room, columns: Columns, answer: tuple[dict[int, int], list[int]]) -> Room:
@@ -314,7 +368,7 @@ def _refill(room: Room, base: Room, columns: Columns, answer: tuple[dict[int, in
                 if place.role is Role.TRAINER:
                     base.place_trainer(place.owner, node)
                 else:
-                    base.hold(replace(place, node=node))
+                    base.hold(place._replace(node=node))
     return base
 
 

@@ -8,7 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.model import JobKey, Reason, Role
+from edl.core.model import JobKey, PodShape, Reason, Role
+from edl.errors import PlanFailure
+
+VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
+"""Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the jobs of a queue may ask for together.
+
+    Attributes:
+        queue: its name, as in `spec.queue`.
+        amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
+            not named has no limit.
+    """
+
+    queue: str
+    amounts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +42,7 @@ class Limits:
         growth_hold_s: a job that was shrunk for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
         deadline_s: time that one decision may take.
+        quotas: one for each queue that has limits, sorted by queue.
     """
 
     max_load_desired: float = 1.0
@@ -32,6 +51,7 @@ class Limits:
     growth_hold_s: float = 30.0
     head_wait_s: float = 600.0
     deadline_s: float = 10.0
+    quotas: tuple[Quota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,7 @@ class ScaleDecision:
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
         shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
         message: one sentence for the user: why this count.
+        pending: trainers of the target that have no room; only a plan to compare with leaves any.
     """
 
     job: JobKey
@@ -62,6 +83,7 @@ class ScaleDecision:
     nodes: tuple[tuple[str, int], ...] = ()
     fixed_nodes: tuple[tuple[Role, str], ...] = ()
     shrink_reason: str = ""
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +120,36 @@ class ServingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptColumns:
+    """The patterns that a decision's programs used: the next decision begins with them. They cannot change its rules.
+
+    Patterns are kept for classes of nodes by their usable room and name pods by shape, so that they hold whatever
+    jobs and nodes come and go; what no longer fits is passed over.
+
+    Attributes:
+        shapes: of the pods.
+        rooms: (resource, amount) of the classes, sorted by resource.
+        patterns: (index of a room, (index of a shape, pods) sorted), sorted.
+    """
+
+    shapes: tuple[PodShape, ...] = ()
+    rooms: tuple[tuple[tuple[str, int], ...], ...] = ()
+    patterns: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+
+
+NO_COLUMNS = KeptColumns()
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """One decision about the whole cluster; decisions are sorted by job key."""
+    """One decision about the whole cluster; decisions are sorted by job key.
+
+    Attributes:
+        is_comparison: it may break our rules and is never carried out.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
+        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
+    """
 
     decisions: tuple[ScaleDecision, ...]
     certificate: Certificate
@@ -107,6 +157,9 @@ class ScalePlan:
     serving: ServingReport = ServingReport()
     seconds: float = 0.0
     policy: str = "maxmin"
+    is_comparison: bool = False
+    fallback: PlanFailure | None = None
+    columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

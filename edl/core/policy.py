@@ -14,13 +14,19 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
-from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.core.sharing import share
-from edl.errors import ConfigError, PlanError
+from edl.core.outcome import Outcome
+from edl.core.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.preference import follow_preferences
+from edl.core.programs import keep_columns
+from edl.core.room import Room
+from edl.core.sharing import Share, share
+from edl.core.speedup import Worth, worth_of
+from edl.core.utility import prove_utility
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,15 @@ class Policy:
     """A way to share a cluster.
 
     Attributes:
-        name: what `--policy` calls it.
+        name: what `--policy` calls it; empty for the default.
         adapt: what each job asks for under it.
+        by_worth: whether jobs share by what trainers are worth to them, or by fulfilment; None decides by what is
+            known of the jobs that run.
     """
 
     name: str
     adapt: Callable[[Job], Job]
+    by_worth: bool | None = False
 
 
 def _as_it_is(job: Job) -> Job:
@@ -52,30 +61,45 @@ POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy("maxmin", _as_it_is),
+        Policy("utility", _as_it_is, by_worth=True),
         Policy("static-min", _always_min),
         Policy("static-max", _always_max),
     )
 }
+DEFAULT = Policy("", _as_it_is, by_worth=None)
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name.
+    """The policy of that name; an empty name is the default: `utility` once the speed of a job that runs is known.
 
     Raises:
         ConfigError: there is none; the message names those that are.
     """
+    if not name:
+        return DEFAULT
     if name not in POLICIES:
         raise ConfigError(f"policy {name!r} is unknown; choose one of {', '.join(sorted(POLICIES))}")
     return POLICIES[name]
 
 
-def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
+def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
     Args:
         snapshot: the world; equal snapshots give equal plans, but for `seconds`.
         policy: see POLICIES.
         limits: what the operator allows; `deadline_s` bounds each linear program and the decision as a whole.
+        columns: the columns of the last plan; with them this one is made sooner. They belong to what is decided from:
+            equal snapshots and columns give equal plans.
 
     Returns:
         A plan that has passed `guard.check`.
@@ -84,41 +108,68 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits, columns).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    world = read_world(adapted, limits)
+    world = read_world(adapted, limits, columns)
     served = serve(world, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served)
+    world, hopeless = cap(world, served, limits.deadline_s)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
-    shared = share(admission.room, served, limits.deadline_s)
+    worths = _worths(policy, admission.room)
+    shared = share(admission.room, served, limits.deadline_s, worths)
     watch("sharing")
-    proof = prove(shared.room, shared.level, limits.deadline_s)
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, policy.name)
+    follow_preferences(shared.room)
+    proof = _prove(shared, limits.deadline_s)
+    name = policy.name or ("maxmin" if worths is None else "utility")
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
+
+
+def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
+    """What trainers are worth to each job that runs; None where the policy shares by fulfilment."""
+    claims = [room.world.claims[j] for j in room.members]
+    by_worth = policy.by_worth
+    if by_worth is None:
+        by_worth = any(claim.job.throughput for claim in claims)
+    return {c.index: worth_of(c.job, c.low, c.high) for c in claims} if by_worth else None
+
+
+def _prove(shared: Share, deadline_s: float) -> Proof:
+    if shared.worths is None:
+        return prove(shared.room, shared.level, deadline_s)
+    return prove_utility(shared.room, shared.worths, {j: int(n) for j, n in shared.level.items()}, deadline_s)
 
 
 def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
-    waiting = sum(group.due + group.young for group in outcome.world.waiting)
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
     return ScalePlan(
         decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
-        certificate=Certificate("fulfilment", proof.achieved, proof.bound),
+        certificate=Certificate(outcome.shared.objective, proof.achieved, proof.bound),
         prices=prices_of(proof, outcome.world),
-        serving=ServingReport(waiting, placed, outcome.served.short),
+        serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
+        columns=keep_columns(outcome.world),
     )
 
 
@@ -141,19 +192,17 @@ def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
     )
     if index is None:
         return base
-    room, claim = outcome.shared.room, outcome.world.claims[index]
-    dying = {*room.victims, *room.homeless[index]}
-    victims = tuple(sorted(outcome.world.seats[i].pod.name for i in claim.seats if i in dying))
-    names = [node.name for node in outcome.world.snapshot.nodes]
-    new = [place for place in room.placed if place.owner == index]
-    nodes = Counter(names[place.node] for place in new if place.role is Role.TRAINER)
-    fixed = [(place.role, names[place.node]) for place in new if place.role and place.role is not Role.TRAINER]
+    seats, nodes = outcome.world.seats, outcome.world.snapshot.nodes
+    victims = tuple(sorted(seats[i].pod.name for i in outcome.dying(index)))
+    new = outcome.placed(index)
+    places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
+    fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
     return replace(
         base,
-        target=room.count[index],
+        target=outcome.shared.room.count[index],
         admitted=True,
         victims=victims,
-        nodes=tuple(sorted(nodes.items())),
+        nodes=tuple(sorted(places.items())),
         fixed_nodes=tuple(sorted(fixed)),
         shrink_reason=told.shrink_reason if victims else "",
     )

@@ -109,6 +109,7 @@ def _settle_by_moves(room: Room, served: Served) -> Room | None:
 
 def spare_victims(room: Room) -> None:
     """Revive victims whose place is free after all, dearest first, and those whose job gets a new one there."""
+    meter = room.meter()
     for index in sorted(room.victims, key=lambda i: room.world.seats[i].order, reverse=True):
         seat = room.world.seats[index]
         claim = room.world.claims[seat.claim]
@@ -119,8 +120,13 @@ def spare_victims(room: Room) -> None:
         if twin is not None:
             room.drop(twin)
             room.revive(index)
-        elif room.count[seat.claim] < claim.high and room.has_room(seat.shape, seat.node):
+        elif (
+            room.count[seat.claim] < claim.high
+            and room.has_room(seat.shape, seat.node)
+            and meter.short_of(seat.claim) is None
+        ):
             room.revive(index)
+            meter.add(seat.claim)
 
 
 def demands_of(room: Room, served: Served) -> list[Demand]:
@@ -161,5 +167,5 @@ def by_size(world: World, shapes: Iterable[int]) -> list[int]:
 
 def size_of(world: World, shape: int) -> float:
     """The largest part of a node's room that the shape asks for."""
-    most = world.allocatable.max(axis=0, initial=1).clip(min=1)
+    most = world.largest
     return float((world.request[shape] / most).max(initial=0.0))

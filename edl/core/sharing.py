@@ -1,27 +1,43 @@
 """How many trainers each job gets beyond its minimum: the fair share, and whether it is worth a death.
 
 Growth into free room goes to whoever is worst off. A running trainer dies for another job's share only in the plan
-that admits a job, or where the worst off would gain more than a dead band from jobs that are out of their cooldown.
+that admits a job, or where the worst off would gain more than a dead band from jobs that are out of their cooldown. A
+trainer that would die only to start anew elsewhere dies where that gain is made by it, and not without.
 
 Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, growth_hold_left_s, is_arriving, restrain
+from edl.core.filling import fill
+from edl.core.guard import DEAD_BAND, growth_hold_left_s, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
 from edl.core.optimizer import could_reach, fair_shares, read_cluster
-from edl.core.packing import Demand, grow, has_load_left, make_room
+from edl.core.packing import grow, make_room
 from edl.core.room import Room
 from edl.core.settling import Served, for_serving, spare_victims
+from edl.core.speedup import Worth
+from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised
+from edl.core.trading import (
+    Goal,
+    grown_by_worth,
+    has_arrivals,
+    lacking_gain,
+    pays,
+    set_goal,
+    standing,
+    total_worth,
+    traded,
+)
 
-EPSILON = 1e-6
 RAISES_TRIED = 8
+FEW_JOBS = 20  # up to so many, raising the worst off is tried even where only packing anew or a death could do it
+STAYS_TRIED = 3  # how often trainers are taken anew, without those that would only have moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +46,37 @@ class Share:
 
     Attributes:
         room: everything placed.
-        level: of each member, the trainers that its fair share promises, in fractions.
+        level: of each member, the trainers that its fair share promises, in fractions; under `utility` its floor.
         young_placed: serving pods that nobody dies for and that have room all the same.
+        for_quota: seats that die because their queue has passed a quota.
+        not_worth_it: members that would have more if their gain paid for the resizes.
+        worths: what trainers are worth to each member; None where it is the fulfilment.
     """
 
     room: Room
     level: Mapping[int, float]
     young_placed: int
+    for_quota: frozenset[int] = frozenset()
+    not_worth_it: frozenset[int] = frozenset()
+    worths: Mapping[int, Worth] | None = None
+
+    @property
+    def objective(self) -> str:
+        """What the certificate is about."""
+        return "fulfilment" if self.worths is None else "utility"
 
 
-def share(room: Room, served: Served, deadline_s: float) -> Share:
+def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Worth] | None = None) -> Share:
     """Give each admitted job its share of what the minimums left.
 
     Args:
         room: every admitted job at its minimum at least; not changed.
         served: the serving pods; those that nobody dies for keep free room from growth.
         deadline_s: time for each program.
+        worths: what trainers are worth to each member, under policy `utility`; else its fulfilment counts.
     """
     room = room.copy()
-    _trim(room)
+    for_quota = _trim(room)
     ceiling = {j: _ceiling(room.world, room.world.claims[j]) for j in room.members}
     resettled = {j: min(ceiling[j], room.count[j] + len(room.homeless[j])) for j in room.members}
     grow(room, resettled, resettled)
@@ -57,55 +85,100 @@ def share(room: Room, served: Served, deadline_s: float) -> Share:
     for shape in room.world.headroom:
         make_room(room, for_serving(shape, extra), {})
     level = fair_shares(read_cluster(room), deadline_s)
-    terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
-    best = _reshare(room, _grown(room, terms, deadline_s), terms, deadline_s)
+    refused: frozenset[int] = frozenset()
+    if worths is None:
+        terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
+        best = _reshare(room, _grown(room, terms, deadline_s), terms, deadline_s)
+    else:
+        low = {j: room.world.claims[j].low for j in room.members}
+        level = {j: low[j] + (level[j] - low[j]) / 2 for j in room.members}
+        terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
+        best, refused = _reshare_by_worth(room, terms, worths, deadline_s)
     spare_victims(best)
-    return Share(best, level, young)
+    return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What growth goes by: the most each member may have now, and its fair share in whole trainers."""
-
-    ceiling: Mapping[int, int]
-    promised: Mapping[int, int]
+Take = Callable[[Room, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
 
 
-def _grown(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None = None) -> Room:
+def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    if room.world.is_large:
+        return best
+    can_repack = len({place.shape for place in room.placed}) > 1
+    is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
+
+    def reach(wanted: Terms) -> Room | None:
+        return _reached(room, best, wanted, deadline_s, take)
+
+    if any(best.count[j] < terms.promised[j] for j in room.members):
+        best, terms = _lowered(room, terms, _worst(best), reach) or (best, terms)
     for _ in range(RAISES_TRIED):
-        raised = _raised(room, terms)
+        raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
-        if any(best.count[j] < raised.promised[j] for j in room.members):
-            if not could_reach(read_cluster(best), raised.promised, deadline_s):
-                break
-            trial = _filled(room, raised, deadline_s, take)
-            if any(trial.count[j] < raised.promised[j] for j in room.members):
-                break
-            best = trial
-        terms = raised
+        reached = reach(raised)
+        level = min(room.world.claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members)
+        step = (reached, raised) if reached else _lowered(room, raised, level, reach)
+        if step is None:
+            break
+        best, terms = step
     return best
 
 
-def _raised(room: Room, terms: Terms) -> Terms | None:
-    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it."""
+def _reached(room: Room, best: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room | None:
+    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    if all(best.count[j] >= terms.promised[j] for j in room.members):
+        return best
+    if not could_reach(read_cluster(best), terms.promised, deadline_s):
+        return None
+    trial = _filled(room, terms, deadline_s, take)
+    return trial if all(trial.count[j] >= terms.promised[j] for j in room.members) else None
+
+
+def _lowered(
+    room: Room, terms: Terms, level: float, reach: Callable[[Terms], Room | None]
+) -> tuple[Room, Terms] | None:
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had."""
+    claims = room.world.claims
+    for _ in range(RAISES_TRIED if len(room.members) <= FEW_JOBS else 0):
+        promised = terms.promised
+        rich = [j for j, n in promised.items() if n > claims[j].low and claims[j].fulfilment(n - 1) > level + EPSILON]
+        if not rich:
+            return None
+        giver = max(rich, key=lambda j: (claims[j].fulfilment(promised[j]), claims[j].job.key))
+        terms = Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()})
+        if (reached := reach(terms)) is not None:
+            return reached, terms
+    return None
+
+
+def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
+    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it.
+
+    `is_settled` says that nothing can be packed anew and nobody dies: then there is no room but what is free.
+    """
     claims = room.world.claims
     level = {j: claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members}
     worst = [j for j in room.members if level[j] <= min(level.values()) + EPSILON]
     can_grow = {shape: bool(room.slots(shape).any()) for shape in {claims[j].shape for j in worst}}
     if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
         return None
-    if any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
+    if is_settled and any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
         return None
     return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
 
 
-def _filled(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None) -> Room:
+def _filled(room: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if room.world.is_large:
+        filled = fill(room, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, taking)
+        return filled
     grown = room.copy()
-    grow(grown, terms.ceiling, terms.promised, take)
+    grow(grown, terms.ceiling, terms.promised, taking)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown
@@ -113,15 +186,35 @@ def _filled(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, i
     return max((grown, anew), key=lambda trial: _standing(trial, terms))
 
 
-def _trim(room: Room) -> None:
-    """Let trainers above a maximum die, in their dying order."""
+def _trim(room: Room) -> frozenset[int]:
+    """Let trainers above a maximum die, in their dying order; then those above a quota, of whoever is best off.
+
+    Returns:
+        The seats that die for a quota.
+    """
     for j in room.members:
-        claim = room.world.claims[j]
-        for index in sorted(claim.seats, key=lambda i: room.world.seats[i].order):
-            if room.count[j] <= claim.high:
+        for index in _dying(room, j):
+            if room.count[j] <= room.world.claims[j].high:
                 break
-            if index not in room.victims and index not in room.homeless[j]:
-                room.kill(index)
+            room.kill(index)
+    killed = set()
+    while passed := room.meter().passed():
+        givers = [
+            j
+            for j in room.members
+            if room.count[j] > room.world.claims[j].low
+            and any(ask.row in passed and ask.each for ask in room.world.claims[j].asks)
+        ]
+        giver = max(givers, key=lambda j: (room.fulfilment(j), room.world.claims[j].job.created_s, j))
+        killed.add(_dying(room, giver)[0])
+        room.kill(_dying(room, giver)[0])
+    return frozenset(killed)
+
+
+def _dying(room: Room, j: int) -> list[int]:
+    """The trainers of a member that count, in their dying order."""
+    gone = {*room.victims, *room.homeless[j]}
+    return sorted((i for i in room.world.claims[j].seats if i not in gone), key=lambda i: room.world.seats[i].order)
 
 
 def _ceiling(world: World, claim: Claim) -> int:
@@ -136,24 +229,90 @@ def _ceiling(world: World, claim: Claim) -> int:
 def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     """Choose between growth alone and taking from those that are better off."""
     claims = room.world.claims
-    now_s = room.world.snapshot.observed_at_s
-    admits = any(is_arriving(claims[j].job, now_s) for j in room.members)
+    admits = has_arrivals(room)
     if not admits and not _is_at_rest(room):
         return grown
     short = [j for j in room.members if terms.promised[j] > grown.count[j]]
     gain = max((claims[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
-    if not short or (not admits and gain <= DEAD_BAND + EPSILON):
+    is_fine = not short and len(room.members) > FEW_JOBS
+    if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
         return grown
-    restrained = frozenset() if admits else restrain(room.world.snapshot.jobs, now_s)
-    donors = [j for j in room.members if claims[j].job.key not in restrained]
-    start = _take_promised(room.copy(), terms, donors)
-    taken = _grown(start, terms, deadline_s, lambda trial, j: _take_one(trial, j, terms, donors))
+
+    def take(keep: Mapping[int, int]) -> Room:
+        start = take_promised(room.copy(), terms, keep)
+        return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+
+    keep = _givers(room, admits=admits)
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
+        return grown
+    taken = take(keep)
+    still = _staying(room, grown, taken, keep, take)
+    if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
+        taken = still
     if admits:
-        return taken if _standing(taken, terms) > _standing(grown, terms) else grown
-    gainers = [j for j in room.members if taken.count[j] > grown.count[j]]
-    worst = min(gainers, key=lambda j: (grown.fulfilment(j), j), default=None)
-    is_worth_it = worst is not None and taken.fulfilment(worst) - grown.fulfilment(worst) > DEAD_BAND + EPSILON
+        return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
     return taken if is_worth_it else grown
+
+
+def _reshare_by_worth(
+    room: Room, terms: Terms, worths: Mapping[int, Worth], deadline_s: float
+) -> tuple[Room, frozenset[int]]:
+    """Choose between growth alone and trades; also tells who would gain by trades that do not pay for the resizes."""
+    goal = set_goal(room, room.count, terms, worths, deadline_s)
+    grown = grown_by_worth(room, terms, goal.wanted, worths, deadline_s)
+    admits = has_arrivals(room)
+    if _is_good_enough(grown, terms, goal, worths) or not (admits or _is_at_rest(room)):
+        return grown, frozenset()
+
+    def take(keep: Mapping[int, int]) -> Room:
+        return traded(room, terms, goal, keep, worths, deadline_s=deadline_s)
+
+    keep = _givers(room, admits=admits)
+    taken = take(keep)
+    still = _staying(room, grown, taken, keep, take)
+    if lacking_gain(taken, still, terms) <= DEAD_BAND + EPSILON and not pays(room, taken, still, worths):
+        taken = still
+    if standing(taken, terms, worths) <= standing(grown, terms, worths):
+        return grown, frozenset()
+    if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(room, taken, grown, worths):
+        return taken, frozenset()
+    gain = total_worth(taken, worths) - total_worth(grown, worths)
+    is_large = gain > DEAD_BAND + EPSILON
+    return grown, frozenset(j for j in room.members if is_large and taken.count[j] > grown.count[j])
+
+
+def _is_good_enough(room: Room, terms: Terms, goal: Goal, worths: Mapping[int, Worth]) -> bool:
+    """True where everybody has its floor, and all together what they should."""
+    lacks = any(room.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in room.members)
+    return not lacks and total_worth(room, worths) >= goal.value - EPSILON
+
+
+def _givers(room: Room, *, admits: bool) -> dict[int, int]:
+    """Who may lose trainers to others: in the plan that admits a job all, else those out of their cooldown."""
+    now_s = room.world.snapshot.observed_at_s
+    restrained = frozenset() if admits else restrain(room.world.snapshot.jobs, now_s)
+    return {j: 0 for j in room.members if room.world.claims[j].job.key not in restrained}
+
+
+def _staying(
+    room: Room, grown: Room, taken: Room, keep: Mapping[int, int], take: Callable[[Mapping[int, int]], Room]
+) -> Room:
+    """The same taking without moves: whoever would get back elsewhere what it gives keeps that much."""
+    for _ in range(STAYS_TRIED):
+        moves = moved(taken, room)
+        if not moves:
+            return taken
+        keep = {d: kept(taken, d) + moves[d] if d in moves else n for d, n in keep.items()}
+        taken = take(keep)
+    return taken if not moved(taken, room) else grown
+
+
+def _worst_gain(grown: Room, taken: Room) -> float:
+    """What the worst off of those that gain gains in fulfilment."""
+    gainers = [j for j in grown.members if taken.count[j] > grown.count[j]]
+    worst = min(gainers, key=lambda j: (grown.fulfilment(j), j), default=None)
+    return 0.0 if worst is None else taken.fulfilment(worst) - grown.fulfilment(worst)
 
 
 def _is_at_rest(room: Room) -> bool:
@@ -164,58 +323,13 @@ def _is_at_rest(room: Room) -> bool:
     )
 
 
+def _worst(room: Room) -> float:
+    """How well off the worst off is."""
+    return round(min((room.fulfilment(j) for j in room.members), default=1.0), 9)
+
+
 def _standing(room: Room, terms: Terms) -> tuple[tuple[float, ...], float]:
     """How good a trial is: fulfilments up to the promised share, from the worst off upwards; then the whole sum."""
     claims = room.world.claims
-    kept = sorted(round(min(room.fulfilment(j), claims[j].fulfilment(terms.promised[j])), 9) for j in room.members)
-    return tuple(kept), round(sum(claims[j].job.weight * room.fulfilment(j) for j in room.members), 9)
-
-
-def _take_promised(room: Room, terms: Terms, donors: Iterable[int]) -> Room:
-    """Raise whoever is below its promised share, at the cost of those above theirs; the worst off come first."""
-    claims = room.world.claims
-    owners: dict[int, list[tuple[float, int]]] = {}
-    for j in room.members:
-        for count in range(room.count[j], min(terms.promised[j], terms.ceiling[j])):
-            owners.setdefault(claims[j].shape, []).append((claims[j].fulfilment(count), j))
-    for shape in sorted(owners, key=lambda s: min(owners[s])):
-        demand = Demand(shape, tuple((j, Role.TRAINER) for _, j in sorted(owners[shape])))
-        allowance = {d: room.count[d] - terms.promised[d] for d in donors if room.count[d] > terms.promised[d]}
-        few = room.copy()
-        if make_room(few, demand, _from_few(room, allowance, len(demand.owners))) == len(demand.owners):
-            room = few
-        else:
-            make_room(room, demand, allowance)
-    return room
-
-
-def _from_few(room: Room, allowance: Mapping[int, int], count: int) -> dict[int, int]:
-    """The allowance of as few jobs as can give that many, those that lose trainers anyway first: fewer resizes."""
-    losing = {room.world.seats[i].claim for i in room.victims}
-    chosen: dict[int, int] = {}
-    for d in sorted(allowance, key=lambda d: (d not in losing, -allowance[d], room.world.claims[d].job.key)):
-        if sum(chosen.values()) >= count:
-            break
-        chosen[d] = allowance[d]
-    return chosen
-
-
-def _take_one(room: Room, j: int, terms: Terms, donors: Iterable[int]) -> bool:
-    """Make room for one more trainer of a job below its promise.
-
-    Others lose what is above their own promise, or what leaves them as well off as this job becomes.
-    """
-    shape = room.world.claims[j].shape
-    if not has_load_left(room, shape):
-        return False
-    goal = room.fulfilment(j, 1)
-    allowance = {d: max(0, room.count[d] - terms.promised[d], _can_spare(room, d, goal)) for d in donors if d != j}
-    return any(allowance.values()) and make_room(room, Demand(shape, ((j, Role.TRAINER),)), allowance) > 0
-
-
-def _can_spare(room: Room, d: int, goal: float) -> int:
-    """How many trainers a job can lose and still be at the goal and at its minimum."""
-    spare = 0
-    while room.count[d] - spare > room.world.claims[d].low and room.fulfilment(d, -spare - 1) >= goal - EPSILON:
-        spare += 1
-    return spare
+    held = sorted(round(min(room.fulfilment(j), claims[j].fulfilment(terms.promised[j])), 9) for j in room.members)
+    return tuple(held), round(sum(claims[j].job.weight * room.fulfilment(j) for j in room.members), 9)

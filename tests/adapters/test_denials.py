@@ -16,7 +16,7 @@ import pytest
 from edl.core.lifecycle import Action, CreatePod, Outcome, Result
 from edl.core.model import JobKey, JobPhase
 from tests.adapters.fake_api import refusal
-from tests.adapters.test_cluster import bench, create
+from tests.adapters.writing import bench, create
 from tests.builders import make_job, make_nodes
 from tests.living import Living
 

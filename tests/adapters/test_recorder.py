@@ -11,6 +11,7 @@ import pytest
 
 from edl.adapters.metrics import Metrics
 from edl.adapters.recorder import ControllerRecorder, DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import CreatePod, DeletePod, Outcome, Result
 from edl.core.model import (
     ClusterSnapshot,
@@ -21,6 +22,7 @@ from edl.core.model import (
     JobStatus,
     NodeTerm,
     Placement,
+    Preference,
     Reason,
     Requirement,
     Resize,
@@ -47,6 +49,7 @@ def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
     job = replace(
         make_job("a", trainers=2, on=("n000",), fixed=(FixedPods(Role.PSERVER, make_shape(0.5), 2),)),
         trainer=make_shape(1, 1, PLACEMENT),
+        preferred=(Preference(7, PLACEMENT.required[0]),),
         status=JobStatus(
             phase=JobPhase.RUNNING,
             conditions=(Condition("Admitted", "True", "AtMax", "2 of 2", 990.0, 1),),
@@ -56,7 +59,7 @@ def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
         ttl_s=60,
     )
     node = replace(make_node("n000"), taints=(Taint("k", "", "NoSchedule"),))
-    return make_snapshot((node,), (job,), (make_serving("web"),), now_s)
+    return make_snapshot((node,), (job,), (replace(make_serving("web"), unplaceable=True),), now_s)
 
 
 def plan(target: int = 3) -> ScalePlan:
@@ -132,6 +135,13 @@ def test_a_decision_is_told_and_recorded_once_until_it_changes(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
+    metrics = Metrics()
+    told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")
+    told.planned(snapshot(), Limits(), plan())
+    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+
+
 def test_a_disk_that_fails_later_is_an_error_in_the_log_and_not_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,5 +177,5 @@ def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCapture
 
 
 def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().refused(snapshot(), plan(), ("one", "two"))
-    assert [fields(r)["problem"] for r in caplog.records] == ["one", "two"]
+    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]

@@ -11,7 +11,8 @@ from edl.core.answers import JobAction, JobEvent
 from edl.core.lifecycle import CreatePod, DeleteJob, EnsurePodGroup, PatchStatus, is_over
 from edl.core.model import Answer, JobPhase, JobStatus, PodPhase, Reason, Role
 from tests.builders import make_job, make_shape
-from tests.core.stories import KEY, MASTER, PSERVERS, Life, fault_tolerant, gang
+from tests.core.lives import MASTER, PSERVERS, Life, fault_tolerant, gang
+from tests.core.stories import KEY
 
 
 def trainers(life: Life) -> set[str]:

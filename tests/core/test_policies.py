@@ -10,7 +10,8 @@ import pytest
 from edl.core.answers import JobAction, JobEvent
 from edl.core.lifecycle import Surroundings
 from edl.core.model import Answer, JobPhase, PodPhase, Role
-from tests.core.stories import KEY, Life, fault_tolerant, gang
+from tests.core.lives import Life, fault_tolerant, gang
+from tests.core.stories import KEY
 
 MODES: dict[str, Callable[..., Life]] = {"fault-tolerant": fault_tolerant, "gang": gang}
 FIRST = {Role.MASTER: "a-master-0", Role.PSERVER: "a-pserver-1", Role.TRAINER: "a-trainer-1"}
