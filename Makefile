@@ -9,8 +9,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
+LIVES ?= 20
 
-.PHONY: help demo test check lint format unit e2e scale-e2e cluster cluster-down generate benchmarks clean
+.PHONY: help demo test check lint format unit campaign planted e2e scale-e2e cluster cluster-down generate benchmarks
+.PHONY: clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,12 @@ format: $(STAMP) ## let ruff lay out the code
 
 unit: $(STAMP) ## the tests that need no control plane (about a minute)
 	@$(BIN)/python -m pytest --ignore=tests/e2e
+
+campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
+	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/test_life_machine.py -o timeout=0
+
+planted: $(STAMP) ## plant each known bug in a copy of edl and see the test that is named for it fail
+	@$(BIN)/python -m tests.planted
 
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e
