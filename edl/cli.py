@@ -72,18 +72,26 @@ def plan(
             "that runs is known, else maxmin.",
         ),
     ] = "",
+    queues: Annotated[
+        str,
+        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
+    ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster; no cluster is needed."""
+    from pathlib import Path
+
     from edl.adapters.planning import plan_snapshot
+    from edl.adapters.queues import read_queues
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
     from edl.core.plan import Limits
 
+    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
     snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
-    decided = plan_snapshot(snapshot, policy, Limits())
+    decided = plan_snapshot(snapshot, policy, limits)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided))
     else:
@@ -131,6 +139,12 @@ def controller(
             "that runs is known, else maxmin.",
         ),
     ] = "",
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDL_QUEUES", metavar="FILE", help="Quotas: QUEUE: {RESOURCE: QUANTITY}; read once, at the start."
+        ),
+    ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(

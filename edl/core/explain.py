@@ -25,8 +25,9 @@ from edl.core.model import (
     Resources,
     Role,
 )
-from edl.core.optimizer import Proof
+from edl.core.optimizer import Proof, quotas_of
 from edl.core.plan import Price
+from edl.core.quota import Meter, QuotaRow, most_alone
 from edl.core.room import Room
 from edl.core.settling import Served
 from edl.core.sharing import Share
@@ -53,6 +54,7 @@ class Outcome:
     served: Served
     admission: Admission
     shared: Share
+    meter: Meter
 
     def claim(self, job: Job) -> Claim | None:
         """The claim of a job that may be given something."""
@@ -80,15 +82,27 @@ def explain(job: Job, outcome: Outcome) -> Told:
     }
     if any(i in by_serving for i in claim.seats):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
-    return Told(reason, message, Reason.ADMITTED if _makes_way(claim, outcome) else reason)
+    return Told(reason, message, _shrink_reason(reason, claim, outcome))
 
 
-def _makes_way(claim: Claim, outcome: Outcome) -> bool:
-    """True where trainers of a job die so that another one, just admitted, gets its minimum or its share."""
+def _shrink_reason(reason: Reason, claim: Claim, outcome: Outcome) -> Reason:
+    """Why trainers of a job die, if any do, other than for serving."""
+    is_for_quota = any(i in outcome.shared.for_quota for i in claim.seats)
+    if _makes_way(claim, outcome, claim.job.queue if is_for_quota else None):
+        return Reason.ADMITTED
+    if is_for_quota:
+        return Reason.QUOTA_REACHED
+    return Reason.INSUFFICIENT_CAPACITY if reason is Reason.QUOTA_REACHED else reason
+
+
+def _makes_way(claim: Claim, outcome: Outcome, queue: str | None) -> bool:
+    """True where trainers of a job die so that another one, just admitted, of that queue or any, gets its share."""
     now_s = outcome.world.snapshot.observed_at_s
     others = (outcome.world.claims[j].job for j in outcome.shared.room.count if j != claim.index)
     limit = claim.job.pinned or claim.job.max_trainers
-    return len(claim.seats) <= limit and any(is_arriving(job, now_s) for job in others)
+    return len(claim.seats) <= limit and any(
+        is_arriving(job, now_s) for job in others if queue is None or job.queue == queue
+    )
 
 
 def _excluded(job: Job) -> tuple[Reason, str]:
@@ -103,6 +117,17 @@ def _excluded(job: Job) -> tuple[Reason, str]:
 
 def _refused(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     needs = _needs(claim)
+    if most_alone(claim.asks) < claim.low:
+        row = next(ask.row for ask in claim.asks if ask.total(claim.low) > ask.row.limit)
+        return Reason.QUOTA_REACHED, f"needs {needs}, more than queue {row.queue} may ever have: {_quota(row)}"
+    if (short := outcome.admission.short.get(claim.index)) is not None:
+        before = outcome.admission.head.get(claim.index, claim.index)
+        behind = "" if before == claim.index else f" behind {outcome.world.claims[before].job.key}"
+        used = _amount(short.row.resource, short.used)
+        return Reason.QUOTA_REACHED, (
+            f"waits for quota{behind}: needs {needs}, and the jobs of queue {short.row.queue} that run need {used}"
+            f" at least, of {_quota(short.row)}"
+        )
     if claim.index in outcome.admission.hopeless:
         return Reason.UNSCHEDULABLE, f"needs {needs}, which would not fit even alone: {_misfit(claim, outcome.world)}"
     if claim.job.was_admitted and any(outcome.served.due.values()):
@@ -116,6 +141,10 @@ def _refused(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.MIN_UNSATISFIED, f"waits for room: needs {needs}"
     ahead = outcome.world.claims[head].job.key
     return Reason.MIN_UNSATISFIED, f"waits for room behind {ahead}: needs {needs}"
+
+
+def _quota(row: QuotaRow) -> str:
+    return f"its quota of {_amount(row.resource, row.limit)}"
 
 
 def _needs(claim: Claim) -> str:
@@ -166,6 +195,9 @@ def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]
     hold_s = growth_hold_left_s(claim.job, outcome.world.limits, outcome.world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
         return Reason.COOLDOWN, f"{of}: gave way to serving; waits another {_seconds(hold_s)} before it grows"
+    if (short := outcome.meter.short_of(claim.index)) is not None:
+        used = _amount(short.row.resource, short.used)
+        return Reason.QUOTA_REACHED, f"{of}: queue {short.row.queue} uses {used} of {_quota(short.row)}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
@@ -250,6 +282,12 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             others = len(group.nodes) - 1
             name = f"{first} and {_count(others, 'node')} like it" if others else first
             prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+    quotas = quotas_of(world, proof.cluster.jobs)
+    worths = proof.solution.row_price.tolist()[len(proof.cluster.rows) - len(quotas) :]
+    for row, worth in zip(quotas, worths, strict=True):
+        if worth > SMALLEST_PRICE:
+            unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource, 1)
+            prices.append(Price("quota", row.queue, row.resource, worth * unit / max(1, row.limit)))
     return tuple(prices)
 
 

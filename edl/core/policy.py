@@ -114,8 +114,8 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     watch("sharing")
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
-    problems = check(adapted, plan)
+    plan = _write(adapted, Outcome(world, served, admission, shared, shared.room.meter()), proof, name)
+    problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)

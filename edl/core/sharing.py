@@ -144,12 +144,15 @@ def _trim(room: Room) -> frozenset[int]:
     Returns:
         The seats that die for a quota.
     """
-    for j in room.members:
-        for index in _dying(room, j):
-            if room.count[j] <= room.world.claims[j].high:
-                break
-            room.kill(index)
     killed = set()
+    for j in room.members:
+        claim = room.world.claims[j]
+        for index in _dying(room, j):
+            if room.count[j] <= claim.high:
+                break
+            if room.count[j] <= (claim.job.pinned or claim.job.max_trainers):
+                killed.add(index)
+            room.kill(index)
     while passed := room.meter().passed():
         givers = [
             j
