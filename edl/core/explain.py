@@ -224,7 +224,7 @@ def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     if not waits:
         return None
     wait_s, key = max(waits)
-    return f"{key} has more than its own, but was resized lately and is not shrunk for another {_seconds(wait_s)}"
+    return f"{key} has more than its own, but gave to others lately and is not shrunk for another {_seconds(wait_s)}"
 
 
 def _scarcity(claim: Claim, room: Room) -> str:

@@ -46,14 +46,20 @@ class RefusedPlanError(PlanError):
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
-    """The jobs that may not be shrunk for another: their trainer count has changed less than their cooldown ago."""
+    """The jobs that may not be shrunk for another: they were so less than their cooldown ago."""
     return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
 
 
 def cooldown_left_s(job: Job, now_s: float) -> float:
-    """How long a job is still kept from being shrunk for another; 0 where it is not."""
+    """How long a job is still kept from being shrunk for another; 0 where it is not.
+
+    It counts from the last time that it was shrunk for another's share: what it gave to serving or to an admission,
+    and what it grew, start no cooldown.
+    """
     resize = job.status.last_resize if job.status is not None else None
-    return max(0.0, resize.time_s + job.cooldown_s - now_s) if resize is not None else 0.0
+    if resize is None or resize.voluntary_s is None:
+        return 0.0
+    return max(0.0, resize.voluntary_s + job.cooldown_s - now_s)
 
 
 def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
