@@ -21,7 +21,7 @@ from edl.core.packing import grow, make_room
 from edl.core.room import Room
 from edl.core.settling import Served, for_serving, spare_victims
 from edl.core.speedup import Worth
-from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised
+from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised, undo_moves
 from edl.core.trading import (
     Goal,
     grown_by_worth,
@@ -92,6 +92,7 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
         level = {j: low[j] + (level[j] - low[j]) / 2 for j in room.members}
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best, refused = _reshare_by_worth(room, terms, worths, deadline_s)
+    best = undo_moves(best)
     spare_victims(best)
     return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
