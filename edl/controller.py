@@ -3,7 +3,8 @@
 Written against ports only, so that the simulator, the tests and a cluster run the same rounds. A round takes one
 snapshot, makes one plan in a thread under a deadline, has it checked without the solver, and carries it out: what
 shrinks first, then growth into room that is really free. It keeps no truth of its own: whatever it remembers between
-rounds (the last plan, how long a pod has been stranded, what the API server refused) may be lost at any moment.
+rounds (the last plan, how long a pod has been stranded, who leaves room unused, what the API server refused) may be
+lost at any moment.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from edl.core.lifecycle import (
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.stranded import stranded_pods
+from edl.core.unplaceable import Offer, mark, watch
 from edl.errors import EdlError, TemporaryError
 from edl.ports import Clock, Cluster, Lease, Recorder, RoundResult
 from edl.thinker import Thinker
@@ -98,6 +100,7 @@ class _Memory:
 
     plan: ScalePlan | None = None
     stranded: dict[str, float] = field(default_factory=dict)
+    offers: dict[str, Offer] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     failed_rounds: int = 0
     wake_in_s: float | None = None
@@ -175,7 +178,7 @@ class Controller:
         self._recorder.observed(snapshot, leader=leads)
         if not leads:
             return RoundResult.FOLLOWED
-        view = replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
+        view = self._mark_unplaceable(replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs)))
         self._memory.wake_in_s = self._grace_left_s(view)
         plan = await self._plan(view)
         if self._show is not None:
@@ -224,7 +227,7 @@ class Controller:
         except TemporaryError as error:
             self._recorder.held(f"deletions for serving: {error}")
             return killed
-        waited = {pod.uid for pod in view.pods if pod.is_waiting_serving}
+        waited = {pod.uid for pod in view.pods if pod.needs_room}
         if waited & {pod.uid for pod in now.pods if pod.is_waiting_serving}:
             return frozenset()
         self._recorder.held("deletions for serving: the waiting pods have found room")
@@ -326,6 +329,20 @@ class Controller:
             self._recorder.failed(f"{type(action).__name__} for job {action.job}", error)
             outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
         return replace(outcome, seconds=self._clock.monotonic_s() - started_s)
+
+    def _mark_unplaceable(self, view: ClusterSnapshot) -> ClusterSnapshot:
+        """The view with the serving pods marked that leave room unused; whoever is newly marked is told of."""
+        now_s, before = self._clock.monotonic_s(), self._memory.offers
+        self._memory.offers = offers = watch(before, view, now_s)
+        marked = mark(view, offers, now_s)
+        for pod in marked.pods:
+            if pod.unplaceable and offers[pod.uid] != before.get(pod.uid):
+                self._recorder.held(
+                    f"room for serving pod {pod.namespace}/{pod.name}: kube-scheduler leaves room that is open to it"
+                    f" unused (pod affinity, spread, volumes or claims?); no trainer dies for it for"
+                    f" {offers[pod.uid].pause_s:g} s"
+                )
+        return marked
 
     def _lost(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         now_s = self._clock.monotonic_s()

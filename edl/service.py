@@ -26,6 +26,7 @@ from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
+from edl.adapters.planning import policy_to_run
 from edl.adapters.queues import read_queues
 from edl.adapters.recorder import ControllerRecorder, RecordFolder
 from edl.adapters.report import plan_json, print_plan
@@ -37,7 +38,7 @@ from edl.core.guard import check
 from edl.core.model import ClusterSnapshot
 from edl.core.packing import startable
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.core.policy import decide, policy_named
+from edl.core.policy import decide
 from edl.errors import EdlError
 from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
@@ -71,7 +72,7 @@ async def serve(settings: ControllerSettings) -> int:
     Raises:
         ConfigError: something that was given cannot be used.
     """
-    policy_named(settings.policy)
+    policy_to_run(settings.policy)
     limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
@@ -89,7 +90,7 @@ def _assemble(
 ) -> _Parts:
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
-    policy = policy_named(settings.policy)
+    policy = policy_to_run(settings.policy)
     cache = ClusterCache(
         session,
         clock,

@@ -24,7 +24,7 @@ class Thinker:
     """
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        self._is_thinking = False  # a thread that has answered may take a while yet to be no more
 
     async def run(self, call: Callable[[], T], deadline_s: float) -> T:
         """The function's answer.
@@ -32,7 +32,7 @@ class Thinker:
         Raises:
             PlanError: it was late, or the one before has not ended yet; what the function raises passes through.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self._is_thinking:
             raise PlanError("the decision before this one is still being computed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -47,11 +47,12 @@ class Thinker:
                 tell = partial(answer.set_result, call())
             except BaseException as error:  # it is handed to whoever waits
                 tell = partial(answer.set_exception, error)
+            self._is_thinking = False
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, tell)
 
-        self._thread = threading.Thread(target=work, name="edl-decide", daemon=True)
-        self._thread.start()
+        self._is_thinking = True
+        threading.Thread(target=work, name="edl-decide", daemon=True).start()
         try:
             return await asyncio.wait_for(answer, deadline_s)
         except TimeoutError as error:

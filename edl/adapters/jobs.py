@@ -15,7 +15,7 @@ import msgspec
 
 from edl.adapters.decoders import UNREADABLE
 from edl.adapters.objects import JobObject, Metadata, PodObject, PodSpec
-from edl.adapters.shapes import shape_of
+from edl.adapters.shapes import preferences_of, shape_of
 from edl.adapters.times import seconds_of
 from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
@@ -97,20 +97,6 @@ class JobReader:
             return _broken(source, key, "the spec is nested too deeply; write it with fewer levels")
 
 
-def shape_of_role(job: TrainingJob, role: Role, *, default_master_image: str) -> PodShape:
-    """The shape of the pods of a role, read from the manifest that would be created.
-
-    Raises:
-        ConfigError: the template of the role is no pod.
-    """
-    manifest = pod_manifest(job, role, 0, default_master_image=default_master_image, priority_classes=())
-    try:
-        spec = msgspec.convert(manifest, PodObject).spec or PodSpec()
-    except UNREADABLE as error:
-        raise ConfigError(f"spec.{role.value}.template makes no pod: {error}") from error
-    return shape_of(spec)
-
-
 def read_status(body: Mapping[str, Any]) -> JobStatus | None:
     """The stored status of a job; whatever in it makes no sense is left out, and None where there is none."""
     status = body.get("status")
@@ -136,17 +122,19 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
 
 def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
     spec = parsed.spec
+    specs = {role: _spec_of_role(parsed, role, master_image) for role in Role if parsed.minimum(role)}
     fixed = tuple(
-        FixedPods(role, shape_of_role(parsed, role, default_master_image=master_image), parsed.minimum(role))
+        FixedPods(role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]))
         for role in (Role.MASTER, Role.PSERVER)
-        if parsed.minimum(role)
+        if role in specs
     )
     return Job(
         key=key,
         uid="",
         min_trainers=spec.trainer.min_instance,
         max_trainers=spec.trainer.max_instance,
-        trainer=shape_of_role(parsed, Role.TRAINER, default_master_image=master_image),
+        trainer=shape_of(specs[Role.TRAINER]),
+        preferred=preferences_of(specs[Role.TRAINER]),
         fixed=fixed,
         pinned=spec.trainer.instances,
         tier=spec.priority,
@@ -160,6 +148,19 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
         resize_cost_s=spec.elasticity.resize_cost_seconds or 0.0,
     )
+
+
+def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
+    """The pods of a role, as their manifest says it.
+
+    Raises:
+        ConfigError: the template of the role is no pod.
+    """
+    manifest = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
+    try:
+        return msgspec.convert(manifest, PodObject).spec or PodSpec()
+    except UNREADABLE as error:
+        raise ConfigError(f"spec.{role.value}.template makes no pod: {error}") from error
 
 
 def _with_state(wish: Job, source: JobObject, now_s: float) -> Job:

@@ -45,6 +45,7 @@ class Metrics:
         self._victims = counter("edl_victims_total", "Trainers deleted by a plan, by its reason.", "reason")
         self._waiting = gauge("edl_serving_waiting_pods", "Serving pods that wait for room.")
         self._short = gauge("edl_serving_short_pods", "Waiting serving pods that no plan can place.")
+        self._unplaceable = gauge("edl_serving_unplaceable_pods", "Waiting serving pods that leave room unused.")
         self._rounds = counter("edl_rounds_total", "Rounds of the controller by how they ended.", "result")
         self._refused = counter("edl_plans_refused_total", "Plans that broke a rule and were dropped.")
         self._failures = counter("edl_decision_failures_total", "Decisions that could not be made or came too late.")
@@ -83,6 +84,10 @@ class Metrics:
         for decision in plan.decisions:
             self._trainers.labels(*decision.job, "target").set(decision.target)
             self._admitted.labels(*decision.job).set(decision.admitted)
+
+    def passed_over(self, snapshot: ClusterSnapshot) -> None:
+        """Set how many waiting serving pods a plan made no room for, because they leave room unused."""
+        self._unplaceable.set(sum(pod.unplaceable for pod in snapshot.pods))
 
     def resized(self, decision: ScaleDecision) -> None:
         """Count one change of a job's target."""

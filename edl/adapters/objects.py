@@ -91,10 +91,11 @@ class ResourceAmounts(_Struct):
 
 
 class ContainerPort(_Struct):
-    """A port of a container; protocol defaults to TCP."""
+    """A port of a container; protocol defaults to TCP, and without an address it is the port of all of them."""
 
     container_port: int | None = None
     host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
     protocol: str | None = None
 
 
@@ -146,11 +147,21 @@ class NodeSelectorObject(_Struct):
     node_selector_terms: list[NodeTermObject] | None = None
 
 
+class PreferenceObject(_Struct):
+    """A node selector term and how much it counts."""
+
+    weight: int | None = None
+    preference: NodeTermObject | None = None
+
+
 class NodeAffinityObject(_Struct):
-    """The part of a node affinity that a scheduler must keep."""
+    """What a scheduler must keep of a node affinity, and what it should."""
 
     required: NodeSelectorObject | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferenceObject] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 

@@ -127,6 +127,7 @@ class ControllerRecorder:
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan was made and has passed its checks: one line for each decision that is new."""
         self._metrics.planned(plan)
+        self._metrics.passed_over(snapshot)
         changed = [d for d in plan.decisions if _is_news(d, self._last.get(d.job))]
         for decision in changed:
             if decision.target != decision.current:

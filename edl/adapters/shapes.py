@@ -17,6 +17,7 @@ from edl.adapters.objects import (
     Container,
     ExpressionObject,
     NodeSelectorObject,
+    NodeTermObject,
     PodSpec,
     PodStatus,
     ResourceAmounts,
@@ -33,14 +34,19 @@ from edl.core.model import (
     NodeTerm,
     Placement,
     PodShape,
+    Preference,
     Requirement,
     Resources,
     Toleration,
+    port_at_every_address,
 )
 from edl.core.quantity import parse_quantity
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name that GPUs had before device plugins; read as `nvidia.com/gpu`."""
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # the word of a pod's hostIP; nothing is bound to it here
+"""The host address that kube-scheduler reads as every address of the node; `::` is not read so."""
 
 Amounts = dict[str, int]
 
@@ -82,6 +88,20 @@ def placement_of(spec: PodSpec) -> Placement:
     )
 
 
+def preferences_of(spec: PodSpec) -> tuple[Preference, ...]:
+    """The preferred node affinity of the pods of a template, in one canonical order.
+
+    Pods that exist are not asked: ours carry a preference for the very node that the plan meant, each its own.
+    """
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    wishes = [
+        Preference(wish.weight, _term(wish.preference))
+        for wish in (affinity.preferred if affinity else None) or ()
+        if wish.weight and wish.preference
+    ]
+    return tuple(sorted(wishes))
+
+
 @lru_cache(maxsize=65536, typed=True)
 def _amount(quantity: str | float, name: str) -> int:
     return parse_quantity(quantity, name)
@@ -106,8 +126,9 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
     if spec.resources is not None:
         _set_pod_level(total, spec.resources)
     _add(total, parse_amounts(spec.overhead))
-    for port in _host_ports(spec):
-        total[port] = 1
+    ports = set(_host_ports(spec))
+    total.update({port: 1 for port in ports if port == port_at_every_address(port)})
+    total.update({port: 1 for port in ports if port_at_every_address(port) not in ports})
     total[PODS] = 1
     return total
 
@@ -168,12 +189,16 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def _host_ports(spec: PodSpec) -> Iterable[str]:
-    """The host ports of everything that runs on; in the host's network a container port is one."""
+    """The host ports of everything that runs on; in the host's network a container port is one.
+
+    An address is part of the name, unless it stands for all of them.
+    """
     for container in (*(spec.containers or ()), *filter(_is_sidecar, spec.init_containers or ())):
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                yield f"{HOST_PORT_PREFIX}{port.protocol or 'TCP'}/{number}"
+                address = "" if port.host_ip in {None, "", ANY_ADDRESS} else f"/{port.host_ip}"
+                yield f"{HOST_PORT_PREFIX}{port.protocol or 'TCP'}/{number}{address}"
 
 
 def _add(total: Amounts, more: Mapping[str, int]) -> None:
@@ -189,11 +214,11 @@ def _raise_to(total: Amounts, level: Mapping[str, int]) -> None:
 
 def _terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
     """The terms; a selector without any matches no node, which the empty term says."""
-    terms = tuple(
-        NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
-        for term in selector.node_selector_terms or ()
-    )
-    return terms or (NodeTerm(),)
+    return tuple(_term(term) for term in selector.node_selector_terms or ()) or (NodeTerm(),)
+
+
+def _term(term: NodeTermObject) -> NodeTerm:
+    return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
 
 
 def _requirements(expressions: list[ExpressionObject] | None) -> tuple[Requirement, ...]:

@@ -7,7 +7,8 @@ is for the planner. Objects that have not changed since the last snapshot are no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from edl.adapters.decoders import Quarantined
 from edl.adapters.jobs import JobReader
@@ -89,10 +90,12 @@ class Translator:
         foreign, reached = self._sort_out(pods, wishes, own, now_s)
         self._jobs.forget_all_but(wishes)
         daemons = self._daemons.read(daemonsets, self._left_out)
+        there = reserve(self._read_nodes(nodes), daemons, reached)
+        names = {node.name for node in there}
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
-            nodes=reserve(self._read_nodes(nodes), daemons, reached),
-            pods=tuple(sorted(foreign, key=lambda pod: (pod.namespace, pod.name))),
+            nodes=there,
+            pods=tuple(sorted((_waits_anew(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))),
             jobs=tuple(self._jobs.read(wishes[key], key, own[key], now_s) for key in sorted(wishes)),
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
@@ -130,10 +133,11 @@ class Translator:
                 own[claim[0]].append(known.as_owned())
             elif not known.foreign.is_finished and not known.is_stray:
                 foreign.append(known.foreign)
-                if known.foreign.daemon and known.foreign.node:
+                node = known.foreign.node or known.foreign.nominated
+                if known.foreign.daemon and node:
                     daemon = daemon_of(known.foreign.namespace, known.owners)
                     if daemon is not None:
-                        reached.add((daemon, known.foreign.node))
+                        reached.add((daemon, node))
         return foreign, reached
 
     def _know(self, source: PodObject, before: Mapping[tuple[str, str], KnownPod], now_s: float) -> KnownPod | None:
@@ -210,6 +214,11 @@ def _node(metadata: NodeMetadata, spec: NodeSpec, status: NodeStatus) -> Node:
         ready=all(readiness),
         cordoned=bool(spec.unschedulable) or metadata.deletion_timestamp is not None,
     )
+
+
+def _waits_anew(pod: Pod, nodes: Collection[str]) -> Pod:
+    """The pod, without the node that kube-scheduler was freeing for it where others are there and that one is not."""
+    return replace(pod, nominated="") if pod.nominated and nodes and pod.nominated not in nodes else pod
 
 
 def _key(metadata: Metadata) -> JobKey:

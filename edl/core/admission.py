@@ -65,16 +65,18 @@ def serve(world: World, deadline_s: float) -> Served:
     return Served(due, young, sum(wanted.values()) - best.total())
 
 
-def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
+def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozenset[int]]:
     """Cap each maximum at what would fit were the job alone, and find the jobs that would not even fit alone.
 
     Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. Only what is above the cap
-    of a quota goes.
+    of a quota goes. The cap is what one order of placing finds; that a job would not even fit is only said once no
+    packing was found that holds it.
     """
     idle = Room(world, ())
     for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
+    alone = _Trial(world, served, deadline_s)
     claims, hopeless = [], set()
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
@@ -83,7 +85,11 @@ def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
         stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
         most = max(known[kind] + stuck, len(claim.seats))
         quota = most_alone(claim.asks)
-        if quota < claim.low or (most < claim.low and not (claim.job.was_admitted and claim.seats)):
+        if quota < claim.low or (
+            most < claim.low
+            and not (claim.job.was_admitted and claim.seats)
+            and alone.beside((), claim.index) is None
+        ):
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, int(min(claim.high, most, max(quota, 0))))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)

@@ -9,14 +9,25 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edl.core.eligibility import takes
-from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, Node, Pod, PodPhase, PodShape, Resources, Role
+from edl.core.model import (
+    HOST_PORT_PREFIX,
+    ClusterSnapshot,
+    Job,
+    Node,
+    Pod,
+    PodPhase,
+    PodShape,
+    Resources,
+    Role,
+    port_at_every_address,
+)
 from edl.core.plan import Limits
 from edl.core.quota import QuotaAsk, asks_of
 
@@ -143,8 +154,8 @@ class _Table:
 def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
     """Turn a snapshot into arrays."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
-    names = _planned_resources(jobs, waiting)
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     allocatable = _matrix([_allocatable_row(node, names) for node in snapshot.nodes], len(names))
@@ -179,7 +190,13 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
 def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
     """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
     have = request.as_dict()
-    return [min(have.get(name, 0), MOST_ASKED) for name in names]
+    return [min(_asked(have, name), MOST_ASKED) for name in names]
+
+
+def _asked(have: Mapping[str, int], name: str) -> int:
+    """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
+    amount = have.get(name, 0)
+    return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
@@ -191,10 +208,15 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
     return slots
 
 
-def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod]) -> tuple[str, ...]:
+def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Every resource that a planned pod asks for; with a host port, all addresses at which somebody holds it."""
     shapes = {shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
     shapes |= {pod.shape for pod in waiting}
-    return tuple(sorted({name for shape in shapes for name in shape.request}))
+    names = {name for shape in shapes for name in shape.request}
+    if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
+        held = {pod.shape for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods}
+        names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
+    return tuple(sorted(names))
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:

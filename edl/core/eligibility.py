@@ -1,19 +1,23 @@
-"""Which nodes may take a new pod, apart from the room it needs.
+"""Which nodes may take a new pod, and which of them it would rather have, apart from the room it needs.
 
 The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
-taints, node selector and required node affinity. Room, spreading and pod affinity are not judged here.
+taints, node selector and required node affinity; preferred affinity and PreferNoSchedule are scores, as in its
+plugins NodeAffinity and TaintToleration. Room, spreading and pod affinity are not judged here.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
-from edl.core.model import Node, NodeTerm, Placement, Requirement, Taint, Toleration
+from edl.core.model import Node, NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+AVOIDING_EFFECT = "PreferNoSchedule"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def takes(node: Node, placement: Placement) -> bool:
@@ -35,15 +39,29 @@ def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
     )
 
 
+def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
+    """How many PreferNoSchedule taints of the node are not tolerated: the fewer, the more welcome it is."""
+    return sum(
+        not any(matches(toleration, taint) for toleration in tolerations)
+        for taint in node.taints
+        if taint.effect == AVOIDING_EFFECT
+    )
+
+
+def add_weights(preferred: Iterable[Preference], labels: Mapping[str, str], fields: Mapping[str, str]) -> int:
+    """The weights of all preferences that a node meets: the more, the more welcome it is."""
+    return sum(weight for weight, term in preferred if is_met(term, labels, fields))
+
+
 def matches(toleration: Toleration, taint: Taint) -> bool:
-    """True where the toleration accepts the taint."""
+    """True where the toleration accepts the taint; operators other than Exists and Equal accept none."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     if toleration.operator == "Exists":
         return True
-    return bool(toleration.key) and toleration.value == taint.value
+    return toleration.operator in {"", "Equal"} and bool(toleration.key) and toleration.value == taint.value
 
 
 def is_selected(node: Node, placement: Placement) -> bool:
@@ -71,7 +89,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "In":
             return value is not None and value in requirement.values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return bool(requirement.values) and (value is None or value not in requirement.values)
         case "Exists":
             return value is not None
         case "DoesNotExist":
@@ -83,9 +101,10 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(value: str | None, requirement: Requirement) -> bool:
-    """Gt and Lt compare integers; what is no integer matches nothing, as in the scheduler."""
-    try:
-        have, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
+    """Gt and Lt compare integers with one bound; what is no integer matches nothing, as in the scheduler."""
+    if len(requirement.values) != 1:
         return False
+    if not (_INTEGER.fullmatch(value or "") and _INTEGER.fullmatch(requirement.values[0])):
+        return False
+    have, bound = int(value or ""), int(requirement.values[0])
     return have > bound if requirement.operator == "Gt" else have < bound

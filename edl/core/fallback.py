@@ -20,12 +20,13 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
         lacks pods. Such a job is left as it is.
     """
     waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    needy = sum(pod.needs_room for pod in snapshot.pods)
     before = {decision.job: decision for decision in plan.decisions}
-    decisions = (_reduced(before.get(job.key), job, serving_waits=waiting > 0) for job in snapshot.jobs)
+    decisions = (_reduced(before.get(job.key), job, serving_waits=needy > 0) for job in snapshot.jobs)
     return replace(
         plan,
         decisions=tuple(d for d in decisions if d is not None),
-        serving=ServingReport(waiting=waiting),
+        serving=ServingReport(waiting=waiting, short=waiting - needy),
         seconds=0.0,
     )
 

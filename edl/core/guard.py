@@ -22,6 +22,7 @@ from edl.core.model import (
     Reason,
     Resources,
     Role,
+    port_at_every_address,
 )
 from edl.core.plan import Limits, Quota, ScaleDecision, ScalePlan
 from edl.core.quota import QuotaRow, asks_of
@@ -195,7 +196,8 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
             _hold(held, name, shape.request)
             given.add(name)
     for name in sorted(given & set(nodes)):
-        for resource, amount in sorted(held[name].items()):
+        for resource in sorted(held[name]):
+            amount = _amount_held(held[name], resource)
             if amount > _capacity(nodes[name], resource) and _is_asked(pairs, name, resource):
                 yield (
                     f"node {name}: overcommitted, {amount} of {resource} planned,"
@@ -211,6 +213,16 @@ def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
 def _hold(held: dict[str, Counter[str]], node: str, request: Resources) -> None:
     if node in held:
         held[node].update(request.as_dict())
+
+
+def _amount_held(held: Counter[str], resource: str) -> int:
+    """What is held of a resource; a host port at every address and the same port at one are in each other's way."""
+    if not resource.startswith(HOST_PORT_PREFIX):
+        return held[resource]
+    everywhere = port_at_every_address(resource)
+    if resource != everywhere:
+        return held[resource] + held[everywhere]
+    return held[resource] + max((n for name, n in held.items() if name.startswith(f"{resource}/")), default=0)
 
 
 def _capacity(node: Node, resource: str) -> int:
@@ -247,7 +259,7 @@ def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]
 ) -> Iterable[str]:
     """A whole running job goes only for serving that waits, a job of a higher tier that needs room, or its quota."""
-    if any(pod.is_waiting_serving for pod in snapshot.pods):
+    if any(pod.needs_room for pod in snapshot.pods):
         return
     needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job, decision in pairs:
@@ -277,7 +289,10 @@ def is_whole(job: Job) -> bool:
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
     waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     report = plan.serving
+    if report.short < marked:
+        yield f"serving: {report.short} pods are said to be short, {marked} leave room unused"
     if report.waiting != waiting:
         yield f"serving: {report.waiting} pods are said to wait, {waiting} do"
     if min(report.placed, report.short) < 0 or report.placed + report.short > waiting:

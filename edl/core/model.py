@@ -18,7 +18,7 @@ MEMORY = "memory"
 PODS = "pods"
 GPU = "nvidia.com/gpu"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080": every node has exactly one of each
+HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0.1": every node has one of each
 
 LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
@@ -87,6 +87,14 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
+
+
+def port_at_every_address(name: str) -> str:
+    """The name of a host port at every address of its node, from its name at one address or at all of them.
+
+    A pod that asks for a port at every address stands in the way of all pods that ask for it anywhere.
+    """
+    return "/".join(name.split("/", 3)[:3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,13 @@ class NodeTerm(NamedTuple):
     fields: tuple[Requirement, ...] = ()
 
 
+class Preference(NamedTuple):
+    """A node selector term that makes a node more welcome, by a weight of 1 to 100; it closes no node."""
+
+    weight: int
+    term: NodeTerm
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a pod may go, apart from the room it needs.
@@ -245,6 +260,8 @@ class Pod:
         index: its number within its role.
         exit_code: of its main container once finished, where known.
         intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
+        unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
+            and nobody dies for it; see `unplaceable`.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
     """
@@ -271,6 +288,7 @@ class Pod:
     exit_code: int | None = None
     intent: str = ""
     disruption: str = ""
+    unplaceable: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -294,6 +312,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def needs_room(self) -> bool:
+        """True for a waiting serving pod that a plan makes room for."""
+        return self.is_waiting_serving and not self.unplaceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,11 +381,17 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class FixedPods:
-    """The pods of a job that are not resized: a job needs all of them to run."""
+    """The pods of a job that are not resized: a job needs all of them to run.
+
+    Attributes:
+        preferred: preferred node affinity; no part of the shape, because it decides only between nodes that are equal
+            otherwise, and shapes that differ in it alone would be counted one by one.
+    """
 
     role: Role
     shape: PodShape
     count: int
+    preferred: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +404,7 @@ class Job:
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the count that `spec.trainer.instances` asks for; 0 leaves it to the planner.
         trainer: the shape of one trainer.
+        preferred: preferred node affinity of the trainers; see FixedPods.
         fixed: master and pservers.
         pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
             (role, index, name).
@@ -395,6 +425,7 @@ class Job:
     min_trainers: int
     max_trainers: int
     trainer: PodShape
+    preferred: tuple[Preference, ...] = ()
     fixed: tuple[FixedPods, ...] = ()
     pods: tuple[Pod, ...] = ()
     generation: int = 1

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
+from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.preference import follow_preferences
 from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
@@ -106,15 +108,16 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     world = read_world(adapted, limits)
     served = serve(world, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served)
+    world, hopeless = cap(world, served, limits.deadline_s)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
     worths = _worths(policy, admission.room)
     shared = share(admission.room, served, limits.deadline_s, worths)
     watch("sharing")
+    follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared, shared.room.meter()), proof, name)
+    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
     problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
@@ -138,13 +141,14 @@ def _prove(shared: Share, deadline_s: float) -> Proof:
 
 
 def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
-    waiting = sum(group.due + group.young for group in outcome.world.waiting)
+    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
     return ScalePlan(
         decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
         certificate=Certificate(outcome.shared.objective, proof.achieved, proof.bound),
         prices=prices_of(proof, outcome.world),
-        serving=ServingReport(waiting, placed, outcome.served.short),
+        serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
     )
 

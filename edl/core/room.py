@@ -7,7 +7,7 @@ It keeps the books (room left, counts, victims, new pods) and chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edl.core.capacity import IntArray, World, count_slots
 from edl.core.model import Role
@@ -142,6 +142,14 @@ class Room:
         self.now[place.node] += self.world.request[place.shape]
         if place.role is Role.TRAINER:
             self.count[place.owner] -= 1
+
+    def move(self, number: int, node: int) -> None:
+        """Mean a pod that does not exist yet, by its number in `placed`, for another node."""
+        place = self.placed[number]
+        self.placed[number] = replace(place, node=node)
+        for books in (self.free, self.now):
+            books[place.node] += self.world.request[place.shape]
+            books[node] -= self.world.request[place.shape]
 
     def slots(self, shape: int) -> IntArray:
         """(nodes,) how many more pods of a shape each node that is open to it could hold."""

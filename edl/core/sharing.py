@@ -35,6 +35,7 @@ from edl.core.trading import (
 )
 
 RAISES_TRIED = 8
+FEW_JOBS = 20  # up to so many, raising the worst off is tried even where only packing anew or a death could do it
 STAYS_TRIED = 3  # how often trainers are taken anew, without those that would only have moved
 
 
@@ -97,11 +98,16 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
     return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
 
-def _grown(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None = None) -> Room:
+Take = Callable[[Room, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
+
+
+def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    can_repack = len({place.shape for place in room.placed}) > 1
+    is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
     for _ in range(RAISES_TRIED):
-        raised = _raised(room, terms)
+        raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
         if any(best.count[j] < raised.promised[j] for j in room.members):
@@ -115,23 +121,26 @@ def _grown(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, in
     return best
 
 
-def _raised(room: Room, terms: Terms) -> Terms | None:
-    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it."""
+def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
+    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it.
+
+    `is_settled` says that nothing can be packed anew and nobody dies: then there is no room but what is free.
+    """
     claims = room.world.claims
     level = {j: claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members}
     worst = [j for j in room.members if level[j] <= min(level.values()) + EPSILON]
     can_grow = {shape: bool(room.slots(shape).any()) for shape in {claims[j].shape for j in worst}}
     if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
         return None
-    if any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
+    if is_settled and any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
         return None
     return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
 
 
-def _filled(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None) -> Room:
+def _filled(room: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
     grown = room.copy()
-    grow(grown, terms.ceiling, terms.promised, take)
+    grow(grown, terms.ceiling, terms.promised, (lambda trial, j: take(trial, j, terms)) if take else None)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown
@@ -190,12 +199,13 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return grown
     short = [j for j in room.members if terms.promised[j] > grown.count[j]]
     gain = max((claims[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
-    if not short or (not admits and gain <= DEAD_BAND + EPSILON):
+    is_fine = not short and len(room.members) > FEW_JOBS
+    if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
         return grown
 
     def take(keep: Mapping[int, int]) -> Room:
         start = take_promised(room.copy(), terms, keep)
-        return _grown(start, terms, deadline_s, lambda trial, j: take_one(trial, j, terms, keep))
+        return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
 
     keep = _givers(room, admits=admits)
     taken = take(keep)
@@ -203,7 +213,7 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
     if admits:
-        return taken if _standing(taken, terms) > _standing(grown, terms) else grown
+        return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
     return taken if _worst_gain(grown, taken) > DEAD_BAND + EPSILON else grown
 
 
@@ -273,6 +283,11 @@ def _is_at_rest(room: Room) -> bool:
     return not room.for_serving and not any(
         p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
     )
+
+
+def _worst(room: Room) -> float:
+    """How well off the worst off is."""
+    return round(min((room.fulfilment(j) for j in room.members), default=1.0), 9)
 
 
 def _standing(room: Room, terms: Terms) -> tuple[tuple[float, ...], float]:

@@ -75,6 +75,12 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     assert found["edl_victims_total{reason=ServingNeedsRoom}"] == 2
 
 
+def test_serving_that_leaves_room_unused_is_counted() -> None:
+    metrics = Metrics()
+    metrics.passed_over(make_snapshot((), (), (replace(make_serving("web"), unplaceable=True), make_serving("db"))))
+    assert samples(metrics)["edl_serving_unplaceable_pods"] == 1
+
+
 def test_the_series_of_a_job_end_with_it() -> None:
     metrics = Metrics()
     metrics.observed(world(a=3, b=1), leader=True)

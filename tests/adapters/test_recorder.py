@@ -21,6 +21,7 @@ from edl.core.model import (
     JobStatus,
     NodeTerm,
     Placement,
+    Preference,
     Reason,
     Requirement,
     Resize,
@@ -48,6 +49,7 @@ def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
     job = replace(
         make_job("a", trainers=2, on=("n000",), fixed=(FixedPods(Role.PSERVER, make_shape(0.5), 2),)),
         trainer=make_shape(1, 1, PLACEMENT),
+        preferred=(Preference(7, PLACEMENT.required[0]),),
         status=JobStatus(
             phase=JobPhase.RUNNING,
             conditions=(Condition("Admitted", "True", "AtMax", "2 of 2", 990.0, 1),),
@@ -57,7 +59,7 @@ def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
         ttl_s=60,
     )
     node = replace(make_node("n000"), taints=(Taint("k", "", "NoSchedule"),))
-    return make_snapshot((node,), (job,), (make_serving("web"),), now_s)
+    return make_snapshot((node,), (job,), (replace(make_serving("web"), unplaceable=True),), now_s)
 
 
 def plan(target: int = 3) -> ScalePlan:

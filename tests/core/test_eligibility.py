@@ -42,6 +42,7 @@ def test_only_repelling_taints_repel(effect: str, taken: bool) -> None:
         (Toleration("cpu", "Exists"), False),
         (Toleration("gpu", "Exists", "", "NoExecute"), False),
         (Toleration("", "Equal", "yes"), False),
+        (Toleration("gpu", "Gt", "yes"), False),
     ],
 )
 def test_a_toleration_must_match_key_value_and_effect(toleration: Toleration, taken: bool) -> None:
@@ -75,6 +76,15 @@ def test_a_node_selector_needs_every_label() -> None:
         (Requirement("size", "Lt", ("7",)), False),
         (Requirement("pool", "Gt", ("7",)), False),
         (Requirement("size", "Near", ("7",)), False),
+        (Requirement("absent", "NotIn"), False),
+        (Requirement("size", "Gt", ("+7",)), True),
+        (Requirement("size", "Gt", ("-7",)), True),
+        (Requirement("size", "Gt", ("7", "1")), False),
+        (Requirement("size", "Gt"), False),
+        (Requirement("size", "Gt", (" 7",)), False),
+        (Requirement("size", "Lt", ("1_0",)), False),
+        (Requirement("size", "Lt", ("9" * 5000,)), False),
+        (Requirement("absent", "Lt", ("7",)), False),
     ],
 )
 def test_each_operator_reads_labels_as_the_scheduler_does(requirement: Requirement, holds: bool) -> None:
@@ -91,3 +101,12 @@ def test_terms_are_alternatives_and_their_expressions_are_not() -> None:
 def test_a_field_names_the_node() -> None:
     assert takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "In", ("n0",)),)),)))
     assert not takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)),)))
+    assert takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "NotIn", ("n1",)),)),)))
+    both = NodeTerm((Requirement("pool", "DoesNotExist"),), (Requirement("metadata.name", "In", ("n0",)),))
+    assert not takes(NODE, Placement(required=(both,)))
+
+
+def test_selector_and_affinity_must_both_hold() -> None:
+    gpu_pool = NodeTerm((Requirement("pool", "In", ("gpu",)),))
+    assert takes(NODE, Placement(node_selector=(("size", "8"),), required=(gpu_pool,)))
+    assert not takes(NODE, Placement(node_selector=(("size", "9"),), required=(gpu_pool,)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.backoff import Backoff
@@ -16,6 +16,7 @@ from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.policy import decide, policy_named
 from edl.core.stranded import stranded_pods
 from tests.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
+from tests.core.worlds import examples
 
 KEY = JobKey("default", "a")
 
@@ -28,8 +29,8 @@ def only(plan: ScalePlan, job: str = "a") -> ScaleDecision | None:
     return plan.decision(JobKey("default", job))
 
 
-def two(trainers: int = 4, **fields: object) -> Job:
-    return replace(make_job("a", trainers=trainers, minimum=2, on=("n000", "n001")), **fields)  # type: ignore[arg-type]
+def two(trainers: int = 4, generation: int = 1) -> Job:
+    return replace(make_job("a", trainers=trainers, minimum=2, on=("n000", "n001")), generation=generation)
 
 
 def test_growth_is_dropped() -> None:
@@ -73,7 +74,7 @@ def test_a_job_is_left_alone_where_it_is_new_changed_or_lacks_pods() -> None:
         assert without_growth(plan, make_snapshot(make_nodes(2), (job,))).decisions == ()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=4),
     st.integers(0, 4),

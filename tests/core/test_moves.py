@@ -17,7 +17,6 @@ from tests.core.worlds import (
     plan_for,
     small_nodes,
     targets,
-    victims,
     with_jobs,
 )
 
@@ -32,14 +31,13 @@ def arrival(cores: list[int], running: list[Job], new: Job) -> ClusterSnapshot:
 
 
 def test_a_newcomer_is_packed_around_trainers_that_would_only_move() -> None:
-    """Its minimum fits where 'small' loses one, but its share comes from 'large' and has room for all of it."""
-    small = make_job("small", cpu=2, minimum=2, maximum=36)
-    large = make_job("large", cpu=5, minimum=1, maximum=58)
-    world = arrival([10, 10], [small, large], make_job("new", cpu=1, minimum=1, maximum=57))
+    """Its minimum would fit where 'large' loses one, but what 'small' loses for its share has room for all of it."""
+    small = make_job("small", cpu=3, minimum=1, maximum=42)
+    large = make_job("large", cpu=5, minimum=2, maximum=60)
+    world = arrival([21, 10], [small, large], make_job("new", cpu=5, minimum=1, maximum=24))
     plan = plan_for(world)
-    assert targets(plan) == {"small": 5, "large": 1, "new": 5}
-    assert len(victims(plan)) == 1
-    assert decision_of(plan, "large").victims
+    assert targets(plan) == {"small": 2, "large": 3, "new": 2}
+    assert not decision_of(plan, "large").victims
 
 
 def test_trainers_are_not_moved_for_a_gain_below_the_dead_band() -> None:

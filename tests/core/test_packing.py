@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.capacity import read_world
@@ -16,6 +16,7 @@ from tests.core.worlds import (
     apply_plan,
     cluster_of,
     decision_of,
+    examples,
     later,
     make_job,
     make_node,
@@ -29,7 +30,7 @@ from tests.core.worlds import (
     with_pods,
 )
 
-quick = settings(derandomize=True, deadline=None, max_examples=60)
+quick = examples(60)
 
 
 # What dies where

@@ -3,14 +3,15 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.patterns import NodeClass, Pattern, classify, list_patterns, price
+from tests.core.worlds import examples
 
 requests = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=3)
 rooms = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4)
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = examples(150)
 
 
 def all_patterns(room: tuple[int, ...], rows: list[tuple[int, int]]) -> set[Pattern]:

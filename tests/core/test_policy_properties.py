@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.guard import check
-from edl.core.model import ClusterSnapshot, Job, Reason
+from edl.core.model import ClusterSnapshot, Job, Pod, Reason
 from tests.core.worlds import (
     apply_plan,
     cluster_of,
     cores_of,
     essence,
+    examples,
     free_cores,
     fresh_worlds,
     make_serving,
@@ -27,12 +28,7 @@ from tests.core.worlds import (
     with_pods,
 )
 
-quick = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+quick = examples(100)
 worlds = st.one_of(fresh_worlds(), running_worlds())
 
 
@@ -173,12 +169,12 @@ def test_the_fewest_trainers_die_for_serving(cores: list[int], jobs: list[Job], 
     if not all(d.admitted for d in plan.decisions if d.current):
         return  # a whole job had to go
 
-    def frees_enough(dying: tuple[tuple[Job, object], ...]) -> bool:
+    def frees_enough(dying: tuple[tuple[Job, Pod], ...]) -> bool:
         if any(len(job.live_trainers) - sum(j is job for j, _ in dying) < job.min_trainers for job, _ in dying):
             return False
         free = free_cores(running, plan_for(running))
         for job, pod in dying:
-            free[pod.node] += cores_of(job.trainer)  # type: ignore[attr-defined]
+            free[pod.node] += cores_of(job.trainer)
         return sum(room // size for room in free.values()) >= plan.serving.placed
 
     fewest = next((k for k in range(len(seats) + 1) if any(map(frees_enough, combinations(seats, k)))), None)

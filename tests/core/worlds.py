@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from edl.core.model import (
@@ -33,6 +34,12 @@ from tests.builders import make_job, make_node, make_nodes, make_resources, make
 
 LIMITS = Limits()
 Vector = tuple[int, ...]
+
+
+def examples(count: int) -> settings:
+    """Try so many examples; under a profile that tries more than the usual 100, as many times more."""
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(max_examples=max(1, count * settings().max_examples // 100), suppress_health_check=slow)
 
 
 def plan_for(snapshot: ClusterSnapshot, limits: Limits = LIMITS, policy: str = "maxmin") -> ScalePlan:
@@ -65,6 +72,12 @@ def with_jobs(snapshot: ClusterSnapshot, *jobs: Job) -> ClusterSnapshot:
 
 def with_pods(snapshot: ClusterSnapshot, *pods: Pod) -> ClusterSnapshot:
     return replace(snapshot, pods=tuple(sorted((*snapshot.pods, *pods), key=lambda p: (p.namespace, p.name))))
+
+
+def with_status(job: Job, *, resize: Resize | None = None, admitted: bool | None = None, since_s: float = 0.0) -> Job:
+    word = {True: "True", False: "False"}
+    conditions = () if admitted is None else (Condition("Admitted", word[admitted], "", "", since_s),)
+    return replace(job, status=JobStatus(conditions=conditions, last_resize=resize, start_s=1.0))
 
 
 def later(snapshot: ClusterSnapshot, duration_s: float) -> ClusterSnapshot:
@@ -289,8 +302,8 @@ def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
 
 
 __all__ = [
-    "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "free_cores",
-    "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources", "make_serving", "make_shape",
-    "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs", "small_nodes", "targets", "victims",
-    "with_jobs", "with_pods",
+    "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "examples",
+    "free_cores", "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources",
+    "make_serving", "make_shape", "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs",
+    "small_nodes", "targets", "victims", "with_jobs", "with_pods", "with_status",
 ]  # fmt: skip

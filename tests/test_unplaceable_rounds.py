@@ -1,0 +1,104 @@
+"""Rounds with the real planner in virtual time, beside serving that cannot use the room that it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from edl.adapters.recorder import DecisionRecord, decode_record, encode_record
+from edl.controller import Controller, Planner
+from edl.core.guard import check
+from edl.core.lifecycle import DeletePod
+from edl.core.model import JobKey, Pod
+from edl.core.packing import startable
+from edl.core.plan import Limits
+from edl.core.policy import decide, policy_named
+from tests.builders import make_job, make_node, make_serving
+from tests.fakes import FakeCluster, FakeLease, FakeRecorder, LoopClock, PodWorld, run_virtual
+
+A = JobKey("default", "a")
+STUCK = replace(make_serving("web", cpu=3), tried=True)
+LIMITS = Limits(serving_grace_s=2.0)
+
+
+@dataclass
+class Film:
+    """What happened, second by second: how many trainers the job had, and what the controller said."""
+
+    trainers: list[int] = field(default_factory=list)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
+    world: PodWorld = field(default_factory=PodWorld)
+
+    @property
+    def deaths(self) -> int:
+        return len({action.pod_uid for action in self.world.writes if isinstance(action, DeletePod)})
+
+    @property
+    def pauses(self) -> list[str]:
+        return [said.rpartition(" for ")[2] for said in self.recorder.put_off if "leaves room" in said]
+
+
+def play(serving: Pod, seconds: int, *, bound_after: int | None = None) -> Film:
+    """A job has all four cores of the one node, a serving pod wants three, and kube-scheduler does as it is told."""
+    film = Film()
+    film.world.add(make_job("a", trainers=4, maximum=4, on=("n000",)))
+    cluster = FakeCluster(film.world, (make_node("n000", 4),), (serving,))
+    policy = policy_named("maxmin")
+    planner = Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable)
+
+    async def main() -> None:
+        controller = Controller(
+            cluster=cluster, clock=LoopClock(), lease=FakeLease(), recorder=film.recorder, planner=planner,
+            limits=LIMITS,
+        )  # fmt: skip
+        stop = asyncio.Event()
+        running = asyncio.create_task(controller.run(stop))
+        for second in range(seconds):
+            film.world.step()
+            if second == bound_after:
+                cluster.serving = (replace(serving, node="n000"),)
+            film.trainers.append(len(film.world.jobs[A].live_trainers))
+            await asyncio.sleep(1)
+        stop.set()
+        await running
+
+    run_virtual(main())
+    assert not film.recorder.failures
+    assert not film.recorder.problems
+    return film
+
+
+def test_trainers_give_way_come_back_and_give_way_ever_more_rarely() -> None:
+    film = play(STUCK, 420)
+    shrunk = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m < n]
+    grown = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m > n]
+    assert (min(film.trainers), max(film.trainers)) == (1, 4)
+    assert film.pauses == ["30 s", "60 s", "120 s", "240 s"]
+    assert len(shrunk) == len(grown) == 4
+    offered = [grow - shrink for shrink, grow in zip(shrunk, grown, strict=True)]
+    assert all(30 <= seconds <= 40 for seconds in offered)
+    assert film.deaths == 12
+    assert film.trainers[-1] == 4
+
+
+def test_the_marks_stand_in_the_record_and_the_decision_is_the_same_again() -> None:
+    film = play(STUCK, 90)
+    told = [
+        (snapshot, plan)
+        for snapshot, plan in zip(film.recorder.snapshots[1::2], film.recorder.plans, strict=True)
+        if any(pod.unplaceable for pod in snapshot.pods)
+    ]
+    assert told
+    for snapshot, plan in told:
+        record = decode_record(encode_record(DecisionRecord("maxmin", LIMITS, snapshot, plan)))
+        again = decide(record.snapshot, policy_named(record.policy), record.limits)
+        assert replace(again, seconds=0.0) == replace(record.plan, seconds=0.0)
+        assert again.serving.short == 1
+
+
+def test_serving_that_is_bound_in_time_is_never_marked() -> None:
+    film = play(STUCK, 200, bound_after=20)
+    assert film.pauses == []
+    assert film.deaths == 3
+    assert film.trainers[-1] == 1
