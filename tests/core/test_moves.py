@@ -17,6 +17,7 @@ from tests.core.worlds import (
     plan_for,
     small_nodes,
     targets,
+    victims,
     with_jobs,
 )
 
@@ -41,14 +42,11 @@ def test_a_newcomer_is_packed_around_trainers_that_would_only_move() -> None:
 
 
 def test_trainers_are_not_moved_for_a_gain_below_the_dead_band() -> None:
-    """With a move 'new' would get 3 of 52, and so it does without, from those that are shrunk anyway."""
-    running = [
-        make_job("j0", cpu=1, minimum=1, maximum=34),
-        make_job("j1", cpu=5, minimum=2, maximum=39),
-        make_job("j2", cpu=5, minimum=1, maximum=35),
-    ]
-    plan = plan_for(arrival([15, 22, 22], running, make_job("new", cpu=4, minimum=1, maximum=52)))
-    assert targets(plan)["new"] == 3
+    """A fifth death, of a trainer that starts anew elsewhere, would leave everybody with the same counts."""
+    running = [make_job("j0", cpu=4, minimum=2, maximum=22), make_job("j1", cpu=5, minimum=1, maximum=57)]
+    plan = plan_for(arrival([21, 21, 11, 10], running, make_job("new", cpu=3, minimum=1, maximum=40)))
+    assert targets(plan) == {"j0": 6, "j1": 4, "new": 6}
+    assert len(victims(plan)) == 4
     assert not any(d.victims and d.nodes for d in plan.decisions)
 
 
