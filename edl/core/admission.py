@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, Seat, World
+from edl.core.capacity import Claim, IntArray, Seat, World, count_slots, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -72,18 +72,20 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
     of a quota goes. The cap is what one order of placing finds; that a job would not even fit is only said once no
     packing was found that holds it.
     """
-    idle = Room(world, ())
-    for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
+    alone = _Trial(world, served, deadline_s)
+    idle = alone(()) or Room(world, ())
+    for shape, count in sorted(served.young.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    alone = _Trial(world, served, deadline_s)
+    empty: dict[int, IntArray] = {}
     claims, hopeless = [], set()
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-        most = max(known[kind] + stuck, len(claim.seats))
+        if claim.shape not in empty:
+            empty[claim.shape] = count_slots(world.empty, world.request[claim.shape])
+        most = max(known[kind] + _beyond(world, claim, empty[claim.shape]), len(claim.seats))
         quota = most_alone(claim.asks)
         if quota < claim.low or (
             most < claim.low
@@ -93,6 +95,13 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, int(min(claim.high, most, max(quota, 0))))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
+
+
+def _beyond(world: World, claim: Claim, slots: IntArray) -> int:
+    """Trainers that count, but stand where no new ones could: on a closed node, or where others took their room."""
+    here = Counter(world.seats[i].node for i in claim.seats if _is_movable(world, world.seats[i]))
+    crowded = sum(max(0, n - int(slots[node])) for node, n in here.items() if node >= 0)
+    return len(claim.seats) - here.total() + crowded
 
 
 def _is_movable(world: World, seat: Seat) -> bool:
@@ -195,14 +204,8 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        free = world.empty.copy()
         for j in members:
             claim = world.claims[j]
-            free -= claim.held
-            for index in claim.seats:
-                seat = world.seats[index]
-                if seat.node >= 0:
-                    free[seat.node] += world.request[seat.shape]
             stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
             wanted[claim.shape] += max(0, claim.low - stuck)
             for need in claim.needs:
@@ -212,7 +215,7 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(world, free, wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return place_most(world, room_beside(world, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
 
 
 class _Queue:

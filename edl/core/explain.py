@@ -7,16 +7,19 @@ not read from the duals, which are not unique. Prices are given as prices; `pric
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s
+from edl.core.guard import DEAD_BAND, growth_hold_left_s
 from edl.core.model import CPU, EPHEMERAL_STORAGE, MEMORY, Job, PodShape, Reason
 from edl.core.optimizer import Proof, quotas_of
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
-from edl.core.pools import pool_of, where
-from edl.core.scarcity import Exchange, describe, open_nodes
+from edl.core.pools import pool_of
+from edl.core.scarcity import Exchange, open_nodes
+from edl.core.speedup import Worth
 from edl.core.waiting import quota_of, refuse, serving_words, shut
 from edl.core.words import GIB, amount, amounts, count, listed, rank_of, seconds
 
@@ -43,11 +46,7 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    by_serving = outcome.shared.room.for_serving & {
-        *outcome.shared.room.victims,
-        *outcome.shared.room.homeless[claim.index],
-    }
-    if any(i in by_serving for i in claim.seats):
+    if any(i in outcome.shared.room.for_serving for i in outcome.dying(claim.index)):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, _shrink_reason(reason, claim, outcome))
 
@@ -88,13 +87,11 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}"
     if have >= job.max_trainers:
         return Reason.AT_MAX, f"{of}: at its maximum"
-    dying = [i for i in (*room.victims, *room.homeless[claim.index]) if i in claim.seats]
+    dying = outcome.dying(claim.index)
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
-        way = (
-            f"gives up {count(lost, 'trainer')}{_on_nodes(dying, outcome)} to make room for {serving_words(outcome)}"
-        )
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: {way}"
+        gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
     reason, why = _short_of_max(claim, outcome)
     arriving = _makes_way_for(claim, outcome)
     if dying and have < len(claim.seats) and arriving:
@@ -105,11 +102,12 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     return reason, f"{of}: {why}"
 
 
-def _on_nodes(seats: list[int], outcome: Outcome) -> str:
+def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
     """Where trainers die, as far as they stand on nodes."""
     world = outcome.world
     nodes = sorted({world.seats[i].node for i in seats} - {-1})
-    return f" on {where(world.snapshot.nodes, nodes, range(len(world.snapshot.nodes)))}" if nodes else ""
+    usable = sorted({*nodes, *open_nodes(outcome.shared.room, claim.shape)})
+    return f" on {outcome.pools().where(nodes, usable)}" if nodes else ""
 
 
 def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
@@ -132,15 +130,14 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
 def _full(claim: Claim, outcome: Outcome) -> str:
     """What there is no more room in, and who holds it."""
     room, world = outcome.shared.room, outcome.world
-    if not open_nodes(room, claim.shape):
+    if not world.opened[claim.shape].any():
         return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
     scarce = outcome.scarce(claim.shape)
     if not scarce.shortages:
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
-    full = describe(room, claim.shape, scarce.shortages)
     if room.count[claim.index] >= claim.high:
-        return f"{full}; no more would fit even if no other job ran"
-    return "; ".join((full, *_who_holds_it(claim, outcome, scarce)))
+        return f"{scarce.words}; no more would fit even if no other job ran"
+    return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
 
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
@@ -159,7 +156,7 @@ def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 0.995 else "all"
+    return f"{100 * part:.2g} %"
 
 
 def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
@@ -168,6 +165,9 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     offers = [e for e in scarce.exchanges if e.donor != claim.index]
     if not offers:
         return "giving up any one job's trainers above its minimum would make room for no more on any node"
+
+    if outcome.shared.worths is not None:
+        return _cost_in_speed(claim, outcome, outcome.shared.worths, offers)
 
     def left_with(offer: Exchange) -> float:
         return room.fulfilment(offer.donor, -offer.deaths)
@@ -183,21 +183,30 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     return cost
 
 
+def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], offers: Sequence[Exchange]) -> str:
+    """What one more trainer would cost whoever loses least by it, and what it would add here, in speed."""
+    have, claims = outcome.shared.room.count, outcome.world.claims
+
+    def loss(offer: Exchange) -> float:
+        worth, now = worths[offer.donor], have[offer.donor]
+        return worth.value(now) - worth.value(now - offer.deaths)
+
+    best = min(offers, key=lambda e: (loss(e), e.deaths, e.donor))
+    donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
+    costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
+    weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
+
+
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
-    now_s = outcome.world.snapshot.observed_at_s
     promised = int(level[claim.index] + SMALLEST_PRICE)
     if claim.fulfilment(promised) - room.fulfilment(claim.index) <= DEAD_BAND:
         return None
-    waits = [
-        (cooldown_left_s(other.job, now_s), other.job.key)
-        for other in (outcome.world.claims[j] for j in room.members)
-        if room.count[other.index] > level[other.index] + 1 and cooldown_left_s(other.job, now_s) > 0
-    ]
-    if not waits:
+    if not (cooling := outcome.cooling()):
         return None
-    wait_s, key = max(waits)
+    wait_s, key = cooling[0]
     return f"{key} has more than its own, but gave to others lately and is not shrunk for another {seconds(wait_s)}"
 
 
@@ -206,10 +215,11 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     if proof.solution is None:
         return ()
     columns = proof.cluster.columns
+    total = world.allocatable.sum(axis=0).tolist()
     prices = []
     for shape, worth in zip(columns.shapes, proof.solution.slot_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
-            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape)
+            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape, total)
             prices.append(Price("shape", name, resource, worth))
             if proof.cluster.serving.get(shape):
                 prices.append(Price("serving", name, resource, worth))
@@ -219,7 +229,7 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             others, pool = len(group.nodes) - 1, pool_of(world.snapshot.nodes[group.nodes[0]])
             name = f"{first} and {count(others, 'node')} like it" if others else first
             name = f"{name} ({pool})" if pool else name
-            prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+            prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
     quotas = quotas_of(world, proof.cluster.jobs)
     worths = proof.solution.row_price.tolist()[len(proof.cluster.rows) - len(quotas) :]
     for row, worth in zip(quotas, worths, strict=True):
@@ -229,9 +239,8 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     return tuple(prices)
 
 
-def _scarcest(world: World, shape: int) -> str:
+def _scarcest(world: World, shape: int, total: list[int]) -> str:
     """The resource of which the shape asks for the largest part of what there is."""
-    total = world.allocatable.sum(axis=0).tolist()
     asked = [(c, n) for c, n in enumerate(world.request[shape].tolist()) if n > 0]
     return (
         world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), rank_of(world.names[a[0]])))[0]]

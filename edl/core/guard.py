@@ -26,7 +26,7 @@ from edl.core.model import (
 )
 from edl.core.plan import Limits, Quota, ScaleDecision, ScalePlan
 from edl.core.quota import QuotaRow, asks_of
-from edl.errors import PlanError
+from edl.errors import PlanError, PlanFailure
 
 DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
 TOLERANCE = 1e-6
@@ -41,7 +41,7 @@ class RefusedPlanError(PlanError):
     """
 
     def __init__(self, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems))
+        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems), PlanFailure.REFUSED)
         self.plan = plan
         self.problems = problems
 

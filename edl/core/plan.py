@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.model import JobKey, Reason, Role
+from edl.errors import PlanFailure
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
 """Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
@@ -124,6 +125,8 @@ class ScalePlan:
 
     Attributes:
         is_comparison: it may break our rules and is never carried out.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -133,6 +136,7 @@ class ScalePlan:
     seconds: float = 0.0
     policy: str = "maxmin"
     is_comparison: bool = False
+    fallback: PlanFailure | None = None
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

@@ -25,7 +25,7 @@ from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
 from edl.core.utility import prove_utility
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,15 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
 def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
@@ -96,12 +105,18 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
@@ -117,12 +132,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
     problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
@@ -172,19 +188,17 @@ def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
     )
     if index is None:
         return base
-    room, claim = outcome.shared.room, outcome.world.claims[index]
-    dying = {*room.victims, *room.homeless[index]}
-    victims = tuple(sorted(outcome.world.seats[i].pod.name for i in claim.seats if i in dying))
-    names = [node.name for node in outcome.world.snapshot.nodes]
-    new = [place for place in room.placed if place.owner == index]
-    nodes = Counter(names[place.node] for place in new if place.role is Role.TRAINER)
-    fixed = [(place.role, names[place.node]) for place in new if place.role and place.role is not Role.TRAINER]
+    seats, nodes = outcome.world.seats, outcome.world.snapshot.nodes
+    victims = tuple(sorted(seats[i].pod.name for i in outcome.dying(index)))
+    new = outcome.placed(index)
+    places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
+    fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
     return replace(
         base,
-        target=room.count[index],
+        target=outcome.shared.room.count[index],
         admitted=True,
         victims=victims,
-        nodes=tuple(sorted(nodes.items())),
+        nodes=tuple(sorted(places.items())),
         fixed_nodes=tuple(sorted(fixed)),
         shrink_reason=told.shrink_reason if victims else "",
     )

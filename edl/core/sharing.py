@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
+from edl.core.filling import fill
 from edl.core.guard import DEAD_BAND, growth_hold_left_s, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
@@ -104,21 +105,54 @@ Take = Callable[[Room, int, Terms], bool]  # makes room for one more trainer of 
 def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    if room.world.is_large:
+        return best
     can_repack = len({place.shape for place in room.placed}) > 1
     is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
+
+    def reach(wanted: Terms) -> Room | None:
+        return _reached(room, best, wanted, deadline_s, take)
+
+    if any(best.count[j] < terms.promised[j] for j in room.members):
+        best, terms = _lowered(room, terms, _worst(best), reach) or (best, terms)
     for _ in range(RAISES_TRIED):
         raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
-        if any(best.count[j] < raised.promised[j] for j in room.members):
-            if not could_reach(read_cluster(best), raised.promised, deadline_s):
-                break
-            trial = _filled(room, raised, deadline_s, take)
-            if any(trial.count[j] < raised.promised[j] for j in room.members):
-                break
-            best = trial
-        terms = raised
+        reached = reach(raised)
+        level = min(room.world.claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members)
+        step = (reached, raised) if reached else _lowered(room, raised, level, reach)
+        if step is None:
+            break
+        best, terms = step
     return best
+
+
+def _reached(room: Room, best: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room | None:
+    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    if all(best.count[j] >= terms.promised[j] for j in room.members):
+        return best
+    if not could_reach(read_cluster(best), terms.promised, deadline_s):
+        return None
+    trial = _filled(room, terms, deadline_s, take)
+    return trial if all(trial.count[j] >= terms.promised[j] for j in room.members) else None
+
+
+def _lowered(
+    room: Room, terms: Terms, level: float, reach: Callable[[Terms], Room | None]
+) -> tuple[Room, Terms] | None:
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had."""
+    claims = room.world.claims
+    for _ in range(RAISES_TRIED if len(room.members) <= FEW_JOBS else 0):
+        promised = terms.promised
+        rich = [j for j, n in promised.items() if n > claims[j].low and claims[j].fulfilment(n - 1) > level + EPSILON]
+        if not rich:
+            return None
+        giver = max(rich, key=lambda j: (claims[j].fulfilment(promised[j]), claims[j].job.key))
+        terms = Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()})
+        if (reached := reach(terms)) is not None:
+            return reached, terms
+    return None
 
 
 def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
@@ -139,8 +173,13 @@ def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
 
 def _filled(room: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if room.world.is_large:
+        filled = fill(room, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, taking)
+        return filled
     grown = room.copy()
-    grow(grown, terms.ceiling, terms.promised, (lambda trial, j: take(trial, j, terms)) if take else None)
+    grow(grown, terms.ceiling, terms.promised, taking)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown
@@ -208,13 +247,16 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
 
     keep = _givers(room, admits=admits)
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
+        return grown
     taken = take(keep)
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
-    return taken if _worst_gain(grown, taken) > DEAD_BAND + EPSILON else grown
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    return taken if is_worth_it else grown
 
 
 def _reshare_by_worth(

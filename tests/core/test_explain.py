@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given
 
-from edl.core.model import Condition, FixedPods, Job, JobStatus, Node, Reason, Role
+from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, Reason, Role
 from tests.core.worlds import (
+    cores_of,
     decision_of,
+    examples,
+    free_cores,
     make_job,
     make_node,
     make_nodes,
@@ -16,6 +21,7 @@ from tests.core.worlds import (
     make_shape,
     make_snapshot,
     plan_for,
+    running_worlds,
     with_pods,
 )
 
@@ -232,3 +238,31 @@ def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
         decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
         assert decision.reason is Reason.UNSCHEDULABLE
         assert "8 EiB of memory" in decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_what_a_sentence_calls_full_is_full(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    assume(plan.serving.waiting == 0)
+    free = free_cores(world, plan)
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        assert decision.message
+        if "is full on" in decision.message:
+            assert all(cores < cores_of(job.trainer) for cores in free.values()), decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    names = {str(job.key) for job in world.jobs}
+    for decision in plan.decisions:
+        named = set(re.findall(r"default/[a-z]+", decision.message))
+        assert named <= names - {str(decision.job)}
+        if (
+            decision.admitted
+            and decision.target < decision.maximum
+            and decision.reason is Reason.INSUFFICIENT_CAPACITY
+        ):
+            assert re.search(r"is full on|no node takes", decision.message)
