@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from scipy.optimize import OptimizeResult
 
 import edl.controller
 from edl.adapters.metrics import Metrics
-from edl.adapters.recorder import ControllerRecorder
+from edl.adapters.recorder import ControllerRecorder, RecordFolder
+from edl.adapters.replay import Verdict, replay_all
 from edl.controller import Controller, Planner
 from edl.core.guard import check
 from edl.core.lifecycle import DeletePod, Outcome, Result
@@ -39,6 +41,7 @@ class Stage:
     maximum: int = 8
     metrics: Metrics = field(default_factory=Metrics)
     hold: threading.Event = field(default_factory=threading.Event)
+    folder: RecordFolder | None = None
 
     def __post_init__(self) -> None:
         self.world = PodWorld()
@@ -53,7 +56,7 @@ class Stage:
             cluster=self.cluster,
             clock=clock,
             lease=FakeLease(),
-            recorder=ControllerRecorder(self.metrics, clock, policy="maxmin"),
+            recorder=ControllerRecorder(self.metrics, clock, policy="maxmin", folder=self.folder),
             planner=Planner(self._decide, check, startable),
             limits=self.limits,
         )
@@ -239,6 +242,30 @@ def test_what_stands_of_the_last_plan_is_judged_too(caplog: pytest.LogCaptureFix
     assert stage.trainers == 5
     assert stage.failures() == {"refused": 2}
     assert not any(r.message == "last plan stands without its growth" for r in caplog.records)
+
+
+def test_what_a_controller_records_is_replayed_the_same_and_a_round_without_a_plan_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(folder=RecordFolder(tmp_path))
+
+    async def script() -> None:
+        controller = stage.build()
+        await controller.round()
+        stage.world.step()
+        stage.cluster.serving = (make_serving("web", cpu=3),)
+        await asyncio.sleep(5)
+        await controller.round()
+        stage.world.step()
+        with monkeypatch.context() as broken:
+            broken.setattr("edl.core.programs.linprog", FAULTS["late_solver"])
+            await asyncio.sleep(5)
+            await controller.round()
+
+    run_virtual(script())
+    verdicts = [one.verdict for one in replay_all(tmp_path)]
+    assert verdicts[:2] == [Verdict.SAME, Verdict.SAME]
+    assert set(verdicts[2:]) == {Verdict.FALLBACK}
 
 
 def test_a_plan_that_stands_in_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

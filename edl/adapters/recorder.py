@@ -115,6 +115,7 @@ class ControllerRecorder:
         self._metrics, self._clock, self._policy, self._folder = metrics, clock, policy, folder
         self._last: dict[JobKey, ScaleDecision] = {}
         self._skipped = ""
+        self._fallback: PlanFailure | None = None
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
@@ -154,7 +155,9 @@ class ControllerRecorder:
             seconds=plan.seconds,
         )
         self._last = {d.job: d for d in plan.decisions}
-        if changed and self._folder is not None:
+        is_news = bool(changed) or plan.fallback not in {None, self._fallback}
+        self._fallback = plan.fallback
+        if is_news and self._folder is not None:
             self._keep(DecisionRecord(self._policy, limits, snapshot, plan))
 
     def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import exp
 
 from edl.core.capacity import Claim, World
@@ -46,7 +47,10 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    if any(i in outcome.shared.room.for_serving for i in outcome.dying(claim.index)):
+    dying = outcome.dying(claim.index)
+    if not dying:
+        return Told(reason, message, reason)
+    if any(i in outcome.shared.room.for_serving for i in dying):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, _shrink_reason(reason, claim, outcome))
 
@@ -65,7 +69,9 @@ def _shrink_reason(reason: Reason, claim: Claim, outcome: Outcome) -> Reason:
 def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
     """The jobs, just admitted, that get their minimum or their share where trainers of this one die."""
     limit = claim.job.pinned or claim.job.max_trainers
-    return [j for j in outcome.arriving() if j != claim.index] if len(claim.seats) <= limit else []
+    if not outcome.dying(claim.index) or len(claim.seats) > limit:
+        return []
+    return [j for j in outcome.arriving() if j != claim.index]
 
 
 def excluded(job: Job) -> tuple[Reason, str]:
@@ -93,8 +99,8 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
         return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
     reason, why = _short_of_max(claim, outcome)
-    arriving = _makes_way_for(claim, outcome)
-    if dying and have < len(claim.seats) and arriving:
+    arriving = _makes_way_for(claim, outcome) if dying else []
+    if have < len(claim.seats) and arriving:
         keys = [str(outcome.world.claims[j].job.key) for j in arriving]
         named = keys if len(keys) <= NAMED_HOLDERS else [keys[0], count(len(keys) - 1, "other job")]
         verb = "starts" if len(keys) == 1 else "start"
@@ -142,16 +148,18 @@ def _full(claim: Claim, outcome: Outcome) -> str:
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
     """Who has trainers above its minimum there, and what one more trainer would cost the best off of them."""
-    others = [h for h in scarce.holders if h.claim != claim.index]
+    own = scarce.part_of.get(claim.index)
+    others = len(scarce.holders) - (own is not None)
     if not others:
         return ["no other job holds more than its minimum there"]
     claims = outcome.world.claims
-    first, *more = others
+    first, *more = islice((h for h in scarce.holders if h.claim != claim.index), NAMED_HOLDERS)
     held = f"{claims[first.claim].job.key} holds {_percent(first.part)} of it above its minimum"
     named = [f"{held} ({count(first.surplus, 'trainer')})"]
-    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more[: NAMED_HOLDERS - 1]]
-    if rest := more[NAMED_HOLDERS - 1 :]:
-        named.append(f"{count(len(rest), 'other job')} {_percent(sum(h.part for h in rest))}")
+    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more]
+    if others > NAMED_HOLDERS:
+        rest = scarce.part - (own or 0.0) - sum(h.part for h in (first, *more))
+        named.append(f"{count(others - NAMED_HOLDERS, 'other job')} {_percent(rest)}")
     return [listed(named), _cost(claim, outcome, scarce)]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from edl.core.capacity import BoolArray, IntArray, World, sum_requests
 from edl.core.model import Role
 from edl.core.patterns import distinct
-from edl.core.programs import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.core.programs import EPSILON, FEW_CLASSES, Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.core.quota import QuotaRow
 from edl.core.room import SERVING, Room
 
@@ -102,8 +102,12 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
     counts = np.zeros((len(owner), len(columns.shapes)), dtype=np.int64)
     np.add.at(counts, (node[known], row[shape[known]]), 1)
     table = np.column_stack([owner, counts])[owner >= 0]
-    for g, *pattern in table[distinct(table)[0]].tolist():
-        columns.add(g, tuple(pattern))
+    used = [(g, tuple(pattern)) for g, *pattern in table[distinct(table)[0]].tolist()]
+    if len(columns.classes) > FEW_CLASSES:
+        columns.spare += used
+        return
+    for g, held in used:
+        columns.add(g, held)
 
 
 def place_most(world: World, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:

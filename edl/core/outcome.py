@@ -27,12 +27,15 @@ class Scarce:
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
         words: which resource is full where.
+        part_of: the part of each holder; part: of all of them together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     words: str = ""
+    part_of: Mapping[int, float] = field(default_factory=dict)
+    part: float = 0.0
 
 
 @dataclass(slots=True)
@@ -135,4 +138,6 @@ class Outcome:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
         exchanges = self._memory.stands.exchanges(shape, holders)
-        return Scarce(found, holders, exchanges, describe(room, shape, found, self.pools()))
+        words = describe(room, shape, found, self.pools())
+        parts = {h.claim: h.part for h in holders}
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()))

@@ -19,8 +19,9 @@ from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
 from edl.core.outcome import Outcome
-from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
+from edl.core.programs import keep_columns
 from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
@@ -90,13 +91,15 @@ class Study:
     proof: Proof
 
 
-def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
+def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
     Args:
         snapshot: the world; equal snapshots give equal plans, but for `seconds`.
         policy: see POLICIES.
         limits: what the operator allows; `deadline_s` bounds each linear program and the decision as a whole.
+        columns: the columns of the last plan; with them this one is made sooner. They belong to what is decided from:
+            equal snapshots and columns give equal plans.
 
     Returns:
         A plan that has passed `guard.check`.
@@ -105,10 +108,10 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    return study(snapshot, policy, limits).plan
+    return study(snapshot, policy, limits, columns).plan
 
 
-def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> Study:
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
     """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
@@ -120,7 +123,7 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> Study:
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    world = read_world(adapted, limits)
+    world = read_world(adapted, limits, columns)
     served = serve(world, limits.deadline_s)
     watch("serving")
     world, hopeless = cap(world, served, limits.deadline_s)
@@ -166,6 +169,7 @@ def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: st
         prices=prices_of(proof, outcome.world),
         serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
+        columns=keep_columns(outcome.world),
     )
 
 

@@ -208,6 +208,15 @@ def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() 
     )
 
 
+@pytest.mark.parametrize(("age_s", "is_closed"), [(599, False), (600, True)])
+def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_closed: bool) -> None:
+    runs = make_job("r", trainers=6, minimum=6, maximum=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", minimum=5, age_s=age_s), make_job("small", minimum=1, maximum=1)
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
+    assert decision.admitted is not is_closed, "there is room for it"
+    assert ("nothing younger passes it" in decision.message) is is_closed
+
+
 def test_the_head_says_that_room_is_there_but_in_pieces() -> None:
     runs = make_job("r", trainers=2, cpu=5, minimum=2, maximum=2, on=("n000", "n001"), age_s=9000)
     world = make_snapshot(make_nodes(2), (runs, make_job("a", cpu=4)))
