@@ -240,7 +240,13 @@ def _resize(value: object) -> Resize | None:
     time_s = seconds_of(resize.get("time"))
     if time_s is None:
         return None
-    return Resize(time_s, _count(resize.get("from")), _count(resize.get("to")), _text(resize.get("reason")))
+    return Resize(
+        time_s,
+        _count(resize.get("from")),
+        _count(resize.get("to")),
+        _text(resize.get("reason")),
+        seconds_of(resize.get("voluntaryTime")),
+    )
 
 
 def _conditions(value: object) -> tuple[Condition, ...]:

@@ -346,12 +346,18 @@ class RoleCount:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The last change of a job's trainer count."""
+    """The last change of a job's trainer count.
+
+    Attributes:
+        voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
+            none did, or where that is long ago.
+    """
 
     time_s: float
     from_count: int
     to_count: int
     reason: str
+    voluntary_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

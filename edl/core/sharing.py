@@ -22,7 +22,7 @@ from edl.core.packing import grow, make_room
 from edl.core.room import Room
 from edl.core.settling import Served, for_serving, spare_victims
 from edl.core.speedup import Worth
-from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised
+from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised, undo_moves
 from edl.core.trading import (
     Goal,
     grown_by_worth,
@@ -95,6 +95,7 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
         level = {j: low[j] + (level[j] - low[j]) / 2 for j in room.members}
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best, refused = _reshare_by_worth(room, terms, worths, deadline_s)
+    best = undo_moves(best)
     spare_victims(best)
     return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
@@ -193,12 +194,15 @@ def _trim(room: Room) -> frozenset[int]:
     Returns:
         The seats that die for a quota.
     """
-    for j in room.members:
-        for index in _dying(room, j):
-            if room.count[j] <= room.world.claims[j].high:
-                break
-            room.kill(index)
     killed = set()
+    for j in room.members:
+        claim = room.world.claims[j]
+        for index in _dying(room, j):
+            if room.count[j] <= claim.high:
+                break
+            if room.count[j] <= (claim.job.pinned or claim.job.max_trainers):
+                killed.add(index)
+            room.kill(index)
     while passed := room.meter().passed():
         givers = [
             j

@@ -25,7 +25,7 @@ from edl.core.model import (
     Role,
     RoleCount,
 )
-from edl.core.plan import Limits
+from edl.core.plan import VOLUNTARY_SHRINKS, Limits
 
 _LONGEST_WORDS = 1024
 """Of the API server, which repeats what webhooks say at any length."""
@@ -257,19 +257,24 @@ def _since(job: Job, kind: str, *, holds: bool, stamp: float) -> float:
 def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: float) -> Resize | None:
     """The last resize; a shrink stands as long as a rule counts from it, even if the job grows meanwhile."""
     was, live = old.trainer.ready + old.trainer.pending, trainer.ready + trainer.pending
-    if preempted_trainers(job) and live < was:
-        return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value)
     before, last = old.trainer.desired, old.last_resize
+    voluntary_s = last.voluntary_s if last is not None else None
+    if voluntary_s is not None and stamp - voluntary_s >= job.cooldown_s:
+        voluntary_s = None
+    if preempted_trainers(job) and live < was:
+        return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value, voluntary_s)
     if step.stage is Stage.RUNNING and not job.was_admitted:
         before = min(step.target, job.min_trainers)
     if step.held or step.target == before or step.stage not in {Stage.RUNNING, Stage.WAITING} or step.finishing:
         return last
     if step.target < before:
-        return Resize(stamp, before, step.target, _shrink_reason(job, step))
+        reason = _shrink_reason(job, step)
+        is_voluntary = step.stage is Stage.RUNNING and reason in VOLUNTARY_SHRINKS
+        return Resize(stamp, before, step.target, reason, stamp if is_voluntary else voluntary_s)
     hold_s = max(job.cooldown_s, Limits().growth_hold_s)
     if last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s:
         return last
-    return Resize(stamp, before, step.target, step.reason)
+    return Resize(stamp, before, step.target, step.reason, voluntary_s)
 
 
 def _shrink_reason(job: Job, step: Step) -> str:

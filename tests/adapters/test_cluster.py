@@ -137,7 +137,7 @@ STATUS = JobStatus(
     master=RoleCount(1, 1, 0),
     start_s=990.0,
     completion_s=None,
-    last_resize=Resize(995.0, 2, 4, "AtMax"),
+    last_resize=Resize(995.0, 2, 4, "AtMax", 990.0),
     failures=1,
     explanation="4 of 4: at its maximum",
 )
