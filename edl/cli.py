@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError
 
 try:
     import typer
+    import typer.core
 except ModuleNotFoundError as error:
     _missing: ModuleNotFoundError | None = error
 else:
@@ -68,26 +69,29 @@ def plan(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
-            "that runs is known, else maxmin.",
+            help="How to share: {policies}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
         ),
     ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
-    """Print the decision for a saved cluster; no cluster is needed."""
+    """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
     from edl.adapters.planning import plan_snapshot
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
+    from edl.adapters.whatif import changes_of
     from edl.core.plan import Limits
 
-    snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+    saved, now_s = read_saved(filenames), _seconds(now) if now else None
+    snapshot, left_out = saved.snapshot(now_s)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
     decided = plan_snapshot(snapshot, policy, Limits())
+    changes = changes_of(saved, now_s, policy, decided)
     if output is PlanOutput.JSON:
-        typer.echo(plan_json(decided))
+        typer.echo(plan_json(decided, changes))
     else:
-        print_plan(decided)
+        print_plan(decided, changes=changes)
 
 
 def controller(
@@ -127,8 +131,8 @@ def controller(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
-            "that runs is known, else maxmin.",
+            help="How to share: {policies to run}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
         ),
     ] = "",
     key_file: Annotated[
@@ -200,8 +204,28 @@ def _commands() -> typer.Typer:
     )
     app.callback()(_options)
     for command in (controller, plan, crd, manifests):
-        app.command()(command)
+        app.command(cls=_with_policies())(command)
     return app
+
+
+def _with_policies() -> type[typer.core.TyperCommand]:
+    """Commands whose help names the policies that there are, and looks for them only when it is read."""
+
+    class WithPolicies(typer.core.TyperCommand):
+        def format_help(self, *args: Any) -> None:  # noqa: ANN401 click's own types are not public here
+            from edl.adapters.planning import policy_names
+
+            for option in self.params:
+                text = getattr(option, "help", None) or ""
+                for token, names in (
+                    ("{policies}", policy_names()),
+                    ("{policies to run}", policy_names(comparisons=False)),
+                ):
+                    if token in text:
+                        vars(option)["help"] = text.replace(token, ", ".join(names))
+            super().format_help(*args)
+
+    return WithPolicies
 
 
 def _options(

@@ -26,6 +26,7 @@ from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
+from edl.adapters.planning import policy_to_run
 from edl.adapters.recorder import ControllerRecorder, RecordFolder
 from edl.adapters.report import plan_json, print_plan
 from edl.adapters.server import StatusServer
@@ -36,7 +37,7 @@ from edl.core.guard import check
 from edl.core.model import ClusterSnapshot
 from edl.core.packing import startable
 from edl.core.plan import ScaleDecision, ScalePlan
-from edl.core.policy import decide, policy_named
+from edl.core.policy import decide
 from edl.errors import EdlError
 from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
@@ -70,7 +71,7 @@ async def serve(settings: ControllerSettings) -> int:
     Raises:
         ConfigError: something that was given cannot be used.
     """
-    policy_named(settings.policy)
+    policy_to_run(settings.policy)
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         parts = _assemble(settings, session, folder)
@@ -85,7 +86,7 @@ async def serve(settings: ControllerSettings) -> int:
 def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordFolder | None) -> _Parts:
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
-    policy = policy_named(settings.policy)
+    policy = policy_to_run(settings.policy)
     cache = ClusterCache(
         session,
         clock,

@@ -114,6 +114,54 @@ def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, t
     assert json.loads(out)["decisions"][0]["reason"] == "Unschedulable"
 
 
+NEW = """
+apiVersion: paddlepaddle.org/v1
+kind: TrainingJob
+metadata: {name: new, namespace: ads}
+spec: {trainer: {entrypoint: train, min-instance: 2, max-instance: 2, resources: {requests: {cpu: "1", memory: 1Gi}}}}
+"""
+
+
+def test_a_later_file_is_told_by_what_it_changes(run: Run, cluster: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.yaml"
+    new.write_text(NEW)
+    code, out, _ = run("plan", "-f", cluster, "-f", str(new))
+    assert code == 0
+    assert f"What changes, against {cluster} alone:" in out
+    assert "ads/ctr       3      1  2 trainers fewer (fulfilment -1)" in out
+    _, out, _ = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
+    changed = {job["name"]: job["trainers"] for job in json.loads(out)["changes"]["jobs"]}
+    assert changed == {"ctr": -2, "new": 2}
+
+
+def test_one_file_is_compared_with_nothing(run: Run, cluster: str) -> None:
+    assert "What changes" not in run("plan", "-f", cluster)[1]
+    assert "changes" not in json.loads(run("plan", "-f", cluster, "-o", "json")[1])
+
+
+def test_the_old_controller_is_told_as_a_comparison(run: Run, cluster: str) -> None:
+    code, out, err = run("plan", "-f", cluster, "--policy", "edl-2017")
+    assert (code, err) == (0, "")
+    assert "Policy edl-2017 is only to compare with" in out
+    _, out, _ = run("plan", "-f", cluster, "--policy", "edl-2017", "-o", "json")
+    assert json.loads(out)["comparison"] == {"policy": "edl-2017", "pending": 0}
+
+
+def test_no_controller_runs_a_policy_that_is_only_to_compare_with(run: Run) -> None:
+    code, out, err = run("controller", "--once", "--policy", "edl-2017")
+    assert (code, out) == (2, "")
+    assert "--policy edl-2017 is only to compare with, by edl plan" in err
+    assert "choose one of maxmin" in err
+
+
+def test_help_names_every_policy(run: Run) -> None:
+    offered = "".join(run("plan", "--help")[1].split())
+    assert all(name in offered for name in ("maxmin", "static-min", "static-max", "edl-2017"))
+    run_by = "".join(run("controller", "--help")[1].split())
+    assert "static-max" in run_by
+    assert "edl-2017" not in run_by
+
+
 def test_every_flag_is_an_environment_variable(run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDL_FILENAME", cluster)
     monkeypatch.setenv("EDL_OUTPUT", "json")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, IntArray, Seat, World, count_slots
+from edl.core.capacity import Claim, IntArray, Seat, World, count_slots, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -181,14 +181,8 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        free = world.empty.copy()
         for j in members:
             claim = world.claims[j]
-            free -= claim.held
-            for index in claim.seats:
-                seat = world.seats[index]
-                if seat.node >= 0:
-                    free[seat.node] += world.request[seat.shape]
             stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
             wanted[claim.shape] += max(0, claim.low - stuck)
             for need in claim.needs:
@@ -198,7 +192,7 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(world, free, wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return place_most(world, room_beside(world, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
 
 
 def _keep(trial: _Trial, room: Room | None, running: list[int]) -> Room | None:

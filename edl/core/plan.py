@@ -66,6 +66,7 @@ class ScaleDecision:
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
         shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
         message: one sentence for the user: why this count.
+        pending: trainers of the target that have no room; only a plan to compare with leaves any.
     """
 
     job: JobKey
@@ -81,6 +82,7 @@ class ScaleDecision:
     nodes: tuple[tuple[str, int], ...] = ()
     fixed_nodes: tuple[tuple[Role, str], ...] = ()
     shrink_reason: str = ""
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,11 @@ class ServingReport:
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """One decision about the whole cluster; decisions are sorted by job key."""
+    """One decision about the whole cluster; decisions are sorted by job key.
+
+    Attributes:
+        is_comparison: it may break our rules and is never carried out.
+    """
 
     decisions: tuple[ScaleDecision, ...]
     certificate: Certificate
@@ -126,6 +132,7 @@ class ScalePlan:
     serving: ServingReport = ServingReport()
     seconds: float = 0.0
     policy: str = "maxmin"
+    is_comparison: bool = False
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

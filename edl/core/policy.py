@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
+from edl.core.outcome import Outcome
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
 from edl.core.room import Room
@@ -171,19 +172,17 @@ def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
     )
     if index is None:
         return base
-    room, claim = outcome.shared.room, outcome.world.claims[index]
-    dying = {*room.victims, *room.homeless[index]}
-    victims = tuple(sorted(outcome.world.seats[i].pod.name for i in claim.seats if i in dying))
-    names = [node.name for node in outcome.world.snapshot.nodes]
-    new = [place for place in room.placed if place.owner == index]
-    nodes = Counter(names[place.node] for place in new if place.role is Role.TRAINER)
-    fixed = [(place.role, names[place.node]) for place in new if place.role and place.role is not Role.TRAINER]
+    seats, nodes = outcome.world.seats, outcome.world.snapshot.nodes
+    victims = tuple(sorted(seats[i].pod.name for i in outcome.dying(index)))
+    new = outcome.placed(index)
+    places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
+    fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
     return replace(
         base,
-        target=room.count[index],
+        target=outcome.shared.room.count[index],
         admitted=True,
         victims=victims,
-        nodes=tuple(sorted(nodes.items())),
+        nodes=tuple(sorted(places.items())),
         fixed_nodes=tuple(sorted(fixed)),
         shrink_reason=told.shrink_reason if victims else "",
     )

@@ -167,5 +167,5 @@ def by_size(world: World, shapes: Iterable[int]) -> list[int]:
 
 def size_of(world: World, shape: int) -> float:
     """The largest part of a node's room that the shape asks for."""
-    most = world.allocatable.max(axis=0, initial=1).clip(min=1)
+    most = world.largest
     return float((world.request[shape] / most).max(initial=0.0))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
+from edl.core.filling import fill
 from edl.core.guard import DEAD_BAND, growth_hold_left_s, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
@@ -103,6 +104,8 @@ Take = Callable[[Room, int, Terms], bool]  # makes room for one more trainer of 
 def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    if room.world.is_large:
+        return best
     can_repack = len({place.shape for place in room.placed}) > 1
     is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
 
@@ -169,8 +172,13 @@ def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
 
 def _filled(room: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if room.world.is_large:
+        filled = fill(room, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, taking)
+        return filled
     grown = room.copy()
-    grow(grown, terms.ceiling, terms.promised, (lambda trial, j: take(trial, j, terms)) if take else None)
+    grow(grown, terms.ceiling, terms.promised, taking)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown
@@ -235,6 +243,8 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
 
     keep = _givers(room, admits=admits)
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
+        return grown
     taken = take(keep)
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:

@@ -134,6 +134,13 @@ def test_a_decision_is_told_and_recorded_once_until_it_changes(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
+    metrics = Metrics()
+    told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")
+    told.planned(snapshot(), Limits(), plan())
+    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+
+
 def test_a_disk_that_fails_later_is_an_error_in_the_log_and_not_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -57,19 +57,19 @@ PLAN = ScalePlan(
 )
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to six digits: below that, solvers differ between machines."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name.removesuffix(".input.yaml"))
 def test_a_saved_cluster_gives_the_plan_that_was_reviewed(path: Path) -> None:
     snapshot, left_out = read_saved([str(path)]).snapshot()
-    answer = _rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
+    answer = rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
     answer["seconds"] = 0.0
     expected = path.with_name(path.name.replace(".input.yaml", ".output.json"))
     if os.environ.get("EDL_REGENERATE_PLANS"):
