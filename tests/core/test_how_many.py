@@ -187,6 +187,11 @@ def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     assert "30 s" in decision_of(cooling, "poor").message
 
 
+def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() -> None:
+    world = with_pods(unequal(poor=1, rich=7), make_serving("s", cpu=1))
+    assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     rich = with_status(
         make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=Resize(990.0, 2, 12, ""), admitted=True
