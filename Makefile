@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
 
-.PHONY: help demo test check lint format unit e2e cluster cluster-down generate benchmarks clean
+.PHONY: help demo test check lint format unit e2e scale-e2e cluster cluster-down generate benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ unit: $(STAMP) ## the tests that need no control plane (about a minute)
 
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e
+
+scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
+	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
 
 cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
 	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)

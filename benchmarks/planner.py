@@ -16,6 +16,8 @@ from edl.core.plan import Limits
 from edl.core.policy import POLICIES, decide
 from tests.builders import make_snapshot
 
+__all__ = ["jobs_2017", "nodes_2017"]
+
 LIMITS = Limits(deadline_s=120.0)
 
 

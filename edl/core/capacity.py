@@ -9,7 +9,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.core.eligibility import takes_each
+from edl.core.guard import serving_grace_left_s
 from edl.core.model import (
     HOST_PORT_PREFIX,
     ClusterSnapshot,
@@ -30,7 +31,7 @@ from edl.core.model import (
     Role,
     port_at_every_address,
 )
-from edl.core.plan import Limits
+from edl.core.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.core.quota import QuotaAsk, asks_of
 
 IntArray = NDArray[np.int64]
@@ -39,6 +40,9 @@ BoolArray = NDArray[np.bool_]
 # No node has 256 TiB of anything, and 10,000 trainers that ask for twice as much still add up within 64 bits.
 MOST_HELD = 2**48
 MOST_ASKED = 2**49
+
+UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+"""The room of a class, by resource, and a pattern: the index of a shape and how many pods, for each that it has."""
 
 LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
 
@@ -93,7 +97,7 @@ class Claim:
     low: int
     high: int
     shape: int
-    seats: tuple[int, ...]
+    seats: range
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
     asks: tuple[QuotaAsk, ...] = ()
@@ -140,6 +144,7 @@ class World:
         held: what the claims' pods hold.
         seat_claim, seat_shape: (seats,) those of each seat, for whoever counts thousands of them.
         reference: shapes of the trainers that may grow: what lost room is measured in.
+        columns: patterns to begin with; used_columns: those that the programs of this decision used, written by them.
     """
 
     snapshot: ClusterSnapshot
@@ -161,6 +166,8 @@ class World:
     headroom: tuple[int, ...]
     reference: tuple[int, ...]
     node_index: dict[str, int] = field(default_factory=dict)
+    columns: KeptColumns = NO_COLUMNS
+    used_columns: dict[UsedColumn, None] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
@@ -201,8 +208,8 @@ class _Ledger:
         self.shape.append(shape)
 
 
-def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
-    """Turn a snapshot into arrays."""
+def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> World:
+    """Turn a snapshot into arrays; `columns` are the patterns that its programs begin with."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
     names = _planned_resources(jobs, waiting, snapshot)
@@ -219,7 +226,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
                     ours.add(node, table.add(pod.shape))
     reader = _JobReader(table, index, ours, limits)
     claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
-    served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
+    served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _held_row)
@@ -246,6 +253,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits) -> World:
         headroom=headroom,
         reference=tuple(sorted({c.shape for c in claims if c.high > c.low})),
         node_index=index,
+        columns=columns,
     )
 
 
@@ -381,19 +389,18 @@ class _JobReader:
             low=job.pinned or job.min_trainers,
             high=job.pinned or job.max_trainers,
             shape=shape,
-            seats=tuple(range(first, len(self.seats))),
+            seats=range(first, len(self.seats)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
             asks=asks_of(job, self.limits.quotas),
         )
 
 
-def _read_waiting(pods: list[Pod], now_s: float, limits: Limits, table: _Table) -> tuple[Waiting, ...]:
+def _read_waiting(pods: list[Pod], in_grace: Container[tuple[str, str]], table: _Table) -> tuple[Waiting, ...]:
     due: Counter[int] = Counter()
     young: Counter[int] = Counter()
     for pod in pods:
-        is_due = pod.tried or now_s - pod.created_s >= limits.serving_grace_s
-        (due if is_due else young)[table.add(pod.shape)] += 1
+        (young if (pod.namespace, pod.name) in in_grace else due)[table.add(pod.shape)] += 1
     return tuple(Waiting(shape, due[shape], young[shape]) for shape in sorted(set(due) | set(young)))
 
 

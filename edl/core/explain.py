@@ -7,8 +7,10 @@ not read from the duals, which are not unique. Prices are given as prices; `pric
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import exp
 
 from edl.core.capacity import Claim, World
 from edl.core.guard import DEAD_BAND, growth_hold_left_s
@@ -16,8 +18,9 @@ from edl.core.model import Job, PodShape, Reason
 from edl.core.optimizer import Proof
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
-from edl.core.pools import pool_of, where
-from edl.core.scarcity import Exchange, describe, open_nodes
+from edl.core.pools import pool_of
+from edl.core.scarcity import Exchange, open_nodes
+from edl.core.speedup import Worth
 from edl.core.waiting import refuse, serving_words, shut
 from edl.core.words import amounts, count, listed, rank_of, seconds
 
@@ -44,7 +47,10 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    if any(i in outcome.shared.room.for_serving for i in outcome.dying(claim.index)):
+    dying = outcome.dying(claim.index)
+    if not dying:
+        return Told(reason, message, reason)
+    if any(i in outcome.shared.room.for_serving for i in dying):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, Reason.ADMITTED if _makes_way_for(claim, outcome) else reason)
 
@@ -52,7 +58,9 @@ def explain(job: Job, outcome: Outcome) -> Told:
 def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
     """The jobs, just admitted, that get their minimum or their share where trainers of this one die."""
     limit = claim.job.pinned or claim.job.max_trainers
-    return [j for j in outcome.arriving() if j != claim.index] if len(claim.seats) <= limit else []
+    if not outcome.dying(claim.index) or len(claim.seats) > limit:
+        return []
+    return [j for j in outcome.arriving() if j != claim.index]
 
 
 def excluded(job: Job) -> tuple[Reason, str]:
@@ -77,13 +85,11 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     dying = outcome.dying(claim.index)
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
-        way = (
-            f"gives up {count(lost, 'trainer')}{_on_nodes(dying, outcome)} to make room for {serving_words(outcome)}"
-        )
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: {way}"
+        gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
     reason, why = _short_of_max(claim, outcome)
-    arriving = _makes_way_for(claim, outcome)
-    if dying and have < len(claim.seats) and arriving:
+    arriving = _makes_way_for(claim, outcome) if dying else []
+    if have < len(claim.seats) and arriving:
         keys = [str(outcome.world.claims[j].job.key) for j in arriving]
         named = keys if len(keys) <= NAMED_HOLDERS else [keys[0], count(len(keys) - 1, "other job")]
         verb = "starts" if len(keys) == 1 else "start"
@@ -91,11 +97,12 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     return reason, f"{of}: {why}"
 
 
-def _on_nodes(seats: Sequence[int], outcome: Outcome) -> str:
+def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
     """Where trainers die, as far as they stand on nodes."""
     world = outcome.world
     nodes = sorted({world.seats[i].node for i in seats} - {-1})
-    return f" on {where(world.snapshot.nodes, nodes, range(len(world.snapshot.nodes)))}" if nodes else ""
+    usable = sorted({*nodes, *open_nodes(outcome.shared.room, claim.shape)})
+    return f" on {outcome.pools().where(nodes, usable)}" if nodes else ""
 
 
 def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
@@ -103,6 +110,8 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     hold_s = growth_hold_left_s(claim.job, world.limits, world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
         return Reason.COOLDOWN, f"gave way to serving; waits another {seconds(hold_s)} before it grows"
+    if (held := _held_neighbour(claim, outcome)) is not None:
+        return Reason.COOLDOWN, f"leaves room to {held}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
@@ -115,34 +124,35 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
 def _full(claim: Claim, outcome: Outcome) -> str:
     """What there is no more room in, and who holds it."""
     room, world = outcome.shared.room, outcome.world
-    if not open_nodes(room, claim.shape):
+    if not world.opened[claim.shape].any():
         return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
     scarce = outcome.scarce(claim.shape)
     if not scarce.shortages:
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
-    full = describe(room, claim.shape, scarce.shortages)
     if room.count[claim.index] >= claim.high:
-        return f"{full}; no more would fit even if no other job ran"
-    return "; ".join((full, *_who_holds_it(claim, outcome, scarce)))
+        return f"{scarce.words}; no more would fit even if no other job ran"
+    return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
 
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
     """Who has trainers above its minimum there, and what one more trainer would cost the best off of them."""
-    others = [h for h in scarce.holders if h.claim != claim.index]
+    own = scarce.part_of.get(claim.index)
+    others = len(scarce.holders) - (own is not None)
     if not others:
         return ["no other job holds more than its minimum there"]
     claims = outcome.world.claims
-    first, *more = others
+    first, *more = islice((h for h in scarce.holders if h.claim != claim.index), NAMED_HOLDERS)
     held = f"{claims[first.claim].job.key} holds {_percent(first.part)} of it above its minimum"
     named = [f"{held} ({count(first.surplus, 'trainer')})"]
-    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more[: NAMED_HOLDERS - 1]]
-    if rest := more[NAMED_HOLDERS - 1 :]:
-        named.append(f"{count(len(rest), 'other job')} {_percent(sum(h.part for h in rest))}")
+    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more]
+    if others > NAMED_HOLDERS:
+        rest = scarce.part - (own or 0.0) - sum(h.part for h in (first, *more))
+        named.append(f"{count(others - NAMED_HOLDERS, 'other job')} {_percent(rest)}")
     return [listed(named), _cost(claim, outcome, scarce)]
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 0.995 else "all"
+    return f"{100 * part:.2g} %"
 
 
 def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
@@ -151,6 +161,9 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     offers = [e for e in scarce.exchanges if e.donor != claim.index]
     if not offers:
         return "giving up any one job's trainers above its minimum would make room for no more on any node"
+
+    if outcome.shared.worths is not None:
+        return _cost_in_speed(claim, outcome, outcome.shared.worths, offers)
 
     def left_with(offer: Exchange) -> float:
         return room.fulfilment(offer.donor, -offer.deaths)
@@ -164,6 +177,39 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     if mine - room.fulfilment(claim.index) <= DEAD_BAND:
         return f"{cost}; gains up to {DEAD_BAND:g} shrink nobody"
     return cost
+
+
+def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], offers: Sequence[Exchange]) -> str:
+    """What one more trainer would cost whoever loses least by it, and what it would add here, in speed."""
+    have, claims = outcome.shared.room.count, outcome.world.claims
+
+    def loss(offer: Exchange) -> float:
+        worth, now = worths[offer.donor], have[offer.donor]
+        return worth.value(now) - worth.value(now - offer.deaths)
+
+    best = min(offers, key=lambda e: (loss(e), e.deaths, e.donor))
+    donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
+    costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
+    weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
+
+
+def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
+    """Who is below its fair share and may not grow yet, where room is left for it."""
+    room, level, world = outcome.shared.room, outcome.shared.level, outcome.world
+    if outcome.shared.worths is not None or not room.slots(claim.shape).any():
+        return None
+    waits = [
+        (hold_s, world.claims[j].job.key)
+        for j in room.members
+        if j != claim.index
+        and room.count[j] < int(level[j] + SMALLEST_PRICE)
+        and (hold_s := growth_hold_left_s(world.claims[j].job, world.limits, world.snapshot.observed_at_s)) > 0
+    ]
+    if not waits:
+        return None
+    wait_s, key = max(waits)
+    return f"{key}, which gave way to serving and waits another {seconds(wait_s)} before it grows"
 
 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:

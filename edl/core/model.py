@@ -254,6 +254,7 @@ class Pod:
         priority: the resolved priority; 0 where the cluster gave none.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
+        answered_s: when kube-scheduler last found a node for it, or none; None where it has not come to it yet.
         terminating: it has a deletion timestamp; it holds its room until it is gone.
         daemon: a DaemonSet owns it.
         job: the TrainingJob it belongs to; None for a foreign pod.
@@ -280,6 +281,7 @@ class Pod:
     ready: bool = False
     gated: bool = False
     tried: bool = False
+    answered_s: float | None = None
     terminating: bool = False
     daemon: bool = False
     job: JobKey | None = None

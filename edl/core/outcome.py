@@ -10,8 +10,9 @@ from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
 from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
+from edl.core.pools import Pools
 from edl.core.room import Placed
-from edl.core.scarcity import Exchange, Holder, Shortage, Stands, shortages
+from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
 from edl.core.sharing import Share
 
@@ -24,11 +25,16 @@ class Scarce:
         shortages: empty where some node still has room for one.
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
+        words: which resource is full where.
+        part_of: the part of each holder; part: of all of them together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    words: str = ""
+    part_of: Mapping[int, float] = field(default_factory=dict)
+    part: float = 0.0
 
 
 @dataclass(slots=True)
@@ -41,6 +47,7 @@ class _Memory:
     placed: Mapping[int, Sequence[Placed]] | None = None
     dying: Mapping[int, Sequence[int]] | None = None
     stands: Stands | None = None
+    pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
 
 
@@ -72,6 +79,12 @@ class Outcome:
             members = self.shared.room.members
             self._memory.arriving = tuple(j for j in members if is_arriving(claims[j].job, now_s))
         return self._memory.arriving
+
+    def pools(self) -> Pools:
+        """What the nodes are called."""
+        if self._memory.pools is None:
+            self._memory.pools = Pools(self.world.snapshot.nodes)
+        return self._memory.pools
 
     def cooling(self) -> tuple[tuple[float, JobKey], ...]:
         """Members with more than their share that were resized too recently to give it; the last to end first."""
@@ -116,4 +129,7 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        return Scarce(found, holders, self._memory.stands.exchanges(shape, holders))
+        exchanges = self._memory.stands.exchanges(shape, holders)
+        words = describe(room, shape, found, self.pools())
+        parts = {h.claim: h.part for h in holders}
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()))

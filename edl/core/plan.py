@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.model import JobKey, Reason, Role
+from edl.core.model import JobKey, PodShape, Reason, Role
+from edl.errors import PlanFailure
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
 """Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
@@ -36,8 +37,8 @@ class Limits:
         max_load_desired: growth stops where a resource's total request passes this part of the total, in (0, 1].
         serving_headroom: extra serving pods (of each waiting or running serving shape) to keep room for.
         serving_grace_s: a waiting pod that kube-scheduler has not tried yet keeps its room reserved, but no trainer
-            dies for it, until it is this old: kube-scheduler's own preemption goes first, so that nobody is killed
-            for it twice. 0 counts every waiting pod at once.
+            dies for it, until it is this old and no pod before it in the queue was answered since: kube-scheduler's
+            own preemption goes first, so that nobody is killed for it twice. 0 counts every waiting pod at once.
         growth_hold_s: a job that was shrunk for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
         deadline_s: time that one decision may take.
@@ -119,11 +120,35 @@ class ServingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptColumns:
+    """The patterns that a decision's programs used: the next decision begins with them. They cannot change its rules.
+
+    Patterns are kept for classes of nodes by their usable room and name pods by shape, so that they hold whatever
+    jobs and nodes come and go; what no longer fits is passed over.
+
+    Attributes:
+        shapes: of the pods.
+        rooms: (resource, amount) of the classes, sorted by resource.
+        patterns: (index of a room, (index of a shape, pods) sorted), sorted.
+    """
+
+    shapes: tuple[PodShape, ...] = ()
+    rooms: tuple[tuple[tuple[str, int], ...], ...] = ()
+    patterns: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+
+
+NO_COLUMNS = KeptColumns()
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
     """One decision about the whole cluster; decisions are sorted by job key.
 
     Attributes:
         is_comparison: it may break our rules and is never carried out.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
+        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -133,6 +158,8 @@ class ScalePlan:
     seconds: float = 0.0
     policy: str = "maxmin"
     is_comparison: bool = False
+    fallback: PlanFailure | None = None
+    columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

@@ -19,13 +19,14 @@ from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
 from edl.core.outcome import Outcome
-from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
+from edl.core.programs import keep_columns
 from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
 from edl.core.utility import prove_utility
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,24 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]
 
 
-def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
+def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
     Args:
         snapshot: the world; equal snapshots give equal plans, but for `seconds`.
         policy: see POLICIES.
         limits: what the operator allows; `deadline_s` bounds each linear program and the decision as a whole.
+        columns: the columns of the last plan; with them this one is made sooner. They belong to what is decided from:
+            equal snapshots and columns give equal plans.
 
     Returns:
         A plan that has passed `guard.check`.
@@ -96,16 +108,22 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits, columns).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    world = read_world(adapted, limits)
+    world = read_world(adapted, limits, columns)
     served = serve(world, limits.deadline_s)
     watch("serving")
     world, hopeless = cap(world, served, limits.deadline_s)
@@ -117,12 +135,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
@@ -150,6 +169,7 @@ def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: st
         prices=prices_of(proof, outcome.world),
         serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
+        columns=keep_columns(outcome.world),
     )
 
 

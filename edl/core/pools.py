@@ -30,26 +30,32 @@ def pool_of(node: Node) -> str:
     return next((f"{word} {labels[key]}" for key, word in POOL_LABELS if labels.get(key)), "")
 
 
-def where(nodes: Sequence[Node], chosen: Sequence[int], usable: Sequence[int]) -> str:
-    """Name nodes by their pools where each of them has one, else by their number.
+class Pools:
+    """The pools of a cluster's nodes, looked up once."""
 
-    Args:
-        nodes: all nodes of the cluster.
-        chosen: indices of those to name, at least one.
-        usable: indices of all that could have been chosen: those which take the pods in question.
-    """
-    if len(chosen) == 1:
-        return f"node {nodes[chosen[0]].name}"
-    of = {i: pool_of(nodes[i]) for i in usable}
-    here, there = Counter(of[i] for i in chosen), Counter(of.values())
-    if "" in here:
-        if len(chosen) == len(usable):
-            return f"all {len(usable)} nodes that take its trainers"
-        return f"{len(chosen)} of the {len(usable)} nodes that take its trainers"
-    parts = [
-        pool if here[pool] == there[pool] else f"{here[pool]} of the {there[pool]} nodes of {pool}"
-        for pool in sorted(here)
-    ]
-    if len(parts) > NAMED_POOLS:
-        parts = [*parts[: NAMED_POOLS - 1], f"{len(parts) - NAMED_POOLS + 1} more pools"]
-    return listed(parts)
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Read the labels of all nodes."""
+        self._nodes = nodes
+        self._pools = [pool_of(node) for node in nodes]
+
+    def where(self, chosen: Sequence[int], usable: Sequence[int]) -> str:
+        """Name nodes by their pools where each of them has one, else by their number.
+
+        Args:
+            chosen: indices of those to name, at least one.
+            usable: indices of all that could have been chosen: those which take the pods in question.
+        """
+        if len(chosen) == 1:
+            return f"node {self._nodes[chosen[0]].name}"
+        here, there = (Counter(self._pools[i] for i in some) for some in (chosen, usable))
+        if "" in here:
+            if len(chosen) == len(usable):
+                return f"all {len(usable)} nodes that take its trainers"
+            return f"{len(chosen)} of the {len(usable)} nodes that take its trainers"
+        parts = [
+            pool if here[pool] == there[pool] else f"{here[pool]} of the {there[pool]} nodes of {pool}"
+            for pool in sorted(here)
+        ]
+        if len(parts) > NAMED_POOLS:
+            parts = [*parts[: NAMED_POOLS - 1], f"{len(parts) - NAMED_POOLS + 1} more pools"]
+        return listed(parts)

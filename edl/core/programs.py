@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array
 
-from edl.core.capacity import IntArray, World
+from edl.core.capacity import IntArray, UsedColumn, World
+from edl.core.knapsack import Pricer
 from edl.core.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns
-from edl.core.pricing import Pricer
-from edl.errors import PlanError
+from edl.core.plan import KeptColumns
+from edl.errors import PlanError, PlanFailure
 
 FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-7
 MAX_ROUNDS = 40
+_FAILURES = {1: PlanFailure.LATE_SOLVER, 2: PlanFailure.INFEASIBLE, 3: PlanFailure.UNBOUNDED}  # linprog's status
 FEW_CLASSES = 64  # up to which every pattern of a class is listed where they are few
 CLOSED = 1e-6  # of the value: a bound so near is not brought nearer where classes are many
 SMOOTHING = 0.5  # part of the best prices so far in those that patterns are priced at
@@ -36,13 +38,22 @@ SMOOTHING = 0.5  # part of the best prices so far in those that patterns are pri
 
 @dataclass(slots=True)
 class Columns:
-    """The classes of a cluster and the patterns known for each; `shapes` are the rows."""
+    """The classes of a cluster and the patterns known for each.
+
+    Attributes:
+        shapes: indices of the shapes, the rows; request: (shapes, resources).
+        menus: the patterns of each class; `complete` where there are no others.
+        spare: (class, pattern) that is added only where a program has no answer without it.
+        used: where the programs write down which patterns they used.
+    """
 
     shapes: tuple[int, ...]
     classes: tuple[NodeClass, ...]
     request: IntArray
     menus: list[dict[Pattern, None]]
     complete: list[bool]
+    spare: list[tuple[int, Pattern]] = field(default_factory=list)
+    used: dict[UsedColumn, None] = field(default_factory=dict)
     pricer: Pricer = field(init=False)
     _owner: list[int] = field(default_factory=list)
     _patterns: list[Pattern] = field(default_factory=list)
@@ -61,6 +72,24 @@ class Columns:
         self._owner.append(g)
         self._patterns.append(pattern)
         return True
+
+    def widen(self) -> bool:
+        """Add what was spared, and for each shape the pattern with the most of it; False where all that is known."""
+        added = [self.add(g, pattern) for g, pattern in self.spare]
+        self.spare.clear()
+        size = len(self.shapes)
+        for first in range(size if not all(self.complete) else 0):
+            order = [first, *(s for s in range(size) if s != first)]
+            patterns = self.pricer.fill(np.zeros((len(self.classes), size), dtype=np.int64), order)
+            added += [self.add(g, tuple(p)) for g, p in enumerate(patterns.tolist()) if not self.complete[g]]
+        return any(added)
+
+    def keep(self, y: FloatArray) -> None:
+        """Write down the patterns that a solution uses."""
+        for column in np.flatnonzero(y > EPSILON).tolist():
+            held = zip(self.shapes, self._patterns[column], strict=True)
+            pattern = tuple(sorted((s, pods) for s, pods in held if pods))
+            self.used[self.classes[self._owner[column]].room, pattern] = None
 
     def flat(self) -> tuple[list[int], list[Pattern]]:
         """(columns,) the class of each column, and its pattern."""
@@ -130,22 +159,58 @@ def make_columns(world: World, room: IntArray, shapes: Iterable[int], most: int 
     request = world.request[list(rows)]
     classes = classify(room.clip(min=0), request, world.opened[list(rows)])
     if len(classes) > FEW_CLASSES:
-        columns = Columns(rows, classes, request, [{} for _ in classes], [False] * len(classes))
-        _add_first(columns)
+        none: list[dict[Pattern, None]] = [{} for _ in classes]
+        columns = Columns(rows, classes, request, none, [False] * len(classes), used=world.used_columns)
+        if not _recall(world, columns):
+            columns.widen()
         return columns
     limit = max(ENUMERATION_LIMIT, most // max(1, len(classes)))
     menus = [list_patterns(group, request, limit) for group in classes]
     return Columns(rows, classes, request, [dict.fromkeys(m.patterns) for m in menus], [m.is_complete for m in menus])
 
 
-def _add_first(columns: Columns) -> None:
-    """For each shape, the pattern that holds as many of it as possible, then of the others."""
-    size = len(columns.shapes)
-    for first in range(size):
-        order = [first, *(s for s in range(size) if s != first)]
-        patterns = columns.pricer.fill(np.zeros((len(columns.classes), size), dtype=np.int64), order)
-        for g, pattern in enumerate(patterns.tolist()):
-            columns.add(g, tuple(pattern))
+def _recall(world: World, columns: Columns) -> bool:
+    """Begin with the patterns that were used before, in this decision or the last; False where there are none."""
+    kept = world.columns
+    number = {shape: index for index, shape in enumerate(world.shapes)}
+    shapes = [number.get(shape, -1) for shape in kept.shapes]
+    rooms = [tuple(dict(room).get(name, 0) for name in world.names) for room in kept.rooms]
+    known: dict[tuple[int, ...], list[tuple[tuple[int, int], ...]]] = {}
+    for room, held in kept.patterns:
+        known.setdefault(rooms[room], []).append(tuple((shapes[s], pods) for s, pods in held))
+    for class_room, pattern in world.used_columns:
+        known.setdefault(class_room, []).append(pattern)
+    row = {s: k for k, s in enumerate(columns.shapes)}
+    patterns, owner = [], []
+    for g, group in enumerate(columns.classes):
+        for held in known.get(group.room, ()):
+            counts = [0] * len(row)
+            for s, pods in held:
+                if s in row:
+                    counts[row[s]] = pods
+            patterns.append(counts)
+            owner.append(g)
+    if not patterns:
+        return False
+    counted, of = np.array(patterns, dtype=np.int64), np.array(owner, dtype=np.int64)
+    usable = np.array([group.room for group in columns.classes], dtype=np.int64)[of]
+    most = np.array([group.most for group in columns.classes], dtype=np.int64)[of]
+    fits = (counted @ columns.request <= usable).all(axis=1) & (counted <= most).all(axis=1)
+    for column in np.flatnonzero(fits).tolist():
+        columns.add(owner[column], tuple(patterns[column]))
+    return True
+
+
+def keep_columns(world: World) -> KeptColumns:
+    """What the programs of a decision used, for the next."""
+    rooms = {room: k for k, room in enumerate(sorted({room for room, _ in world.used_columns}))}
+    shapes = {s: k for k, s in enumerate(sorted({s for _, pattern in world.used_columns for s, _ in pattern}))}
+    patterns = [(rooms[room], tuple((shapes[s], n) for s, n in pattern)) for room, pattern in world.used_columns]
+    return KeptColumns(
+        shapes=tuple(world.shapes[s] for s in shapes),
+        rooms=tuple(tuple((r, n) for r, n in zip(world.names, room, strict=True) if n) for room in rooms),
+        patterns=tuple(sorted(patterns)),
+    )
 
 
 def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
@@ -156,7 +221,7 @@ def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
     """
     bound, best_slot = np.inf, None
     for _ in range(MAX_ROUNDS):
-        result = _linprog(program, columns, deadline_s)
+        result = _answer(program, columns, deadline_s)
         value = -float(result.fun)
         slot, node, row = _prices(result, columns)
         tried = slot if best_slot is None else SMOOTHING * best_slot + (1 - SMOOTHING) * slot
@@ -172,6 +237,7 @@ def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
             break
     v, y = np.split(np.asarray(result.x, dtype=np.float64), [len(program.gain)])
     y = np.pad(y, (0, columns.size - len(y)))  # what was found last is not in the program
+    columns.keep(y)
     return Solution(value, max(bound, value), v, y, slot, node, row)
 
 
@@ -244,14 +310,34 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
     bounds[:, 1] = np.inf
     bounds[:variables] = np.column_stack([program.low, program.high])
     for presolve in (True, False):  # presolve now and then calls a tight program infeasible
-        result: OptimizeResult = linprog(
-            np.concatenate([-program.gain, np.zeros(len(owner))]),
-            A_ub=left,
-            b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
-            bounds=bounds,
-            method="highs",
-            options={"time_limit": deadline_s, "presolve": presolve},
-        )
-        if result.status == 0 and result.x is not None and result.fun is not None and np.isfinite(result.fun):
+        try:
+            result: OptimizeResult = linprog(
+                np.concatenate([-program.gain, np.zeros(len(owner))]),
+                A_ub=left,
+                b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
+                bounds=bounds,
+                method="highs",
+                options={"time_limit": deadline_s, "presolve": presolve},
+            )
+        except ValueError as error:
+            message = f"the linear program is not one: {error}; the last plan stays in force"
+            raise PlanError(message, PlanFailure.NOT_A_NUMBER) from error
+        if _is_answer(result):
+            break
+    return result
+
+
+def _is_answer(result: OptimizeResult) -> bool:
+    return result.status == 0 and result.x is not None and bool(np.isfinite([result.fun, *result.x]).all())
+
+
+def _answer(program: Program, columns: Columns, deadline_s: float) -> OptimizeResult:
+    """The program solved over the columns known, or over more where these do not suffice."""
+    while True:
+        result = _linprog(program, columns, deadline_s)
+        if _is_answer(result):
             return result
-    raise PlanError(f"the linear program gave no answer: {result.message}; the last plan stays in force")
+        if not columns.widen():
+            failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
+            message = f"the linear program gave no answer: {result.message}; the last plan stays in force"
+            raise PlanError(message, failure)

@@ -11,6 +11,7 @@ import pytest
 
 from edl.adapters.metrics import Metrics
 from edl.adapters.recorder import ControllerRecorder, DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import CreatePod, DeletePod, Outcome, Result
 from edl.core.model import (
     ClusterSnapshot,
@@ -176,5 +177,5 @@ def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCapture
 
 
 def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().refused(snapshot(), plan(), ("one", "two"))
-    assert [fields(r)["problem"] for r in caplog.records] == ["one", "two"]
+    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]

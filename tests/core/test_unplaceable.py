@@ -13,6 +13,7 @@ from edl.core.model import ClusterSnapshot, Pod
 from edl.core.packing import startable
 from edl.core.plan import ServingReport
 from edl.core.unplaceable import LONGEST_PAUSE_S, Offer, mark, watch
+from edl.errors import PlanFailure
 from tests.core.worlds import (
     decision_of,
     make_job,
@@ -189,9 +190,9 @@ def test_a_plan_that_hides_who_is_short_is_refused() -> None:
 def test_a_last_plan_kills_nobody_for_whom_leaves_room_unused_since() -> None:
     world = crowded(tried("s"))
     old = plan_for(world)
-    assert decision_of(without_growth(old, world), "a").victims
+    assert decision_of(without_growth(old, world, PlanFailure.LATE_SOLVER), "a").victims
     now = crowded(tried("s", unplaceable=True))
-    kept = without_growth(old, now)
+    kept = without_growth(old, now, PlanFailure.LATE_SOLVER)
     assert decision_of(kept, "a").victims == ()
     assert check(now, kept) == ()
 
