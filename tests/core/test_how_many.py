@@ -206,6 +206,11 @@ def test_a_cooldown_goes_on_when_the_job_gives_way_to_serving() -> None:
     assert targets(plan_for(unequal(poor=1, rich=7, resize=resize))) == {"poor": 1, "rich": 7}
 
 
+def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() -> None:
+    world = with_pods(unequal(poor=1, rich=7), make_serving("s", cpu=1))
+    assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
     rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
