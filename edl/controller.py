@@ -22,21 +22,18 @@ from edl.core.guard import RefusedPlanError, serving_grace_left_s
 from edl.core.lifecycle import (
     Action,
     CreatePod,
-    DeleteJob,
     DeletePod,
     EmitEvent,
     MarkPod,
-    Need,
     Outcome,
-    PatchStatus,
     Result,
     Surroundings,
     as_planned,
     desired_state,
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
+from edl.core.order import complaint_of, growth_of, words_of
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.core.status import with_trouble_of
 from edl.core.stranded import stranded_pods
 from edl.core.unplaceable import Offer, mark, watch
 from edl.errors import EdlError, TemporaryError
@@ -292,7 +289,10 @@ class Controller:
         chains = [
             chain
             for job, actions in wanted
-            for chain in (_growth(actions), _words(actions) if job.uid not in unmarked else _complaint(job, actions))
+            for chain in (
+                growth_of(actions),
+                complaint_of(job, actions) if job.uid in unmarked else words_of(actions),
+            )
             if chain
         ]
         for done in await asyncio.gather(*(self._in_turn(chain, gate) for chain in chains)):
@@ -389,24 +389,3 @@ class Controller:
 
 def _kills_for_serving(decision: ScaleDecision) -> bool:
     return bool(decision.victims) and decision.shrink_reason == Reason.SERVING_NEEDS_ROOM
-
-
-def _growth(actions: Iterable[Action]) -> tuple[Action, ...]:
-    return tuple(a for a in actions if isinstance(a, Need | CreatePod))
-
-
-def _complaint(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Of what is to be said, only what the API server refuses: a failure whose mark does not stand is not stored."""
-    said: list[Action] = []
-    for action in actions:
-        if isinstance(action, PatchStatus) and job.status is not None:
-            status = with_trouble_of(job.status, action.status)
-            if status != job.status:
-                degraded = status.condition("Degraded")
-                said = [replace(action, status=status)]
-                said += [a for a in actions if isinstance(a, EmitEvent) and degraded and a.reason == degraded.reason]
-    return tuple(said)
-
-
-def _words(actions: Iterable[Action]) -> tuple[Action, ...]:
-    return tuple(a for a in actions if isinstance(a, PatchStatus | EmitEvent | DeleteJob))
