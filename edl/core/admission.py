@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, Seat, World, room_beside
+from edl.core.capacity import Claim, World, count_stuck, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -70,13 +70,12 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
     alone = _Trial(world, served, deadline_s)
-    claims, hopeless = [], set()
+    claims, hopeless, stuck = [], set(), count_stuck(world)
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-        most = max(known[kind] + stuck, len(claim.seats))
+        most = max(known[kind] + stuck[claim.index], len(claim.seats))
         if (
             most < claim.low
             and not (claim.job.was_admitted and claim.seats)
@@ -85,14 +84,6 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, min(claim.high, most))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
-
-
-def _is_movable(world: World, seat: Seat) -> bool:
-    """False for a trainer that counts, but stands where no new one of its job could."""
-    if not seat.pod.node:
-        return True
-    is_open = seat.node >= 0 and bool(world.opened[seat.shape, seat.node])
-    return is_open and seat.shape == world.claims[seat.claim].shape
 
 
 def _alone(idle: Room, claim: Claim) -> int:
@@ -172,10 +163,10 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
+        stuck = count_stuck(world)
         for j in members:
             claim = world.claims[j]
-            stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-            wanted[claim.shape] += max(0, claim.low - stuck)
+            wanted[claim.shape] += max(0, claim.low - stuck[j])
             for need in claim.needs:
                 wanted[need.shape] += need.missing
             for shape, _ in claim.unbound_fixed:

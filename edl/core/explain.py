@@ -116,10 +116,10 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
 def _full(claim: Claim, outcome: Outcome) -> str:
     """What there is no more room in, and who holds it."""
     room, world = outcome.shared.room, outcome.world
-    if not open_nodes(room, claim.shape):
-        return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
     scarce = outcome.scarce(claim.shape)
     if not scarce.shortages:
+        if not open_nodes(room, claim.shape):
+            return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
     if room.count[claim.index] >= claim.high:
         return f"{scarce.words}; no more would fit even if no other job ran"
@@ -190,10 +190,11 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     if proof.solution is None:
         return ()
     columns = proof.cluster.columns
+    total = world.allocatable.sum(axis=0).tolist()
     prices = []
     for shape, worth in zip(columns.shapes, proof.solution.slot_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
-            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape)
+            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape, total)
             prices.append(Price("shape", name, resource, worth))
             if proof.cluster.serving.get(shape):
                 prices.append(Price("serving", name, resource, worth))
@@ -203,13 +204,12 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             others, pool = len(group.nodes) - 1, pool_of(world.snapshot.nodes[group.nodes[0]])
             name = f"{first} and {count(others, 'node')} like it" if others else first
             name = f"{name} ({pool})" if pool else name
-            prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+            prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
     return tuple(prices)
 
 
-def _scarcest(world: World, shape: int) -> str:
+def _scarcest(world: World, shape: int, total: list[int]) -> str:
     """The resource of which the shape asks for the largest part of what there is."""
-    total = world.allocatable.sum(axis=0).tolist()
     asked = [(c, n) for c, n in enumerate(world.request[shape].tolist()) if n > 0]
     return (
         world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), rank_of(world.names[a[0]])))[0]]

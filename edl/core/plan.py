@@ -145,7 +145,8 @@ class ScalePlan:
 
     Attributes:
         is_comparison: it may break our rules and is never carried out.
-        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
+        given: the columns that this decision began with: with the snapshot and the limits, all that it was made from.
+        columns: those that the next decision may begin with; they change how fast it is made, and how ties are broken.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -155,6 +156,7 @@ class ScalePlan:
     seconds: float = 0.0
     policy: str = "maxmin"
     is_comparison: bool = False
+    given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:

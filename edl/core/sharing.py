@@ -162,9 +162,8 @@ def _trim(room: Room) -> frozenset[int]:
         The seats that die for a quota.
     """
     for j in room.members:
-        for index in _dying(room, j):
-            if room.count[j] <= room.world.claims[j].high:
-                break
+        above = room.count[j] - room.world.claims[j].high
+        for index in _dying(room, j)[:above] if above > 0 else ():
             room.kill(index)
     killed = set()
     while passed := room.meter().passed():
@@ -209,9 +208,14 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
 
     def take(keep: Mapping[int, int]) -> Room:
         start = take_promised(room.copy(), terms, keep)
-        return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        if not room.world.is_large:
+            return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        lost = {j: n if (n := start.count[j]) < room.count[j] else terms.ceiling[j] for j in room.members}
+        return _grown(start, Terms(lost, terms.promised), deadline_s)
 
     keep = _givers(room, admits=admits)
+    if room.world.is_large and not any(claims[d].seats for d in keep):
+        return grown
     taken = take(keep)
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
