@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError
@@ -24,7 +24,19 @@ except ModuleNotFoundError as error:
 else:
     _missing = None
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edl.core.model import ClusterSnapshot
+
 FAILED, USAGE = 1, 2
+
+
+class TextOutput(StrEnum):
+    """Forms of an explanation."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class PlanOutput(StrEnum):
@@ -178,6 +190,88 @@ def controller(
     raise typer.Exit(asyncio.run(serve(settings)))
 
 
+def explain(
+    job: Annotated[str, typer.Argument(envvar="EDL_JOB", metavar="JOB", help="Its name, or NAMESPACE/NAME.")],
+    *,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", envvar=["EDL_NAMESPACE", "EDL_N"], metavar="NS", help="Default: any.")
+    ] = "",
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_KUBECONFIG", metavar="FILE", help="Default: as kubectl, then the pod's own account."
+        ),
+    ] = "",
+    filenames: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            envvar=["EDL_FILENAME", "EDL_F"],
+            metavar="FILE",
+            help="A saved cluster instead of a live one, as for edl plan; repeat it for more.",
+        ),
+    ] = None,
+    now: Annotated[
+        str,
+        typer.Option(envvar="EDL_NOW", metavar="RFC3339", help="When a saved cluster was; default: its newest time."),
+    ] = "",
+    policy: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_POLICY", metavar="NAME", help="Of the controller: {policies to run}; default: as edl plan."
+        ),
+    ] = "",
+    output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
+) -> None:
+    """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
+    from edl.adapters.explanation import account_json, explain_job, print_account
+    from edl.adapters.report import make_console
+    from edl.adapters.saved import read_saved
+
+    if now and not filenames:
+        raise ConfigError(
+            f"--now {now!r} is given without -f; a live cluster is explained as it is now: leave it out"
+        )
+    left_out: Sequence[object]
+    if filenames:
+        snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+    else:
+        snapshot, left_out = _look(kubeconfig)
+    for one in left_out:
+        typer.echo(f"edl: {one}", err=True)
+    account = explain_job(snapshot, job, namespace, policy)
+    if output is TextOutput.JSON:
+        typer.echo(account_json(account, snapshot.observed_at_s))
+    else:
+        print_account(account, snapshot, make_console())
+
+
+def replay(
+    record: Annotated[
+        str,
+        typer.Argument(
+            envvar="EDL_RECORD_FILE", metavar="RECORD", help="A file that --record wrote, or a folder of them."
+        ),
+    ],
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
+) -> None:
+    """Make a recorded decision again: 0 the same, 1 a different one, 2 no readable record."""
+    from pathlib import Path
+
+    from edl.adapters.replay import exit_code, print_replays, replay_all, replays_json
+    from edl.adapters.report import make_console
+
+    replays = replay_all(Path(record))
+    if output is PlanOutput.JSON:
+        typer.echo(replays_json(replays))
+    elif len(replays) == 1 and exit_code(replays) == USAGE:
+        raise ConfigError(replays[0].problem)
+    else:
+        print_replays(replays, make_console())
+    raise typer.Exit(exit_code(replays))
+
+
 def crd() -> None:
     """Print the CustomResourceDefinition of TrainingJob."""
     from edl.adapters.manifests import crd_yaml
@@ -203,7 +297,7 @@ def _commands() -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    for command in (controller, plan, crd, manifests):
+    for command in (controller, plan, explain, replay, crd, manifests):
         app.command(cls=_with_policies())(command)
     return app
 
@@ -249,6 +343,20 @@ def _seconds(value: str) -> float:
     if seconds is None:
         raise ConfigError(f"--now {value!r} is no RFC 3339 time; write it like 2026-01-05T10:00:00Z")
     return seconds
+
+
+def _look(kubeconfig: str) -> tuple[ClusterSnapshot, Sequence[object]]:
+    import asyncio
+
+    from edl.adapters.clock import SystemClock
+    from edl.adapters.glimpse import look
+    from edl.adapters.session import ApiSession
+
+    async def once() -> tuple[ClusterSnapshot, Sequence[object]]:
+        async with await ApiSession.open(kubeconfig) as session:
+            return await look(session, SystemClock())
+
+    return asyncio.run(once())
 
 
 def _remedy(error: ModuleNotFoundError) -> str:

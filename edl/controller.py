@@ -17,7 +17,7 @@ from random import SystemRandom
 from typing import Protocol
 
 from edl.core.backoff import Backoff
-from edl.core.fallback import without_growth
+from edl.core.fallback import failure_of, without_growth
 from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import (
     Action,
@@ -191,26 +191,28 @@ class Controller:
 
     async def _plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that passed its checks; None leaves the cluster as it is."""
-        fresh = True
+        late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
         try:
-            late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
             plan = await self._thinker.run(lambda: self._planner.decide(view, self._limits), late_s)
-        except RefusedPlanError as error:
-            self._recorder.refused(view, error.plan, error.problems)
-            return None
+            if problems := tuple(self._planner.check(view, plan)):
+                raise RefusedPlanError(plan, problems)
         except Exception as error:  # whatever the solver throws, the last plan stands
-            self._recorder.failed("plan", error)
-            if self._memory.plan is None:
-                return None
-            plan, fresh = without_growth(self._memory.plan, view), False
-        decided = {decision.job for decision in plan.decisions}
-        judged = view if fresh else replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
-        problems = tuple(self._planner.check(judged, plan))
-        if problems:
-            self._recorder.refused(view, plan, problems)
+            return self._fall_back(view, error)
+        self._memory.plan = plan
+        self._recorder.planned(view, self._limits, plan)
+        return plan
+
+    def _fall_back(self, view: ClusterSnapshot, error: Exception) -> ScalePlan | None:
+        """What stands of the last plan, judged by the same rules; None where there is none, or it is no good now."""
+        self._recorder.undecided(view, error)
+        if self._memory.plan is None:
             return None
-        if fresh:
-            self._memory.plan = plan
+        plan = without_growth(self._memory.plan, view, failure_of(error))
+        decided = {decision.job for decision in plan.decisions}
+        judged = replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
+        if problems := tuple(self._planner.check(judged, plan)):
+            self._recorder.undecided(view, RefusedPlanError(plan, problems))
+            return None
         self._recorder.planned(view, self._limits, plan)
         return plan
 

@@ -74,13 +74,13 @@ class Recorder(Protocol):
         """A round was skipped, and why."""
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan was made and has passed its checks."""
+        """A plan has passed its checks: a new one, or with `plan.fallback` what stands of the last one."""
 
-    def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        """A plan broke a rule and was dropped: a bug of ours."""
+    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan could be made, or it broke a rule and was dropped (a RefusedPlanError, and a bug of ours)."""
 
     def failed(self, what: str, error: BaseException) -> None:
-        """No plan could be made, or a job could not be handled; the round went on without it."""
+        """A round or a job could not be handled; the rest went on without it."""
 
     def held(self, what: str) -> None:
         """Something that was planned is put off, and why."""

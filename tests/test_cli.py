@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from edl import __version__
+from edl.adapters.recorder import DecisionRecord, RecordFolder
+from edl.adapters.saved import read_saved
 from edl.cli import main
+from edl.core.plan import Limits
+from edl.core.policy import decide, policy_named
 
 CLUSTER = """
 apiVersion: v1
@@ -61,7 +66,7 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("controller", "plan", "crd", "manifests"))
+    assert all(command in out for command in ("controller", "plan", "explain", "replay", "crd", "manifests"))
 
 
 def test_help_waits_for_no_solver_and_no_client() -> None:
@@ -160,6 +165,90 @@ def test_help_names_every_policy(run: Run) -> None:
     run_by = "".join(run("controller", "--help")[1].split())
     assert "static-max" in run_by
     assert "edl-2017" not in run_by
+
+
+def test_a_job_of_a_saved_cluster_is_explained(run: Run, cluster: str) -> None:
+    code, out, err = run("explain", "ctr", "-f", cluster)
+    assert (code, err) == (0, "")
+    assert out.startswith("ads/ctr: 0 now, 3 planned (min 1, max 3), AtMax\n  3 of 3: at its maximum\n")
+    code, out, _ = run("explain", "ads/ctr", "-n", "ads", "-f", cluster, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["remedies"] == ["raise spec.trainer.max-instance"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ctrr", "-f", "CLUSTER"], "edl: there is no TrainingJob ctrr; is it ads/ctr?"),
+        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: there is no TrainingJob vision/ctr; is it ads/ctr?"),
+        (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "is only to compare with, by edl plan"),
+        (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
+        (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),
+        (["ctr", "--now", "2026-01-05T10:00:00Z"], "is given without -f"),
+        ([], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_explained_ends_with_2_and_a_sentence(
+    run: Run, cluster: str, arguments: list[str], says: str
+) -> None:
+    code, out, err = run("explain", *(cluster if a == "CLUSTER" else a for a in arguments))
+    assert (code, out) == (2, "")
+    assert says.replace("CLUSTER", cluster) in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+@pytest.fixture
+def record(cluster: str, tmp_path: Path) -> Path:
+    """The record of a decision on the cluster."""
+    snapshot, _ = read_saved([cluster]).snapshot()
+    made = DecisionRecord("maxmin", Limits(), snapshot, decide(snapshot, policy_named("maxmin"), Limits()))
+    return RecordFolder(tmp_path / "records").write(made)
+
+
+def test_a_record_is_replayed(run: Run, record: Path) -> None:
+    code, out, err = run("replay", str(record))
+    assert (code, err) == (0, "")
+    assert out == f"{record}: the same decision (2026-01-05T10:00:00Z, 1 job, policy maxmin)\n"
+    code, out, _ = run("replay", str(record), "-o", "json")
+    assert code == 0
+    assert json.loads(out)["records"][0]["result"] == "same"
+
+
+def test_a_record_that_comes_out_different_ends_with_1_and_the_difference(run: Run, record: Path) -> None:
+    body = json.loads(record.read_bytes())
+    body["plan"]["decisions"][0]["target"] = 1
+    record.write_text(json.dumps(body))
+    code, out, err = run("replay", str(record))
+    assert (code, err) == (1, "")
+    assert "a different decision" in out
+    assert "ads/ctr  target  1         3" in out
+    code, out, _ = run("replay", str(record), "-o", "json")
+    assert code == 1
+    (found,) = json.loads(out)["records"][0]["differences"]
+    assert found == {"job": "ads/ctr", "field": "target", "recorded": 1, "now": 3}
+
+
+def test_a_folder_of_records_is_summed_up(run: Run, record: Path) -> None:
+    record.with_name("decision-2.json").write_bytes(record.read_bytes())
+    code, out, _ = run("replay", str(record.parent))
+    assert code == 0
+    assert out.splitlines()[-1] == "2 records: 2 same"
+
+
+def test_a_record_of_a_moment_that_no_calendar_has_is_replayed(run: Run, record: Path) -> None:
+    record.write_text(re.sub(r'"observed_at_s":[0-9.e+]+', '"observed_at_s":1e300', record.read_text()))
+    code, out, _ = run("replay", str(record))
+    assert code == 0
+    assert "1e+300 s" in out
+
+
+def test_what_is_no_record_ends_with_2(run: Run, cluster: str, tmp_path: Path) -> None:
+    for path in (cluster, str(tmp_path / "nowhere.json"), str(tmp_path)):
+        code, out, err = run("replay", path)
+        assert (code, out) == (2, "")
+        assert err.startswith("edl: ")
+        assert "give a" in err
+        assert "Traceback" not in err
 
 
 def test_every_flag_is_an_environment_variable(run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from edl.core import greedy2017
 from edl.core.lifecycle import as_planned
 from edl.core.model import ClusterSnapshot
 from edl.core.plan import Limits, ScalePlan
-from edl.core.policy import POLICIES, Policy, decide, policy_named
+from edl.core.policy import POLICIES, Policy, Study, decide, policy_named, study
 from edl.errors import ConfigError
 
 COMPARISONS: Mapping[str, Callable[[ClusterSnapshot, Limits], ScalePlan]] = {greedy2017.NAME: greedy2017.decide}
@@ -48,9 +48,28 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
     """
     if policy and policy not in (known := policy_names()):
         raise ConfigError(f"policy {policy!r} is unknown; choose one of {', '.join(sorted(known))}")
-    view = replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
+    view = _as_controllers_see(snapshot)
     compare = COMPARISONS.get(policy)
     plan = compare(view, limits) if compare else decide(view, policy_named(policy), limits)
+    return _with_declared_bounds(plan, snapshot)
+
+
+def study_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Study:
+    """Decide as the controller does, and keep what the decision was made of.
+
+    Raises:
+        ConfigError: there is no such policy, or it is only to compare with.
+        PlanError: no plan could be made, or it broke a rule.
+    """
+    made = study(_as_controllers_see(snapshot), policy_to_run(policy), limits)
+    return replace(made, plan=_with_declared_bounds(made.plan, snapshot))
+
+
+def _as_controllers_see(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    return replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
+
+
+def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
     declared = {job.key: job for job in snapshot.jobs}
     decisions = tuple(
         replace(d, minimum=declared[d.job].min_trainers, maximum=declared[d.job].max_trainers) for d in plan.decisions

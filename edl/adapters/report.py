@@ -36,6 +36,7 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
         "seconds": plan.seconds,
         **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
+        **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
         **({"changes": changes_dict(changes)} if changes is not None else {}),
     }
 
@@ -61,6 +62,9 @@ def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Chan
             f"(gap {proof.gap:.3%}), policy {plan.policy}, {plan.seconds:.3f} s"
         )
     )
+    if plan.fallback is not None:
+        told = f"No plan could be made ({plan.fallback}): this is what stands of the last one, as is the certificate"
+        console.print(Text(told), soft_wrap=True)
     if plan.is_comparison:
         console.print(Text(_caveat(plan)), soft_wrap=True)
     if plan.prices:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, World, count_stuck, room_beside
+from edl.core.capacity import Claim, World, count_beyond, count_stuck, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -65,17 +65,17 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
     Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. The cap is what one order of
     placing finds; that a job would not even fit is only said once no packing was found that holds it.
     """
-    idle = Room(world, ())
-    for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
+    alone = _Trial(world, served, deadline_s)
+    idle = alone(()) or Room(world, ())
+    for shape, count in sorted(served.young.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    alone = _Trial(world, served, deadline_s)
-    claims, hopeless, stuck = [], set(), count_stuck(world)
+    claims, hopeless, beyond = [], set(), count_beyond(world)
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        most = max(known[kind] + stuck[claim.index], len(claim.seats))
+        most = max(known[kind] + beyond[claim.index], len(claim.seats))
         if (
             most < claim.low
             and not (claim.job.was_admitted and claim.seats)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -222,8 +223,8 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
             for pod in job.pods:
                 if not pod.is_finished and (node := _home(pod, index)) >= 0:
                     ours.add(node, table.add(pod.shape))
-    reader = _JobReader(table, index, ours)
-    claims = tuple(reader.read(i, job, limits) for i, job in enumerate(jobs))
+    reader = _JobReader(table, index, ours, limits)
+    claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
@@ -279,6 +280,22 @@ def count_stuck(world: World) -> list[int]:
     return stuck_of
 
 
+def count_beyond(world: World) -> list[int]:
+    """(claims,) trainers of each that count, but stand where no new ones could, or where others took their room."""
+    held, asked = world.held, np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    trainers = np.flatnonzero(held.is_trainer)
+    owner, shape, node = held.claim[trainers], held.shape[trainers], held.node[trainers]
+    moves = (shape == asked[owner]) & world.opened[shape, node]
+    places, here = np.unique(owner[moves] * len(world.empty) + node[moves], return_counts=True)
+    owner, node = np.divmod(places, max(1, len(world.empty)))
+    slots = np.zeros(len(places), dtype=np.int64)
+    for kind in np.unique(asked[owner]).tolist():
+        mine = asked[owner] == kind
+        slots[mine] = count_slots(world.empty[node[mine]], world.request[kind])
+    crowded = np.bincount(owner, (here - slots).clip(min=0), minlength=len(world.claims)).astype(np.int64).tolist()
+    return [stuck + more for stuck, more in zip(count_stuck(world), crowded, strict=True)]
+
+
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
     """How many pods of one request fit into each row of free room: (nodes,), never negative."""
     asked = np.flatnonzero(request > 0).tolist()
@@ -312,7 +329,8 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
     shapes |= {id(pod.shape): pod.shape for pod in waiting}
     names = {name for shape in shapes.values() for name in shape.request}
     if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
-        held = {pod.shape for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods}
+        pods = chain(snapshot.pods, *(job.pods for job in snapshot.jobs))
+        held = {id(pod.shape): pod.shape for pod in pods}.values()
         names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
     return tuple(sorted(names))
 
@@ -350,8 +368,8 @@ def _home(pod: Pod, index: dict[str, int]) -> int:
 class _JobReader:
     """Reads jobs one after the other; seats are numbered through."""
 
-    def __init__(self, table: _Table, index: dict[str, int], ours: _Ledger) -> None:
-        self.table, self.index, self.ours = table, index, ours
+    def __init__(self, table: _Table, index: dict[str, int], ours: _Ledger, limits: Limits) -> None:
+        self.table, self.index, self.ours, self.limits = table, index, ours, limits
         self.seats: list[Seat] = []
         self._bound = _Ledger()
         self._owner: list[int] = []
@@ -366,7 +384,7 @@ class _JobReader:
             is_trainer=np.array(self._is_trainer, dtype=np.bool_),
         )
 
-    def read(self, number: int, job: Job, limits: Limits) -> Claim:
+    def read(self, number: int, job: Job) -> Claim:
         """Read one job and its pods."""
         shape = self.table.add(job.trainer)
         first = len(self.seats)
@@ -401,7 +419,7 @@ class _JobReader:
             seats=range(first, len(self.seats)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
-            asks=asks_of(job, limits.quotas),
+            asks=asks_of(job, self.limits.quotas),
         )
 
 

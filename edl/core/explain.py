@@ -7,16 +7,20 @@ not read from the duals, which are not unique. Prices are given as prices; `pric
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import exp
 
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s
+from edl.core.guard import DEAD_BAND, growth_hold_left_s
 from edl.core.model import Job, PodShape, Reason
 from edl.core.optimizer import Proof
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
-from edl.core.pools import pool_of, where
+from edl.core.pools import pool_of
 from edl.core.scarcity import Exchange, open_nodes
+from edl.core.speedup import Worth
 from edl.core.waiting import refuse, serving_words, shut
 from edl.core.words import amounts, count, listed, rank_of, seconds
 
@@ -43,7 +47,10 @@ def explain(job: Job, outcome: Outcome) -> Told:
         reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    if any(i in outcome.shared.room.for_serving for i in outcome.dying(claim.index)):
+    dying = outcome.dying(claim.index)
+    if not dying:
+        return Told(reason, message, reason)
+    if any(i in outcome.shared.room.for_serving for i in dying):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
     return Told(reason, message, Reason.ADMITTED if _makes_way_for(claim, outcome) else reason)
 
@@ -78,13 +85,11 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     dying = outcome.dying(claim.index)
     lost = sum(i in room.for_serving for i in dying)
     if lost and have < len(claim.seats):
-        way = (
-            f"gives up {count(lost, 'trainer')}{_on_nodes(dying, outcome)} to make room for {serving_words(outcome)}"
-        )
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: {way}"
+        gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
     reason, why = _short_of_max(claim, outcome)
-    arriving = _makes_way_for(claim, outcome)
-    if dying and have < len(claim.seats) and arriving:
+    arriving = _makes_way_for(claim, outcome) if dying else []
+    if have < len(claim.seats) and arriving:
         keys = [str(outcome.world.claims[j].job.key) for j in arriving]
         named = keys if len(keys) <= NAMED_HOLDERS else [keys[0], count(len(keys) - 1, "other job")]
         verb = "starts" if len(keys) == 1 else "start"
@@ -92,11 +97,12 @@ def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     return reason, f"{of}: {why}"
 
 
-def _on_nodes(seats: list[int], outcome: Outcome) -> str:
+def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
     """Where trainers die, as far as they stand on nodes."""
     world = outcome.world
     nodes = sorted({world.seats[i].node for i in seats} - {-1})
-    return f" on {where(outcome.pools(), nodes, range(len(world.snapshot.nodes)))}" if nodes else ""
+    usable = sorted({*nodes, *open_nodes(outcome.shared.room, claim.shape)})
+    return f" on {outcome.pools().where(nodes, usable)}" if nodes else ""
 
 
 def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
@@ -128,22 +134,23 @@ def _full(claim: Claim, outcome: Outcome) -> str:
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
     """Who has trainers above its minimum there, and what one more trainer would cost the best off of them."""
-    others = len(scarce.holders) - (claim.index in scarce.parts)
+    own = scarce.part_of.get(claim.index)
+    others = len(scarce.holders) - (own is not None)
     if not others:
         return ["no other job holds more than its minimum there"]
     claims = outcome.world.claims
-    first, *more = [h for h in scarce.holders[: NAMED_HOLDERS + 1] if h.claim != claim.index][:NAMED_HOLDERS]
+    first, *more = islice((h for h in scarce.holders if h.claim != claim.index), NAMED_HOLDERS)
     held = f"{claims[first.claim].job.key} holds {_percent(first.part)} of it above its minimum"
     named = [f"{held} ({count(first.surplus, 'trainer')})"]
     named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more]
-    if rest := others - 1 - len(more):
-        part = scarce.part - scarce.parts.get(claim.index, 0.0) - sum(h.part for h in (first, *more))
-        named.append(f"{count(rest, 'other job')} {_percent(part)}")
+    if others > NAMED_HOLDERS:
+        rest = scarce.part - (own or 0.0) - sum(h.part for h in (first, *more))
+        named.append(f"{count(others - NAMED_HOLDERS, 'other job')} {_percent(rest)}")
     return [listed(named), _cost(claim, outcome, scarce)]
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 0.995 else "all"
+    return f"{100 * part:.2g} %"
 
 
 def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
@@ -152,6 +159,9 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     offers = [e for e in scarce.exchanges if e.donor != claim.index]
     if not offers:
         return "giving up any one job's trainers above its minimum would make room for no more on any node"
+
+    if outcome.shared.worths is not None:
+        return _cost_in_speed(claim, outcome, outcome.shared.worths, offers)
 
     def left_with(offer: Exchange) -> float:
         return room.fulfilment(offer.donor, -offer.deaths)
@@ -167,21 +177,30 @@ def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
     return cost
 
 
+def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], offers: Sequence[Exchange]) -> str:
+    """What one more trainer would cost whoever loses least by it, and what it would add here, in speed."""
+    have, claims = outcome.shared.room.count, outcome.world.claims
+
+    def loss(offer: Exchange) -> float:
+        worth, now = worths[offer.donor], have[offer.donor]
+        return worth.value(now) - worth.value(now - offer.deaths)
+
+    best = min(offers, key=lambda e: (loss(e), e.deaths, e.donor))
+    donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
+    costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
+    weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
+
+
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
-    now_s = outcome.world.snapshot.observed_at_s
     promised = int(level[claim.index] + SMALLEST_PRICE)
     if claim.fulfilment(promised) - room.fulfilment(claim.index) <= DEAD_BAND:
         return None
-    waits = [
-        (cooldown_left_s(other.job, now_s), other.job.key)
-        for other in (outcome.world.claims[j] for j in room.members)
-        if room.count[other.index] > level[other.index] + 1 and cooldown_left_s(other.job, now_s) > 0
-    ]
-    if not waits:
+    if not (cooling := outcome.cooling()):
         return None
-    wait_s, key = max(waits)
+    wait_s, key = cooling[0]
     return f"{key} has more than its own, but was resized lately and is not shrunk for another {seconds(wait_s)}"
 
 

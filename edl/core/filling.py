@@ -65,8 +65,8 @@ def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], de
         return room
     node, shape = ([p.node for p in room.placed], [p.shape for p in room.placed])
     add_used(columns, np.array(node, dtype=np.int64), np.array(shape, dtype=np.int64))
-    steps = _steps(base, wanting, columns, (ceiling, promised))
     fixed = [place for place in room.placed if place.role is not Role.TRAINER]
+    steps = _within_limits(_steps(base, wanting, columns, (ceiling, promised)), base, fixed)
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
@@ -105,6 +105,31 @@ def _steps(
         ),
         level=(count - low[which]) / span[which],
     )
+
+
+def _within_limits(steps: _Steps, base: Room, fixed: list[Placed]) -> _Steps:
+    """The steps that quotas and --max-load-desired leave, the most urgent first; minimums were admitted already."""
+    world, share = base.world, base.world.limits.max_load_desired
+    if share >= 1.0 and not any(world.claims[j].asks for j in base.members):
+        return steps
+    meter, total = base.meter(), world.allocatable.sum(axis=0)
+    used = total - base.free.sum(axis=0) + sum((world.request[p.shape] for p in fixed), np.zeros_like(total))
+    kept = []
+    for step in _by_urgency(steps).tolist():
+        j = int(steps.owner[step])
+        request = world.request[world.claims[j].shape]
+        has_load = share >= 1.0 or bool((used + request <= share * total)[request > 0].all())
+        if steps.gain[step] >= PROMISED**2 or (has_load and meter.short_of(j) is None):
+            meter.add(j)
+            used = used + request
+            kept.append(step)
+    rows = np.array(sorted(kept), dtype=np.int64)
+    return _Steps(steps.owner[rows], steps.shape[rows], steps.gain[rows], steps.level[rows])
+
+
+def _by_urgency(steps: _Steps) -> IntArray:
+    """(steps,) their numbers: minimums before promises before the rest."""
+    return np.lexsort((steps.owner, steps.level, -steps.gain))
 
 
 def _program(steps: _Steps, need: FloatArray) -> Program:
@@ -186,7 +211,7 @@ def _fixed_places(fixed: list[Placed], queues: list[deque[int]], columns: Column
 
 def _assign(base: Room, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
     """Give trainers the slots that are left, minimums before promises before the rest; place them and `places`."""
-    order = np.lexsort((steps.owner, steps.level, -steps.gain))
+    order = _by_urgency(steps)
     taken: list[tuple[int, int]] = []
     for s, queue in enumerate(queues):
         mine = order[steps.shape[order] == s][: len(queue)]

@@ -117,15 +117,13 @@ def decide(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
     sizes = {job.key: max(len(job.live_trainers), job.pinned or job.min_trainers) for job in jobs}
     targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
     trial = _Trial(world, targets)
+    waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
+    placeable = sum(served.due.values()) + sum(served.young.values())
     proof = trial.prove(limits.deadline_s)
     return ScalePlan(
         decisions=tuple(_decision(job, trial, targets) for job in snapshot.jobs),
         certificate=Certificate("fulfilment", min(trial.achieved(), proof.bound), proof.bound),
-        serving=ServingReport(
-            sum(group.due + group.young for group in world.waiting),
-            min(trial.serving, sum(served.due.values()) + sum(served.young.values())),
-            served.short,
-        ),
+        serving=ServingReport(waiting, min(trial.serving, placeable), served.short + waiting - needy),
         seconds=time.perf_counter() - started_s,
         policy=NAME,
         is_comparison=True,

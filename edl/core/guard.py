@@ -25,7 +25,7 @@ from edl.core.model import (
     port_at_every_address,
 )
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.errors import PlanError
+from edl.errors import PlanError, PlanFailure
 
 DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
 TOLERANCE = 1e-6
@@ -40,7 +40,7 @@ class RefusedPlanError(PlanError):
     """
 
     def __init__(self, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems))
+        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems), PlanFailure.REFUSED)
         self.plan = plan
         self.problems = problems
 

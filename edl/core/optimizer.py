@@ -252,13 +252,16 @@ class Proof:
     solution: Solution | None
 
 
-def prove(room: Room, level: Mapping[int, float], deadline_s: float) -> Proof:
+def prove(
+    room: Room, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
+) -> Proof:
     """Bound the sum of weighted fulfilment from above, with at least the promised or the planned trainers each.
 
     Args:
         room: the finished plan.
         level: trainers that the fair share promises each member.
         deadline_s: time for the program.
+        least: trainers that some members are to have all the same: the bound of another plan than this one.
     """
     cluster = read_cluster(room)
     achieved = sum(room.world.claims[j].job.weight * room.fulfilment(j) for j in room.members)
@@ -270,8 +273,9 @@ def prove(room: Room, level: Mapping[int, float], deadline_s: float) -> Proof:
     weight = np.array([c.job.weight for c in claims], dtype=np.float64)
     gain = np.where(span > 0, weight / np.maximum(span, 1), 0.0)
     floor = np.array([min(int(level[j] + EPSILON), room.count[j]) for j in room.members], dtype=np.float64)
-    least = np.maximum(floor, _stuck(cluster))
-    program = _grouped(cluster, gain, least, np.maximum(low + span, least))
+    floor = np.maximum(floor, [(least or {}).get(j, 0) for j in room.members])
+    floor = np.maximum(floor, _stuck(cluster))
+    program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
     solution = solve(program, cluster.columns, deadline_s)
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)

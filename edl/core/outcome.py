@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
-from edl.core.guard import is_arriving
+from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
-from edl.core.pools import Pools, read_pools
+from edl.core.pools import Pools
 from edl.core.room import Placed
 from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
@@ -24,15 +25,15 @@ class Scarce:
         shortages: empty where some node still has room for one.
         holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
         exchanges: what the best-off of them would have to give up for one more.
-        words: what is full where.
-        parts: of each holder; part: of all together.
+        words: which resource is full where.
+        part_of: the part of each holder; part: of all of them together.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     words: str = ""
-    parts: Mapping[int, float] = field(default_factory=dict)
+    part_of: Mapping[int, float] = field(default_factory=dict)
     part: float = 0.0
 
 
@@ -42,9 +43,10 @@ class _Memory:
 
     claims: dict[JobKey, Claim] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
+    cooling: tuple[tuple[float, JobKey], ...] | None = None
+    placed: Mapping[int, Sequence[Placed]] | None = None
+    dying: Mapping[int, Sequence[int]] | None = None
     stands: Stands | None = None
-    placed: dict[int, list[Placed]] | None = None
-    dying: dict[int, list[int]] | None = None
     pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
 
@@ -78,22 +80,38 @@ class Outcome:
             self._memory.arriving = tuple(j for j in members if is_arriving(claims[j].job, now_s))
         return self._memory.arriving
 
-    def placed(self, j: int) -> list[Placed]:
+    def pools(self) -> Pools:
+        """What the nodes are called."""
+        if self._memory.pools is None:
+            self._memory.pools = Pools(self.world.snapshot.nodes)
+        return self._memory.pools
+
+    def cooling(self) -> tuple[tuple[float, JobKey], ...]:
+        """Members with more than their share that were resized too recently to give it; the last to end first."""
+        if self._memory.cooling is None:
+            room, level, now_s = self.shared.room, self.shared.level, self.world.snapshot.observed_at_s
+            claims = (self.world.claims[j] for j in room.members if room.count[j] > level[j] + 1)
+            waits = ((cooldown_left_s(claim.job, now_s), claim.job.key) for claim in claims)
+            self._memory.cooling = tuple(sorted((wait for wait in waits if wait[0] > 0), reverse=True))
+        return self._memory.cooling
+
+    def placed(self, j: int) -> Sequence[Placed]:
         """The new pods of a member, in the order in which they were placed."""
         if self._memory.placed is None:
-            self._memory.placed = {}
+            groups: dict[int, list[Placed]] = defaultdict(list)
             for place in self.shared.room.placed:
-                self._memory.placed.setdefault(place.owner, []).append(place)
-        return self._memory.placed.get(j, [])
+                groups[place.owner].append(place)
+            self._memory.placed = groups
+        return self._memory.placed.get(j, ())
 
-    def dying(self, j: int) -> list[int]:
-        """The seats of a member that die: bound ones, then those that have no room."""
-        room = self.shared.room
+    def dying(self, j: int) -> Sequence[int]:
+        """The seats of a member that die."""
         if self._memory.dying is None:
-            self._memory.dying = {j: [] for j in room.members}
-            for index in room.victims:
-                self._memory.dying[self.world.seats[index].claim].append(index)
-        return [*self._memory.dying[j], *room.homeless[j]]
+            groups: dict[int, list[int]] = defaultdict(list)
+            for index in self.shared.room.victims:
+                groups[self.world.seats[index].claim].append(index)
+            self._memory.dying = groups
+        return (*self._memory.dying.get(j, ()), *self.shared.room.homeless[j])
 
     def scarce(self, shape: int) -> Scarce:
         """What keeps one more pod of a shape out."""
@@ -111,17 +129,7 @@ class Outcome:
         if self._memory.stands is None:
             self._memory.stands = Stands(room)
         holders = self._memory.stands.holders(shape, found[0].resource)
-        return Scarce(
-            shortages=found,
-            holders=holders,
-            exchanges=self._memory.stands.exchanges(shape, holders),
-            words=describe(room, shape, found, self.pools()),
-            parts={holder.claim: holder.part for holder in holders},
-            part=sum(holder.part for holder in holders),
-        )
-
-    def pools(self) -> Pools:
-        """The pools of the nodes."""
-        if self._memory.pools is None:
-            self._memory.pools = read_pools(self.world.snapshot.nodes)
-        return self._memory.pools
+        exchanges = self._memory.stands.exchanges(shape, holders)
+        words = describe(room, shape, found, self.pools())
+        parts = {h.claim: h.part for h in holders}
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()))

@@ -24,6 +24,8 @@ from edl.core.room import SERVING, Placed, Room
 from edl.core.speedup import Worth
 from edl.core.victims import choose
 
+SMALLEST = 1e-12  # part of the cluster: a trainer that asks for nothing
+
 FloatArray = NDArray[np.float64]
 
 
@@ -150,8 +152,8 @@ def grow(
     """Give one trainer after the other until nobody below its ceiling can have one more.
 
     Whoever is below what its fair share promises comes first, the worst off before the others. What rounding leaves
-    goes where it adds most to what the certificate bounds: the sum of weighted fulfilment, or of worths. A job whose
-    queue has no quota left gets none.
+    goes where it adds most, for the room it takes, to what the certificate bounds: the sum of weighted fulfilment, or
+    of worths. A job whose queue has no quota left gets none.
 
     Args:
         room: the trial; it is changed.
@@ -161,7 +163,8 @@ def grow(
             whether it did.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
     """
-    heap = [(_urgency(room, j, promised, worths), j) for j in ceiling if room.count[j] < ceiling[j]]
+    size = _sizes(room.world)
+    heap = [(_urgency(room, j, promised, worths, size), j) for j in ceiling if room.count[j] < ceiling[j]]
     if not heap:
         return
     grower, meter = Grower(room), room.meter()
@@ -175,21 +178,28 @@ def grow(
             room.place_trainer(j, node)
             meter.add(j)
             grower.refresh(node)
-            heapq.heappush(heap, (_urgency(room, j, promised, worths), j))
+            heapq.heappush(heap, (_urgency(room, j, promised, worths, size), j))
         elif take is not None and room.count[j] < promised[j] and take(room, j):
             grower, meter = Grower(room), room.meter()
-            heap = [(_urgency(room, i, promised, worths), i) for i in ceiling]
+            heap = [(_urgency(room, i, promised, worths, size), i) for i in ceiling]
             heapq.heapify(heap)
 
 
+def _sizes(world: World) -> dict[int, float]:
+    """The largest part of all there is that one trainer of each shape asks for."""
+    total = world.allocatable.sum(axis=0).clip(min=1)
+    shapes = sorted({claim.shape for claim in world.claims})
+    return {s: max(float((world.request[s] / total).max(initial=0.0)), SMALLEST) for s in shapes}
+
+
 def _urgency(
-    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None
+    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None, size: Mapping[int, float]
 ) -> tuple[float, float, JobKey]:
     claim = room.world.claims[j]
     if room.count[j] < promised[j]:
         return (-inf, room.fulfilment(j), claim.job.key)
     each = worths[j].next(room.count[j]) if worths is not None else claim.job.weight / max(1, claim.high - claim.low)
-    return (-each, room.fulfilment(j), claim.job.key)
+    return (-each / size[claim.shape], room.fulfilment(j), claim.job.key)
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.model import JobKey, PodShape, Reason, Role
+from edl.errors import PlanFailure
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
 """Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
@@ -145,8 +146,10 @@ class ScalePlan:
 
     Attributes:
         is_comparison: it may break our rules and is never carried out.
-        given: the columns that this decision began with: with the snapshot and the limits, all that it was made from.
-        columns: those that the next decision may begin with; they change how fast it is made, and how ties are broken.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
+        given: the columns that this decision began with: with snapshot and limits, all that it was made from.
+        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -156,6 +159,7 @@ class ScalePlan:
     seconds: float = 0.0
     policy: str = "maxmin"
     is_comparison: bool = False
+    fallback: PlanFailure | None = None
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

@@ -26,7 +26,7 @@ from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
 from edl.core.utility import prove_utility
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,15 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
 def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
@@ -99,12 +108,18 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: K
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits, columns).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
@@ -120,12 +135,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: K
     follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
     problems = check(adapted, plan)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:

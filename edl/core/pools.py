@@ -7,8 +7,7 @@ https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from edl.core.model import Node
 from edl.core.words import listed
@@ -31,45 +30,32 @@ def pool_of(node: Node) -> str:
     return next((f"{word} {labels[key]}" for key, word in POOL_LABELS if labels.get(key)), "")
 
 
-@dataclass(frozen=True, slots=True)
 class Pools:
-    """The pools of a cluster's nodes, read once.
+    """The pools of a cluster's nodes, looked up once."""
 
-    Attributes:
-        of: the pool of each node; size: nodes in each.
-    """
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Read the labels of all nodes."""
+        self._nodes = nodes
+        self._pools = [pool_of(node) for node in nodes]
 
-    nodes: Sequence[Node]
-    of: Sequence[str]
-    size: Mapping[str, int]
+    def where(self, chosen: Sequence[int], usable: Sequence[int]) -> str:
+        """Name nodes by their pools where each of them has one, else by their number.
 
-
-def read_pools(nodes: Sequence[Node]) -> Pools:
-    """The pools of all nodes of a cluster."""
-    of = [pool_of(node) for node in nodes]
-    return Pools(nodes, of, Counter(of))
-
-
-def where(pools: Pools, chosen: Sequence[int], usable: Sequence[int]) -> str:
-    """Name nodes by their pools where each of them has one, else by their number.
-
-    Args:
-        pools: of all nodes of the cluster.
-        chosen: indices of those to name, at least one.
-        usable: indices of all that could have been chosen: those which take the pods in question.
-    """
-    if len(chosen) == 1:
-        return f"node {pools.nodes[chosen[0]].name}"
-    here = Counter(pools.of[i] for i in chosen)
-    if "" in here:
-        if len(chosen) == len(usable):
-            return f"all {len(usable)} nodes that take its trainers"
-        return f"{len(chosen)} of the {len(usable)} nodes that take its trainers"
-    there = pools.size if len(usable) == len(pools.of) else Counter(pools.of[i] for i in usable)
-    parts = [
-        pool if here[pool] == there[pool] else f"{here[pool]} of the {there[pool]} nodes of {pool}"
-        for pool in sorted(here)
-    ]
-    if len(parts) > NAMED_POOLS:
-        parts = [*parts[: NAMED_POOLS - 1], f"{len(parts) - NAMED_POOLS + 1} more pools"]
-    return listed(parts)
+        Args:
+            chosen: indices of those to name, at least one.
+            usable: indices of all that could have been chosen: those which take the pods in question.
+        """
+        if len(chosen) == 1:
+            return f"node {self._nodes[chosen[0]].name}"
+        here, there = (Counter(self._pools[i] for i in some) for some in (chosen, usable))
+        if "" in here:
+            if len(chosen) == len(usable):
+                return f"all {len(usable)} nodes that take its trainers"
+            return f"{len(chosen)} of the {len(usable)} nodes that take its trainers"
+        parts = [
+            pool if here[pool] == there[pool] else f"{here[pool]} of the {there[pool]} nodes of {pool}"
+            for pool in sorted(here)
+        ]
+        if len(parts) > NAMED_POOLS:
+            parts = [*parts[: NAMED_POOLS - 1], f"{len(parts) - NAMED_POOLS + 1} more pools"]
+        return listed(parts)

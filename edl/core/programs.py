@@ -24,12 +24,13 @@ from edl.core.capacity import IntArray, UsedColumn, World
 from edl.core.knapsack import Pricer
 from edl.core.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns
 from edl.core.plan import KeptColumns
-from edl.errors import PlanError
+from edl.errors import PlanError, PlanFailure
 
 FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-7
 MAX_ROUNDS = 40
+_FAILURES = {1: PlanFailure.LATE_SOLVER, 2: PlanFailure.INFEASIBLE, 3: PlanFailure.UNBOUNDED}  # linprog's status
 FEW_CLASSES = 64  # up to which every pattern of a class is listed where they are few
 CLOSED = 1e-6  # of the value: a bound so near is not brought nearer where classes are many
 SMOOTHING = 0.5  # part of the best prices so far in those that patterns are priced at
@@ -315,24 +316,34 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
     bounds[:, 1] = np.inf
     bounds[:variables] = np.column_stack([program.low, program.high])
     for presolve in (True, False):  # presolve now and then calls a tight program infeasible
-        result: OptimizeResult = linprog(
-            np.concatenate([-program.gain, np.zeros(len(owner))]),
-            A_ub=left,
-            b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
-            bounds=bounds,
-            method="highs",
-            options={"time_limit": deadline_s, "presolve": presolve},
-        )
-        if result.status == 0 and result.x is not None and result.fun is not None and np.isfinite(result.fun):
+        try:
+            result: OptimizeResult = linprog(
+                np.concatenate([-program.gain, np.zeros(len(owner))]),
+                A_ub=left,
+                b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
+                bounds=bounds,
+                method="highs",
+                options={"time_limit": deadline_s, "presolve": presolve},
+            )
+        except ValueError as error:
+            message = f"the linear program is not one: {error}; the last plan stays in force"
+            raise PlanError(message, PlanFailure.NOT_A_NUMBER) from error
+        if _is_answer(result):
             break
     return result
+
+
+def _is_answer(result: OptimizeResult) -> bool:
+    return result.status == 0 and result.x is not None and bool(np.isfinite([result.fun, *result.x]).all())
 
 
 def _answer(program: Program, columns: Columns, deadline_s: float) -> OptimizeResult:
     """The program solved over the columns known, or over more where these do not suffice."""
     while True:
         result = _linprog(program, columns, deadline_s)
-        if result.status == 0 and result.x is not None and result.fun is not None and np.isfinite(result.fun):
+        if _is_answer(result):
             return result
         if not columns.widen():
-            raise PlanError(f"the linear program gave no answer: {result.message}; the last plan stays in force")
+            failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
+            message = f"the linear program gave no answer: {result.message}; the last plan stays in force"
+            raise PlanError(message, failure)

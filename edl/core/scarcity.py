@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.core.model import Role
-from edl.core.pools import Pools, where
+from edl.core.pools import Pools
 from edl.core.room import Room
 from edl.core.words import amount, plain, rank_of
 
@@ -79,6 +79,19 @@ def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
     return tuple(found)
 
 
+def nearest(room: Room, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """The node that lacks least for one more pod of the shape, and how much of what; -1 where no node takes it."""
+    world = room.world
+    usable = world.opened[shape].nonzero()[0]
+    if not len(usable):
+        return -1, ()
+    lack = (world.request[shape] - room.free[usable]).clip(min=0) * (world.request[shape] > 0)
+    part = lack / world.allocatable[usable].max(axis=0, initial=1).clip(min=1)
+    best = int(part.max(axis=1, initial=0).argmin())
+    found = [(name, int(lack[best, c])) for c, name in enumerate(world.names) if lack[best, c] > 0]
+    return int(usable[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
+
+
 def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
     usable = open_nodes(room, shape)
@@ -91,8 +104,8 @@ def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) ->
             if one.most_free
             else ""
         )
-        verb = "is full on " if not parts else "on "
-        parts.append(f"{plain(one.resource)} {verb}{where(pools, one.nodes, usable)}{some}")
+        verb = "is full on" if not parts else "on"
+        parts.append(f"{plain(one.resource)} {verb} {pools.where(one.nodes, usable)}{some}")
     return ", ".join(parts)
 
 

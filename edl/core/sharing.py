@@ -108,19 +108,50 @@ def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None
         return best
     can_repack = len({place.shape for place in room.placed}) > 1
     is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
+
+    def reach(wanted: Terms) -> Room | None:
+        return _reached(room, best, wanted, deadline_s, take)
+
+    if any(best.count[j] < terms.promised[j] for j in room.members):
+        best, terms = _lowered(room, terms, _worst(best), reach) or (best, terms)
     for _ in range(RAISES_TRIED):
         raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
-        if any(best.count[j] < raised.promised[j] for j in room.members):
-            if not could_reach(read_cluster(best), raised.promised, deadline_s):
-                break
-            trial = _filled(room, raised, deadline_s, take)
-            if any(trial.count[j] < raised.promised[j] for j in room.members):
-                break
-            best = trial
-        terms = raised
+        reached = reach(raised)
+        level = min(room.world.claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members)
+        step = (reached, raised) if reached else _lowered(room, raised, level, reach)
+        if step is None:
+            break
+        best, terms = step
     return best
+
+
+def _reached(room: Room, best: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room | None:
+    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    if all(best.count[j] >= terms.promised[j] for j in room.members):
+        return best
+    if not could_reach(read_cluster(best), terms.promised, deadline_s):
+        return None
+    trial = _filled(room, terms, deadline_s, take)
+    return trial if all(trial.count[j] >= terms.promised[j] for j in room.members) else None
+
+
+def _lowered(
+    room: Room, terms: Terms, level: float, reach: Callable[[Terms], Room | None]
+) -> tuple[Room, Terms] | None:
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had."""
+    claims = room.world.claims
+    for _ in range(RAISES_TRIED if len(room.members) <= FEW_JOBS else 0):
+        promised = terms.promised
+        rich = [j for j, n in promised.items() if n > claims[j].low and claims[j].fulfilment(n - 1) > level + EPSILON]
+        if not rich:
+            return None
+        giver = max(rich, key=lambda j: (claims[j].fulfilment(promised[j]), claims[j].job.key))
+        terms = Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()})
+        if (reached := reach(terms)) is not None:
+            return reached, terms
+    return None
 
 
 def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
@@ -214,7 +245,7 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return _grown(start, Terms(lost, terms.promised), deadline_s)
 
     keep = _givers(room, admits=admits)
-    if room.world.is_large and not any(claims[d].seats for d in keep):
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
         return grown
     taken = take(keep)
     still = _staying(room, grown, taken, keep, take)
@@ -222,7 +253,8 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         taken = still
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
-    return taken if _worst_gain(grown, taken) > DEAD_BAND + EPSILON else grown
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    return taken if is_worth_it else grown
 
 
 def _reshare_by_worth(

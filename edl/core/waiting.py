@@ -38,11 +38,7 @@ def serving_words(outcome: Outcome) -> str:
     """The serving pods that trainers die for: by name where it is one, and what they ask for."""
     due = sum(outcome.served.due.values())
     snapshot, grace_s = outcome.world.snapshot, outcome.world.limits.serving_grace_s
-    pods = [
-        p
-        for p in snapshot.pods
-        if p.is_waiting_serving and (p.tried or snapshot.observed_at_s - p.created_s >= grace_s)
-    ]
+    pods = [p for p in snapshot.pods if p.needs_room and (p.tried or snapshot.observed_at_s - p.created_s >= grace_s)]
     total = Resources()
     for shape, number in outcome.served.due.items():
         total = total + outcome.world.shapes[shape].request * number

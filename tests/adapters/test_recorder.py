@@ -11,6 +11,7 @@ import pytest
 
 from edl.adapters.metrics import Metrics
 from edl.adapters.recorder import ControllerRecorder, DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import CreatePod, DeletePod, Outcome, Result
 from edl.core.model import (
     ClusterSnapshot,
@@ -134,6 +135,13 @@ def test_a_decision_is_told_and_recorded_once_until_it_changes(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
+    metrics = Metrics()
+    told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")
+    told.planned(snapshot(), Limits(), plan())
+    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+
+
 def test_a_disk_that_fails_later_is_an_error_in_the_log_and_not_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,5 +177,5 @@ def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCapture
 
 
 def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().refused(snapshot(), plan(), ("one", "two"))
-    assert [fields(r)["problem"] for r in caplog.records] == ["one", "two"]
+    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edl.adapters.report import plan_dict, plan_json, print_plan
 from edl.adapters.saved import read_saved
 from edl.core.model import JobKey, Reason
 from edl.core.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
+from edl.errors import PlanFailure
 
 INPUTS = sorted(Path(__file__).parent.joinpath("plan").glob("*.input.yaml"))
 
@@ -132,6 +134,14 @@ def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.C
     assert "0.25 cpu class pool default" in rest
     assert rest[-1] == "ads/ctr: no more [cpu] on any node"
     assert "\x1b" not in json.dumps(rest)
+
+
+def test_a_plan_that_stands_in_for_another_says_so() -> None:
+    stands_in = replace(PLAN, fallback=PlanFailure.LATE_SOLVER)
+    out = io.StringIO()
+    print_plan(stands_in, Console(file=out, width=160))
+    assert "No plan could be made (late_solver): this is what stands of the last one" in out.getvalue()
+    assert json.loads(plan_json(stands_in))["fallback"] == "late_solver"
 
 
 def test_a_plan_without_jobs_is_a_table_without_rows() -> None:

@@ -278,26 +278,56 @@ def most_fulfilment(
 
 def fewest_deaths(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> int | None:
     """The fewest trainers to die so that serving fits, and each job's minimum again, wherever it starts anew."""
-    here = [_by_node(snapshot, job) for job in jobs]
-    choices = [
-        [dict(zip(at, kept, strict=True)) for kept in product(*map(range, (n + 1 for n in at.values())))]
-        for at in here
-    ]
-    total = sum(at.total() for at in here)
-    for ways_to_stay in sorted(product(*choices), key=lambda each: -sum(sum(kept.values()) for kept in each)):
-        staying, wanted = [], Counter(serving)
-        for job, kept in zip(jobs, ways_to_stay, strict=True):
-            for node, n in kept.items():
-                staying += [p for p in job.live_trainers if p.node == node][:n]
-            wanted += lacking(snapshot, job, low_of(job) - sum(kept.values()))
-        if fits([each.without(staying) for each in bins_of(snapshot, jobs)], wanted):
-            return total - len(staying)
+    total = sum(len(_movable(snapshot, job)) for job in jobs)
+    for stays in sorted(_stays(snapshot, jobs), key=lambda stays: -sum(map(len, stays))):
+        wanted = Counter(serving)
+        for job, staying in zip(jobs, stays, strict=True):
+            wanted += lacking(snapshot, job, low_of(job) - len(staying))
+        if fits(_bins_beside(snapshot, jobs, stays), wanted):
+            return total - sum(map(len, stays))
     return None
 
 
-def _by_node(snapshot: ClusterSnapshot, job: Job) -> Counter[str]:
-    """How many trainers of a job stand on each node, but for those that are stuck."""
-    return Counter(p.node for p in job.live_trainers if not is_stuck(snapshot, job, p))
+def could_rise(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape], level: float) -> bool:
+    """True where every job could be above a fulfilment, and no job that loses trainers starts others for them."""
+    goal = {job.key: _count_above(job, top_of(snapshot, job, serving), level) for job in jobs}
+    if any(count is None for count in goal.values()):
+        return False
+    for stays in _stays(snapshot, jobs):
+        wanted = Counter(serving)
+        for job, staying in zip(jobs, stays, strict=True):
+            more = lacking(snapshot, job, (goal[job.key] or 0) - len(staying))
+            if len(staying) < len(_movable(snapshot, job)) and more != lacking(snapshot, job, 0):
+                break
+            wanted += more
+        else:
+            if fits(_bins_beside(snapshot, jobs, stays), wanted):
+                return True
+    return False
+
+
+def _count_above(job: Job, top: int, level: float) -> int | None:
+    return next((n for n in range(low_of(job), top + 1) if fulfilment(job, n, top) > level + 1e-9), None)
+
+
+def _movable(snapshot: ClusterSnapshot, job: Job) -> list[Pod]:
+    return [p for p in job.live_trainers if not is_stuck(snapshot, job, p)]
+
+
+def _stays(snapshot: ClusterSnapshot, jobs: Sequence[Job]) -> list[tuple[list[Pod], ...]]:
+    """Every choice of who of the running trainers stays; those of one job on one node are alike."""
+    choices = []
+    for job in jobs:
+        at: dict[str, list[Pod]] = {}
+        for pod in _movable(snapshot, job):
+            at.setdefault(pod.node, []).append(pod)
+        counts = product(*(range(len(pods), -1, -1) for pods in at.values()))
+        choices.append([[p for pods, n in zip(at.values(), way, strict=True) for p in pods[:n]] for way in counts])
+    return list(product(*choices))
+
+
+def _bins_beside(snapshot: ClusterSnapshot, jobs: Sequence[Job], stays: Sequence[list[Pod]]) -> list[Bin]:
+    return [each.without(pod for staying in stays for pod in staying) for each in bins_of(snapshot, jobs)]
 
 
 def leftover(snapshot: ClusterSnapshot, after: ClusterSnapshot) -> tuple[Bin, ...]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given
 
-from edl.core.model import Condition, FixedPods, Job, JobStatus, Node, Reason, Role
+from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, Reason, Role
 from tests.core.worlds import (
+    cores_of,
     decision_of,
+    examples,
+    free_cores,
     make_job,
     make_node,
     make_nodes,
@@ -16,6 +21,7 @@ from tests.core.worlds import (
     make_shape,
     make_snapshot,
     plan_for,
+    running_worlds,
     with_pods,
 )
 
@@ -202,6 +208,15 @@ def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() 
     )
 
 
+@pytest.mark.parametrize(("age_s", "is_closed"), [(599, False), (600, True)])
+def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_closed: bool) -> None:
+    runs = make_job("r", trainers=6, minimum=6, maximum=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", minimum=5, age_s=age_s), make_job("small", minimum=1, maximum=1)
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
+    assert decision.admitted is not is_closed, "there is room for it"
+    assert ("nothing younger passes it" in decision.message) is is_closed
+
+
 def test_the_head_says_that_room_is_there_but_in_pieces() -> None:
     runs = make_job("r", trainers=2, cpu=5, minimum=2, maximum=2, on=("n000", "n001"), age_s=9000)
     world = make_snapshot(make_nodes(2), (runs, make_job("a", cpu=4)))
@@ -232,3 +247,31 @@ def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
         decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
         assert decision.reason is Reason.UNSCHEDULABLE
         assert "8 EiB of memory" in decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_what_a_sentence_calls_full_is_full(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    assume(plan.serving.waiting == 0)
+    free = free_cores(world, plan)
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        assert decision.message
+        if "is full on" in decision.message:
+            assert all(cores < cores_of(job.trainer) for cores in free.values()), decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    names = {str(job.key) for job in world.jobs}
+    for decision in plan.decisions:
+        named = set(re.findall(r"default/[a-z]+", decision.message))
+        assert named <= names - {str(decision.job)}
+        if (
+            decision.admitted
+            and decision.target < decision.maximum
+            and decision.reason is Reason.INSUFFICIENT_CAPACITY
+        ):
+            assert re.search(r"is full on|no node takes", decision.message)

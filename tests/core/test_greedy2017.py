@@ -75,6 +75,12 @@ def test_pods_that_wait_count_and_the_best_off_job_gives_first() -> None:
     assert plan.serving.waiting == 1
 
 
+def test_where_one_must_go_it_is_of_the_best_off() -> None:
+    better = make_job("b", trainers=8, maximum=10, on=("n000",))
+    worse = make_job("a", trainers=8, maximum=20, on=("n001",))
+    assert targets(old(make_nodes(2), better, worse)) == {"a": 8, "b": 7}
+
+
 def test_it_frees_totals_and_no_node_so_that_serving_waits_on() -> None:
     nodes = tuple(f"n{i:03d}" for i in range(4))
     jobs = [make_job(f"j{i}", trainers=2, minimum=1, maximum=2, cpu=4, on=(nodes[i],)) for i in range(4)]

@@ -26,6 +26,8 @@ from edl.errors import ConfigError, PlanError
 from tests.core.worlds import (
     apply_plan,
     decision_of,
+    essence,
+    later,
     make_job,
     make_node,
     make_nodes,
@@ -200,6 +202,35 @@ def test_an_arrival_ends_in_the_same_shares_as_a_start_together() -> None:
     together = plan_for(make_snapshot(nodes, (old, new)))
     running = make_job("old", trainers=5, minimum=2, maximum=5, on=("n000",))
     assert targets(plan_for(make_snapshot(nodes, (running, new)))) == targets(together) == {"new": 2, "old": 3}
+
+
+def test_a_wide_job_gives_up_a_rounded_share_where_narrow_ones_would_have_nothing() -> None:
+    """The fair share is 3, 1.5 and 1.5 trainers: 3, 2 and 1 would leave one job at its minimum, 2, 2 and 2 nobody."""
+    jobs = (make_job("a", maximum=5), make_job("b", maximum=2), make_job("c", maximum=2))
+    world = make_snapshot((make_node("n0", 6),), jobs)
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 2, "b": 2, "c": 2}
+    settled = later(apply_plan(world, plan), 100)
+    assert targets(plan_for(settled)) == targets(plan)
+
+
+def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
+    """After the newcomer came, it is not raised from 2 to 3 of 5 at the cost of all that b has above its minimum."""
+    a = make_job("a", trainers=5, maximum=5, memory_gib=2, on=("n0", "n0", "n1", "n1", "n1"), tier=1)
+    b = make_job("b", trainers=2, maximum=2, memory_gib=3, on=("n0",))
+    new = make_job("new", maximum=5, cpu=2, memory_gib=3, tier=1)
+    world = make_snapshot((make_node("n0", 8, 10), make_node("n1", 8, 10)), (a, b, new))
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 4, "b": 2, "new": 2}
+    assert essence(plan_for(later(apply_plan(world, plan), 100))) == essence(plan)
+
+
+def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:
+    others = tuple(make_serving(f"s{i}", cpu=4, node="n0") for i in range(3))
+    world = make_snapshot(
+        (make_node("n0"), make_node("n1", 4)), (make_job("a", trainers=2, maximum=10, on=("n0",)),), others
+    )
+    assert targets(plan_for(world)) == {"a": 6}
 
 
 def test_a_maximum_beyond_the_cluster_buys_nothing() -> None:

@@ -9,9 +9,12 @@ import pytest
 from edl.core.model import (
     ClusterSnapshot,
     FixedPods,
+    Placement,
     PodPhase,
     Reason,
     Role,
+    Taint,
+    Toleration,
 )
 from edl.core.plan import Limits
 from tests.core.worlds import (
@@ -190,6 +193,18 @@ def test_a_job_that_fits_beside_serving_in_one_way_only_is_not_called_unschedula
     gang = make_job("a", minimum=3, maximum=3, cpu=3)
     world = make_snapshot((make_node("n0", 4), make_node("n1", 8)), (gang,), (make_serving("s", cpu=2),))
     assert targets(plan_for(world)) == {"a": 3}
+
+
+def test_a_job_that_could_not_run_beside_serving_is_unschedulable_and_no_head() -> None:
+    """Two serving pods fit, one of them only on the open node; then no node is left for a pserver and a trainer."""
+    tainted = [replace(make_node(f"n{i}", 4), taints=(Taint("x", "y", "NoSchedule"),)) for i in (0, 2)]
+    tolerant = make_shape(3, 4, Placement(tolerations=(Toleration("x", "Equal", "y", "NoSchedule"),)))
+    job = make_job("a", minimum=1, maximum=2, fixed=(FixedPods(Role.PSERVER, tolerant, 1),))
+    serving = (make_serving("w0", memory_gib=2), replace(make_serving("w1"), shape=tolerant))
+    nodes = (tainted[0], make_node("n1", 4), tainted[1])
+    plan = plan_for(make_snapshot(nodes, (replace(job, trainer=tolerant),), serving))
+    assert plan.serving.placed == 2
+    assert decision_of(plan, "a").reason is Reason.UNSCHEDULABLE
 
 
 def test_a_waiting_job_takes_surplus_but_never_the_place_of_an_equal() -> None:
