@@ -37,8 +37,8 @@ from edl.controller import Controller, Pace, Planner
 from edl.core.guard import check
 from edl.core.model import ClusterSnapshot
 from edl.core.packing import startable
-from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.core.policy import decide
+from edl.core.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.core.policy import Policy, decide
 from edl.errors import EdlError
 from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
@@ -107,11 +107,7 @@ def _assemble(
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
-        planner=Planner(
-            lambda snapshot, limits: decide(snapshot, policy, limits),
-            lambda snapshot, plan: check(snapshot, plan, limits.quotas),
-            startable,
-        ),
+        planner=Planner(_Decider(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_Display() if settings.dry_run else None,
@@ -124,6 +120,19 @@ def _assemble(
         settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
     )
     return _Parts(cache, controller, elector, server, metrics)
+
+
+class _Decider:
+    """Decides round after round, each time from the columns of the last plan that was made; the plan names them."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._columns = NO_COLUMNS
+
+    def __call__(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        plan = decide(snapshot, self._policy, limits, self._columns)
+        self._columns = plan.columns
+        return plan
 
 
 class _Display:

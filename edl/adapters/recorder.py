@@ -37,7 +37,8 @@ class DecisionRecord:
 
     Attributes:
         policy: name of the policy, as `--policy` takes it; empty for the default.
-        plan: what was decided; `seconds` is the only part that differs when it is decided again.
+        plan: what was decided, and in `given` the columns that it began with; `seconds` is the only part that differs
+            when it is decided again from all of these.
     """
 
     policy: str

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, IntArray, Seat, World, count_slots, room_beside
+from edl.core.capacity import Claim, World, count_beyond, count_stuck, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
@@ -77,15 +77,12 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
     for shape, count in sorted(served.young.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    empty: dict[int, IntArray] = {}
-    claims, hopeless = [], set()
+    claims, hopeless, beyond = [], set(), count_beyond(world)
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        if claim.shape not in empty:
-            empty[claim.shape] = count_slots(world.empty, world.request[claim.shape])
-        most = max(known[kind] + _beyond(world, claim, empty[claim.shape]), len(claim.seats))
+        most = max(known[kind] + beyond[claim.index], len(claim.seats))
         quota = most_alone(claim.asks)
         if quota < claim.low or (
             most < claim.low
@@ -95,21 +92,6 @@ def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozens
             hopeless.add(claim.index)
         claims.append(replace(claim, high=max(claim.low, int(min(claim.high, most, max(quota, 0))))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
-
-
-def _beyond(world: World, claim: Claim, slots: IntArray) -> int:
-    """Trainers that count, but stand where no new ones could: on a closed node, or where others took their room."""
-    here = Counter(world.seats[i].node for i in claim.seats if _is_movable(world, world.seats[i]))
-    crowded = sum(max(0, n - int(slots[node])) for node, n in here.items() if node >= 0)
-    return len(claim.seats) - here.total() + crowded
-
-
-def _is_movable(world: World, seat: Seat) -> bool:
-    """False for a trainer that counts, but stands where no new one of its job could."""
-    if not seat.pod.node:
-        return True
-    is_open = seat.node >= 0 and bool(world.opened[seat.shape, seat.node])
-    return is_open and seat.shape == world.claims[seat.claim].shape
 
 
 def _alone(idle: Room, claim: Claim) -> int:
@@ -204,10 +186,10 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
+        stuck = count_stuck(world)
         for j in members:
             claim = world.claims[j]
-            stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-            wanted[claim.shape] += max(0, claim.low - stuck)
+            wanted[claim.shape] += max(0, claim.low - stuck[j])
             for need in claim.needs:
                 wanted[need.shape] += need.missing
             for shape, _ in claim.unbound_fixed:

@@ -44,7 +44,7 @@ MOST_ASKED = 2**49
 UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The room of a class, by resource, and a pattern: the index of a shape and how many pods, for each that it has."""
 
-LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
+LARGE_NODES = 150  # above so many nodes, what is done node by node and tried again and again is done in bulk
 
 
 class Seat(NamedTuple):
@@ -267,6 +267,34 @@ def _asked(have: Mapping[str, int], name: str) -> int:
     """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
     amount = have.get(name, 0)
     return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
+
+
+def count_stuck(world: World) -> list[int]:
+    """(claims,) trainers of each that count, but stand where no new one of their job could."""
+    held, asked = world.held, np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    trainers = np.flatnonzero(held.is_trainer)
+    owner, shape = held.claim[trainers], held.shape[trainers]
+    stuck = (shape != asked[owner]) | ~world.opened[shape, held.node[trainers]]
+    count = np.bincount(owner[stuck], minlength=len(world.claims))
+    lost = [seat.claim for seat in world.seats if seat.node < 0 and seat.pod.node]
+    stuck_of: list[int] = (count + np.bincount(np.array(lost, dtype=np.int64), minlength=len(world.claims))).tolist()
+    return stuck_of
+
+
+def count_beyond(world: World) -> list[int]:
+    """(claims,) trainers of each that count, but stand where no new ones could, or where others took their room."""
+    held, asked = world.held, np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    trainers = np.flatnonzero(held.is_trainer)
+    owner, shape, node = held.claim[trainers], held.shape[trainers], held.node[trainers]
+    moves = (shape == asked[owner]) & world.opened[shape, node]
+    places, here = np.unique(owner[moves] * len(world.empty) + node[moves], return_counts=True)
+    owner, node = np.divmod(places, max(1, len(world.empty)))
+    slots = np.zeros(len(places), dtype=np.int64)
+    for kind in np.unique(asked[owner]).tolist():
+        mine = asked[owner] == kind
+        slots[mine] = count_slots(world.empty[node[mine]], world.request[kind])
+    crowded = np.bincount(owner, (here - slots).clip(min=0), minlength=len(world.claims)).astype(np.int64).tolist()
+    return [stuck + more for stuck, more in zip(count_stuck(world), crowded, strict=True)]
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:

@@ -138,10 +138,10 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
 def _full(claim: Claim, outcome: Outcome) -> str:
     """What there is no more room in, and who holds it."""
     room, world = outcome.shared.room, outcome.world
-    if not world.opened[claim.shape].any():
-        return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
     scarce = outcome.scarce(claim.shape)
     if not scarce.shortages:
+        if not open_nodes(room, claim.shape):
+            return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
     if room.count[claim.index] >= claim.high:
         return f"{scarce.words}; no more would fit even if no other job ran"

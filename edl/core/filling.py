@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
+from math import inf
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from edl.core.optimizer import add_used
 from edl.core.programs import Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.core.room import Placed, Room
 
-PROMISED = 1000.0  # in fulfilment: what a trainer is worth that a fair share promises
+PROMISED = 30.0  # how often the most useful other trainer a trainer is worth that a fair share promises
+CLOSED = 1e-7  # of the value, most of which is promises
 NEARLY_WHOLE = 1e-6
 
 
@@ -32,7 +34,7 @@ class _Steps:
 
     Attributes:
         owner: (steps,) the member; shape: (steps,) row of its shape among the columns.
-        gain: (steps,) what it adds; level: (steps,) fulfilment before it.
+        gain: (steps,) what it adds, infinite where it is part of a minimum; level: (steps,) fulfilment before it.
     """
 
     owner: IntArray
@@ -68,10 +70,11 @@ def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], de
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
-    solution = solve(program, columns, deadline_s)
-    slots = _slots(columns, solution, need + program.use @ solution.v, need + program.use @ program.high)
+    solution = solve(program, columns, deadline_s, closed=CLOSED)
+    used = program.need + program.use @ solution.v
+    slots = _slots(columns, solution, used, program.need + program.use @ program.high)
     queues = [deque(nodes) for nodes in slots]
-    places = _fixed_places(fixed, queues, row)
+    places = _fixed_places(fixed, queues, columns, room)
     if places is None:
         return room
     _assign(base, places, steps, queues)
@@ -97,7 +100,9 @@ def _steps(
     return _Steps(
         owner=np.array(wanting, dtype=np.int64)[which],
         shape=np.array([row[claims[j].shape] for j in wanting], dtype=np.int64)[which],
-        gain=np.where(count < low[which], PROMISED**2, np.where(count < due[which], PROMISED, gain[which])),
+        gain=np.where(
+            count < low[which], inf, np.where(count < due[which], PROMISED * gain.max(initial=1e-6), gain[which])
+        ),
         level=(count - low[which]) / span[which],
     )
 
@@ -129,7 +134,9 @@ def _by_urgency(steps: _Steps) -> IntArray:
 
 def _program(steps: _Steps, need: FloatArray) -> Program:
     """Trainers of one shape and gain are one variable."""
-    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain]), axis=0, return_inverse=True)
+    must = steps.gain == inf
+    need = need + np.bincount(steps.shape[must], minlength=len(need))
+    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain])[~must], axis=0, return_inverse=True)
     use = np.zeros((len(need), len(kinds)))
     use[kinds[:, 0].astype(np.int64), np.arange(len(kinds))] = 1.0
     count = np.bincount(kind, minlength=len(kinds)).astype(np.float64)
@@ -177,14 +184,28 @@ def _slots(columns: Columns, solution: Solution, wanted: FloatArray, most: Float
     return [np.repeat(where, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
 
 
-def _fixed_places(fixed: list[Placed], queues: list[deque[int]], row: Mapping[int, int]) -> list[Placed] | None:
-    """Nodes for masters, pservers and serving, out of the slots; None where there are too few."""
-    places = []
+def _fixed_places(fixed: list[Placed], queues: list[deque[int]], columns: Columns, room: Room) -> list[Placed] | None:
+    """Nodes for masters, pservers and serving, out of the slots; None where there are too few.
+
+    What rounding has left without a slot gets that of a larger pod.
+    """
+    world, row = room.world, {s: k for k, s in enumerate(columns.shapes)}
+    places, late = [], []
     for place in sorted(fixed, key=lambda p: (p.owner, p.role or "", p.shape)):
         queue = queues[row[place.shape]]
-        if not queue:
+        if queue:
+            places.append(place._replace(node=queue.popleft()))
+        else:
+            late.append(place)
+    for place in late:
+        larger = (columns.request >= world.request[place.shape]).all(axis=1)
+        instead = [
+            k for k in np.flatnonzero(larger).tolist() if queues[k] and world.opened[place.shape, queues[k][-1]]
+        ]
+        if not instead:
             return None
-        places.append(place._replace(node=queue.popleft()))
+        smallest = min(instead, key=lambda k: (columns.request[k] / world.largest).sum())
+        places.append(place._replace(node=queues[smallest].pop()))
     return places
 
 

@@ -191,38 +191,41 @@ def _check_victims(job: Job, decision: ScaleDecision) -> Iterable[str]:
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     nodes = {node.name: node for node in snapshot.nodes}
+    known: dict[tuple[str, int], bool] = {}  # by node and the identity of a placement, which the jobs keep alive
     for job, decision in pairs:
-        for name, shape in sorted(set(_planned(job, decision)), key=lambda place: place[0]):
-            if name not in nodes:
-                yield f"job {job.key}: node {name} does not exist"
-            elif not takes(nodes[name], shape.placement):
-                yield f"job {job.key}: node {name} does not take its pods"
+        told: set[tuple[str, int]] = set()
+        for name, shape, _ in sorted(_planned(job, decision), key=lambda place: place[0]):
+            place = (name, id(shape.placement))
+            if place not in known:
+                known[place] = name in nodes and takes(nodes[name], shape.placement)
+            if known[place] or place in told:
+                continue
+            told.add(place)
+            yield f"job {job.key}: node {name} {'does not take its pods' if name in nodes else 'does not exist'}"
 
 
-def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape]]:
-    """Every new pod of a decision: its node and its shape."""
+def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:
+    """The new pods of a decision: node, shape and how many."""
     shapes = {fixed.role: fixed.shape for fixed in job.fixed}
-    for name, count in decision.nodes:
-        yield from [(name, job.trainer)] * count
-    yield from ((name, shapes[role]) for role, name in decision.fixed_nodes if role in shapes)
+    yield from ((name, job.trainer, count) for name, count in decision.nodes)
+    yield from ((name, shapes[role], 1) for role, name in decision.fixed_nodes if role in shapes)
 
 
 def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """No node that is given a pod is overcommitted once the victims are gone; unbound pods of ours need room too."""
     nodes = {node.name: node for node in snapshot.nodes}
-    held: dict[str, Counter[str]] = {name: Counter() for name in nodes}
+    given = {name for job, decision in pairs for name, _, _ in _planned(job, decision) if name in nodes}
+    held: dict[str, Counter[str]] = {name: Counter() for name in given}
     for pod in snapshot.pods:
         if not pod.is_finished:
             _hold(held, pod.node or pod.nominated, pod.shape.request)
     for job, decision in pairs:
         for pod in _staying(job, decision):
             _hold(held, pod.node or pod.nominated, pod.shape.request)
-    given: set[str] = set()
     for job, decision in pairs:
-        for name, shape in _planned(job, decision):
-            _hold(held, name, shape.request)
-            given.add(name)
-    for name in sorted(given & set(nodes)):
+        for name, shape, count in _planned(job, decision):
+            _hold(held, name, shape.request, count)
+    for name in sorted(given):
         for resource in sorted(held[name]):
             amount = _amount_held(held[name], resource)
             if amount > _capacity(nodes[name], resource) and _is_asked(pairs, name, resource):
@@ -234,12 +237,14 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
     """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
-    return [p for p in job.pods if p.is_live and decision.admitted and p.name not in decision.victims]
+    dying = set(decision.victims)
+    return [p for p in job.pods if p.is_live and p.name not in dying] if decision.admitted else []
 
 
-def _hold(held: dict[str, Counter[str]], node: str, request: Resources) -> None:
+def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: int = 1) -> None:
     if node in held:
-        held[node].update(request.as_dict())
+        for name, amount in request.amounts:
+            held[node][name] += amount * count
 
 
 def _amount_held(held: Counter[str], resource: str) -> int:
@@ -263,7 +268,7 @@ def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) 
     return any(
         name == node and shape.request[resource] > 0
         for job, decision in pairs
-        for name, shape in _planned(job, decision)
+        for name, shape, _ in _planned(job, decision)
     )
 
 
@@ -275,8 +280,8 @@ def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, .
             if job.queue == quota.queue:
                 for pod in _staying(job, decision):
                     used.update(pod.shape.request.as_dict())
-                for _, shape in _planned(job, decision):
-                    used.update(shape.request.as_dict())
+                for _, shape, count in _planned(job, decision):
+                    used.update((shape.request * count).as_dict())
         for resource, limit in quota.amounts:
             if used[resource] > limit:
                 yield f"queue {quota.queue}: {used[resource]} of {resource} planned, its quota is {limit}"

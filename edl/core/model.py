@@ -297,7 +297,7 @@ class Pod:
     @property
     def is_finished(self) -> bool:
         """True where it holds no room any more, whether it succeeded or failed."""
-        return self.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+        return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def is_live(self) -> bool:
@@ -466,7 +466,7 @@ class Job:
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple(p for p in self.pods if p.role is Role.TRAINER and p.is_live)
+        return tuple(p for p in self.pods if p.role is Role.TRAINER and not p.terminating and not p.is_finished)
 
     @property
     def is_schedulable(self) -> bool:

@@ -64,7 +64,8 @@ def make_room(room: Room, demand: Demand, allowance: Mapping[int, int]) -> int:
                 room.kill(index)
             if left[0][0] == SERVING:
                 room.for_serving.update(choice.seats)
-            allowed = {j: n - dying[j] for j, n in allowed.items()}
+            for j, n in dying.items():
+                allowed[j] -= n
             for _ in range(choice.slots):
                 place(room, demand.shape, left.popleft(), choice.node)
         if len(left) == before:

@@ -82,7 +82,7 @@ def classify(room: IntArray, request: IntArray, opened: BoolArray) -> tuple[Node
         asks = request[most[node] > 0]
         members = np.flatnonzero(kind_of == k)
         for r, most_used in enumerate(limit):
-            sums = np.array(_sums(frozenset(asks[:, r].tolist()), most_used), dtype=np.int64)
+            sums = _sums(frozenset(asks[:, r].tolist()), most_used)
             if len(sums):
                 usable[members, r] = sums[np.searchsorted(sums, usable[members, r], side="right") - 1]
     first, group_of = distinct(np.hstack([usable, most]))
@@ -205,18 +205,18 @@ def _fill(room: tuple[int, ...], rows: tuple[tuple[int, ...], ...], order: Itera
 
 
 @lru_cache(maxsize=4096)
-def _sums(asks: frozenset[int], limit: int) -> tuple[int, ...]:
+def _sums(asks: frozenset[int], limit: int) -> IntArray:
     """Every sum of multiples of these amounts up to a limit, ascending; empty where they are too many.
 
     Sums are bits of one number, so that adding an amount to all of them is one shift.
     """
     amounts = sorted(asks - {0})
     if not amounts:
-        return (0,)
+        return np.zeros(1, dtype=np.int64)
     step = gcd(*amounts)
     size = limit // step
     if size > SUMS_LIMIT * 64:
-        return ()
+        return np.zeros(0, dtype=np.int64)
     reached, mask = 1, (1 << (size + 1)) - 1
     for ask in amounts:
         shift = ask // step
@@ -224,7 +224,7 @@ def _sums(asks: frozenset[int], limit: int) -> tuple[int, ...]:
             reached |= (reached << shift) & mask
             shift *= 2
     sums = np.flatnonzero(np.frombuffer(reached.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)[:, None] & _BITS)
-    return tuple((sums * step).tolist()) if len(sums) <= SUMS_LIMIT else ()
+    return (sums * step if len(sums) <= SUMS_LIMIT else sums[:0]).astype(np.int64)
 
 
 _BITS = 1 << np.arange(8, dtype=np.uint8)

@@ -148,6 +148,7 @@ class ScalePlan:
         is_comparison: it may break our rules and is never carried out.
         fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
             are then that one's.
+        given: the columns that this decision began with: with snapshot and limits, all that it was made from.
         columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
     """
 
@@ -159,6 +160,7 @@ class ScalePlan:
     policy: str = "maxmin"
     is_comparison: bool = False
     fallback: PlanFailure | None = None
+    given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:

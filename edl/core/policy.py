@@ -169,6 +169,7 @@ def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: st
         prices=prices_of(proof, outcome.world),
         serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
+        given=outcome.world.columns,
         columns=keep_columns(outcome.world),
     )
 

@@ -213,8 +213,14 @@ def keep_columns(world: World) -> KeptColumns:
     )
 
 
-def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
+def solve(program: Program, columns: Columns, deadline_s: float, closed: float = CLOSED) -> Solution:
     """Solve a program by column generation; the columns found are kept.
+
+    Args:
+        program: what to maximise.
+        columns: the patterns; better ones are added.
+        deadline_s: time for each restricted program.
+        closed: the part of the value by which the bound may exceed it where patterns are not all listed.
 
     Raises:
         PlanError: infeasible, late, or not a number.
@@ -233,7 +239,7 @@ def solve(program: Program, columns: Columns, deadline_s: float) -> Solution:
             is_new = _add_better(columns, patterns, slot, node)
             if is_new or at is slot:
                 break
-        if not is_new or (not any(columns.complete) and bound - value <= CLOSED * abs(value)):
+        if not is_new or (not any(columns.complete) and bound - value <= closed * abs(value)):
             break
     v, y = np.split(np.asarray(result.x, dtype=np.float64), [len(program.gain)])
     y = np.pad(y, (0, columns.size - len(y)))  # what was found last is not in the program

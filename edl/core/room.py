@@ -6,7 +6,7 @@ It keeps the books (room left, counts, victims, new pods) and chooses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ class Room:
         self.free = world.empty.copy()
         self.now = world.now.copy()
         self.count = dict.fromkeys(self.members, 0)
-        self.at: list[list[int]] = [[] for _ in range(len(world.empty))]
+        self.at: list[Sequence[int]] = [()] * len(world.empty)
         self.node_of: dict[int, int] = {}
         self.homeless: dict[int, list[int]] = {j: [] for j in self.members}
         self.homeless_fixed: list[tuple[int, Role, int]] = []
@@ -224,6 +224,7 @@ class Room:
         held = world.held
         ours = runs[held.claim]
         self.free -= sum_requests(len(self.free), world.request, held.node[ours], held.shape[ours])
+        at: dict[int, list[int]] = {}
         for j in self.members:
             for index in world.claims[j].seats:
                 seat = world.seats[index]
@@ -232,7 +233,9 @@ class Room:
                 self.count[j] += 1
                 if seat.node >= 0:
                     self.node_of[index] = seat.node
-                    self.at[seat.node].append(index)
+                    at.setdefault(seat.node, []).append(index)
+        for node, seats in at.items():
+            self.at[node] = seats
 
     def _settle_unbound(self, *, settle: bool) -> None:
         for j in self.members:

@@ -197,9 +197,8 @@ def _trim(room: Room) -> frozenset[int]:
     killed = set()
     for j in room.members:
         claim = room.world.claims[j]
-        for index in _dying(room, j):
-            if room.count[j] <= claim.high:
-                break
+        above = room.count[j] - claim.high
+        for index in _dying(room, j)[:above] if above > 0 else ():
             if room.count[j] <= (claim.job.pinned or claim.job.max_trainers):
                 killed.add(index)
             room.kill(index)
@@ -256,7 +255,10 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
 
     def take(keep: Mapping[int, int]) -> Room:
         start = take_promised(room.copy(), terms, keep)
-        return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        if not room.world.is_large:
+            return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        lost = {j: n if (n := start.count[j]) < room.count[j] else terms.ceiling[j] for j in room.members}
+        return _grown(start, Terms(lost, terms.promised), deadline_s)
 
     keep = _givers(room, admits=admits)
     if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
