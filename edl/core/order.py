@@ -106,7 +106,7 @@ class EpochOrder:
         return block * BLOCK + offset
 
     def _shuffled(self, number: int) -> list[int]:
-        """Offsets inside a window, sorted by `random()`: that sequence Python keeps for ever, `shuffle` it may change."""
+        """Offsets inside a window, by `random()`: Python keeps that sequence for ever, and may change `shuffle`."""
         if self._window[0] != number:
             size = min(WINDOW, self._total - number * WINDOW)
             draw = random.Random(f"{self._name} {number}").random  # noqa: S311 an order, not a secret
