@@ -67,11 +67,10 @@ class Ledger(Membership):
         """Begin to serve a state that was rebuilt: everybody is taken for alive for one TTL."""
         state = self.state
         for session in state.sessions.values():
-            session.seen_epoch = state.epoch
+            session.seen_epoch, session.mark_s, session.renewed_s = state.epoch, now_s, now_s
             if session.replied is not None:
                 session.reply, session.seq = session.replied, session.replied.seq
             if not session.ended:
-                session.mark_s = now_s
                 self._renew(session, now_s)
         for lease in state.leases.values():
             lease.moved_s = now_s
@@ -115,6 +114,11 @@ class Ledger(Membership):
         results += [self._report_failed(session, item) for item in request.failed]
         self._close_epoch()
         return self._answer(session, request.seq, request.want, now_s, results=results, revoked=revoked)
+
+    def is_repeat(self, who: SessionKey, seq: int) -> bool:
+        """True where `sync` would answer with the reply that it gave before."""
+        session = self.state.session_of.get((who.pod_uid, who.incarnation))
+        return session is not None and session.seq == seq and session.reply is not None
 
     def poll(self, who: SessionKey, seq: int, want: int, now_s: float) -> Replied:
         """Try again for a session whose request is held because there was nothing for it.

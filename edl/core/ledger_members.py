@@ -43,6 +43,11 @@ class Membership:
         """The sessions that were heard within the last TTL."""
         return self._alive.values()
 
+    def grace(self, now_s: float) -> None:
+        """Nobody could be heard for a while, which was not their fault: everybody gets a whole TTL."""
+        for session in list(self._alive.values()):
+            self._renew(session, now_s)
+
     def expire(self, now_s: float) -> None:
         """Take back what silent sessions hold."""
         while self._alive:
