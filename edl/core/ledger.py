@@ -164,7 +164,8 @@ class Ledger(Membership):
         for checkpoint in self.state.checkpoints.values():
             if (checkpoint.session, checkpoint.step, checkpoint.committed) == (session.number, step, False):
                 return checkpoint.number
-        self._emit(CheckpointBegun(session.number, step))
+        leases = self.state.leases.values()
+        self._emit(CheckpointBegun(session.number, step, [[x.fence, x.cursor] for x in leases if x.cursor > x.start]))
         return self.state.serial
 
     def commit_checkpoint(self, number: int) -> None:

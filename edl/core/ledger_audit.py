@@ -141,7 +141,10 @@ class Audit:
             case EpochClosed():
                 self._close(event)
             case CheckpointBegun():
-                self._saved[self._serial] = (self._open.epoch, self._done.copy())
+                done = self._done.copy()
+                for fence, cursor in event.cursors:
+                    done.add(self._leases[fence][1], cursor)
+                self._saved[self._serial] = (self._open.epoch, done)
             case Restored():
                 self._restore(event.checkpoint)
             case _:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from edl.core.ledger_state import Lease, Session
 
 _FIRST = 32  # positions, while nothing is known of a trainer's speed
-_TAPER_S = 2.0  # a lease gets no shorter than this at the end: asking again costs too
+_TAPER_S = 0.2  # a lease gets no shorter than this at the end: asking again costs too
 _WINDOW_S = 0.5
 _NEW_WEIGHT = 0.5
 

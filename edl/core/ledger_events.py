@@ -98,6 +98,7 @@ class CheckpointBegun(NamedTuple):
 
     session: int
     step: int
+    cursors: list[list[int]]  # fence, cursor: what is consumed of leases that are in work
 
 
 class CheckpointCommitted(NamedTuple):

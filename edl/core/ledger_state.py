@@ -317,21 +317,17 @@ class LedgerState:
         return IntervalSet(sorted([*self.reported, *self.committed]))
 
     def _checkpoint_begun(self, event: CheckpointBegun) -> None:
+        done, suspects = self.done_ranges(), dict(self.suspects)
+        consumed = {entry[0]: entry[1] for entry in event.cursors}
+        for lease in self.leases.values():
+            cursor = consumed.get(lease.fence, lease.start)
+            done.add(lease.start, cursor)
+            if lease.errors != _NOT_SUSPECT and cursor < lease.end:  # a restore gives leases back
+                suspects[cursor] = (lease.end, lease.errors)
         self.checkpoints[self.serial] = Checkpoint(
-            self.serial,
-            event.session,
-            event.step,
-            self.epoch,
-            self.done_ranges(),
-            self.quarantined.copy(),
-            self._suspects_of_now(),
+            self.serial, event.session, event.step, self.epoch, done, self.quarantined.copy(), suspects
         )
         self._prune(committed=False, kept=_PENDING_KEPT)
-
-    def _suspects_of_now(self) -> dict[int, tuple[int, int]]:
-        """Suspect ranges, leased or not: a restore gives leases back."""
-        leased = {x.start: (x.end, x.errors) for x in self.leases.values() if x.errors != _NOT_SUSPECT}
-        return self.suspects | leased
 
     def _prune(self, *, committed: bool, kept: int) -> None:
         numbers = sorted(n for n, c in self.checkpoints.items() if c.committed is committed)

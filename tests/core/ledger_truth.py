@@ -26,7 +26,7 @@ class Truth:
         self.saved: dict[int, tuple[int, list[str]]] = {}
         self.serial = 0
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event) -> None:  # noqa: C901, PLR0912 one case for each event
         self.serial += 1
         match event:
             case DatasetSet():
@@ -60,7 +60,11 @@ class Truth:
                 self.epoch += 1
                 self.place = ["todo"] * self.total
             case CheckpointBegun():
-                self.saved[self.serial] = (self.epoch, self.place.copy())
+                place = self.place.copy()
+                for fence, cursor in event.cursors:
+                    start = self.leases[fence][0]
+                    place[start:cursor] = ["done"] * (cursor - start)
+                self.saved[self.serial] = (self.epoch, place)
             case Restored():
                 self.leases.clear()
                 epoch, place = self.saved.get(event.checkpoint, (self.epoch, []))
