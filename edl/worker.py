@@ -7,8 +7,8 @@
 
 Nothing but the standard library. A record counts as consumed when the loop asks for the next one, so that a trainer
 which dies while it trains on a record leaves that record to others; what is only prefetched is never acknowledged.
-A thread heartbeats and fetches work ahead. Leases are kept to by this process's own monotonic clock, counted from when
-a request was sent: a trainer that was cut off stops before its work is given to others. A lost master is waited for.
+A thread heartbeats and fetches work ahead. Leases are kept to by this process's own monotonic clock, counted from
+when a request was sent: a trainer that was cut off stops before others get its work. A lost master is waited for.
 
 A record that was trained on right before a crash may have changed the model although it is dispatched again: exactly
 once is said of the accounts. Where that matters, tie them to checkpoints: `with job.checkpoint(step)`.
