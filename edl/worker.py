@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -110,7 +110,7 @@ class Job:
             body["maxQuarantinedFraction"] = max_quarantined_fraction
         self._session.call("POST", "/v1/dataset", body)
 
-    def records(self, read: Reader | None = None) -> Iterator[Any]:
+    def records(self, read: Reader | None = None) -> Generator[Any, None, None]:
         """The records that this trainer is to train on, until the job has ended.
 
         Args:

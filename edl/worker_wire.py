@@ -63,6 +63,11 @@ class Wire:
             self._connection.request(method, path, body, self._headers)
             answer = self._connection.getresponse()
             status, data, retry = answer.status, answer.read(), answer.headers.get("Retry-After", "")
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise PermanentError(
+                f"master {self.url}: its certificate is not trusted: {error}; give ca_file="
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise TemporaryError(f"master {self.url}: no answer: {error!r}") from error
