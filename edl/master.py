@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -24,7 +25,8 @@ from edl.core.ledger_status import ledger_status
 from edl.errors import EdlError, PermanentError, TemporaryError
 from edl.ports import Clock, LedgerStore, StoreBlockedError
 
-SNAPSHOT_RECORDS = 100_000
+SNAPSHOT_EVENTS = 100_000
+"""So many events a restart replays at most."""
 LONGEST_WAIT_S = 25.0
 _TICK_S = 1.0
 _T = TypeVar("_T")
@@ -41,13 +43,27 @@ class Progress(NamedTuple):
     done: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a journal tells.
+
+    Attributes:
+        first_epoch: what a data set begins with.
+        replayed: events since the last snapshot.
+    """
+
+    ledger: Ledger
+    first_epoch: int
+    replayed: int
+
+
 class StoppingError(TemporaryError):
     """The master is about to end."""
 
 
 def recover(
     store: LedgerStore, settings: LedgerSettings, now_s: float, *, expected: Progress | None, restarts_epoch: bool
-) -> tuple[Ledger, int]:
+) -> Recovered:
     """The ledger that a journal tells of.
 
     Args:
@@ -57,15 +73,13 @@ def recover(
         expected: how far the job was, where that is known.
         restarts_epoch: a lost ledger begins that epoch again.
 
-    Returns:
-        The ledger, and the epoch that a data set begins with.
-
     Raises:
         LedgerLostError: the journal is empty and was not.
         EdlError: the journal is damaged.
     """
     snapshot, records = store.load()
     state = state_from_json(json.loads(snapshot)) if snapshot is not None else LedgerState()
+    before = state.serial
     for record in records:
         for event in decode_events(record):
             state.apply(event)
@@ -79,22 +93,21 @@ def recover(
         first_epoch = expected.epoch
     ledger = Ledger(state, settings)
     ledger.resume(now_s)
-    return ledger, first_epoch
+    return Recovered(ledger, first_epoch, state.serial - before)
 
 
 class Master:
     """Serves one ledger.
 
     Args:
-        ledger: from `recover`.
+        recovered: from `recover`.
         store: its journal, started.
         clock: for deadlines.
-        first_epoch: from `recover`.
     """
 
-    def __init__(self, ledger: Ledger, store: LedgerStore, clock: Clock, *, first_epoch: int = 0) -> None:
-        self._ledger, self._store, self._clock = ledger, store, clock
-        self._first_epoch = first_epoch
+    def __init__(self, recovered: Recovered, store: LedgerStore, clock: Clock) -> None:
+        self._ledger, self._store, self._clock = recovered.ledger, store, clock
+        self._first_epoch, self._replayable = recovered.first_epoch, recovered.replayed
         self._parked: dict[tuple[SessionKey, int], asyncio.Future[Replied]] = {}
         self._waiters: dict[asyncio.Future[None], None] = {}  # first come, first served
         self._broken: JournalError | None = None
@@ -207,7 +220,9 @@ class Master:
             events = self._ledger.take_events()
             if events:
                 self._store.append(encode_events(events))
-                if self._store.since_snapshot >= SNAPSHOT_RECORDS:
+                self._replayable += len(events)
+                if self._replayable >= SNAPSHOT_EVENTS:
+                    self._replayable = 0
                     self._store.snapshot(json.dumps(state_to_json(self._ledger.state)).encode())
                 self._wake_some()
 

@@ -64,12 +64,12 @@ async def serve_master(flags: MasterFlags) -> int:
     try:
         settings = LedgerSettings(ttl_s=flags.lease_ttl_s)
         again = flags.on_ledger_lost == "RestartEpoch"
-        ledger, first_epoch = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=again)
+        found = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=again)
         store.start()
     except EdlError:
         await store.close()
         raise
-    master = Master(ledger, store, clock, first_epoch=first_epoch)
+    master = Master(found, store, clock)
     api = MasterApi(master, tokens, MasterMetrics())
     try:
         if body is not None:

@@ -106,10 +106,6 @@ class LedgerStore(Protocol):
         """How many records there are, synced or not."""
 
     @property
-    def since_snapshot(self) -> int:
-        """How many of them a restart would replay."""
-
-    @property
     def blocked(self) -> str | None:
         """Why nothing can be written now; None where it can."""
 

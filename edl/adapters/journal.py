@@ -50,7 +50,6 @@ class FileLedgerStore:
         self._error: BaseException | None = None
         self._synced = 0
         self.appended = 0
-        self.since_snapshot = 0
         self.blocked: str | None = None
 
     def load(self) -> tuple[bytes | None, Iterator[bytes]]:
@@ -72,7 +71,6 @@ class FileLedgerStore:
             if torn and at + 1 < len(files):
                 raise JournalError(f"journal {path}: damaged at byte {tail.whole}; put it back from a copy")
             self.appended, self._offset, begin = tail.number, tail.whole, first
-        self.since_snapshot = self.appended - number
         self._synced = self.appended
         self._open(begin)
 
@@ -95,7 +93,6 @@ class FileLedgerStore:
             self._pending.append(record)
             self._changed.notify()
         self.appended += 1
-        self.since_snapshot += 1
         return self.appended
 
     def snapshot(self, state: bytes) -> None:
@@ -103,7 +100,6 @@ class FileLedgerStore:
         with self._changed:
             self._pending.append((self.appended, state))
             self._changed.notify()
-        self.since_snapshot = 0
 
     async def durable(self, number: int) -> None:
         """Wait until that record and all before it are on the disk.

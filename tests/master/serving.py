@@ -19,7 +19,8 @@ from edl.adapters.master_bodies import DatasetBody
 from edl.adapters.master_http import MasterApi, Tokens
 from edl.adapters.master_metrics import MasterMetrics
 from edl.core.ledger_dispatch import LedgerSettings
-from edl.master import Master, recover
+from edl.errors import EdlError
+from edl.master import Master, Progress, recover
 
 TOKEN, CONTROLLER = "trainer-token-0123456789", "controller-token-0123456789"
 
@@ -65,13 +66,20 @@ async def serving(
     controller: str | None = CONTROLLER,
     tls: ssl.SSLContext | None = None,
     port: int = 0,
+    expected: Progress | None = None,
+    restarts_epoch: bool = False,
     **dataset: Any,
 ) -> AsyncIterator[Served]:
     """A master that stops when the block ends."""
     clock, store = SystemClock(), FileLedgerStore(folder)
-    ledger, _ = recover(store, LedgerSettings(ttl_s=ttl_s), clock.monotonic_s(), expected=None, restarts_epoch=False)
+    times = LedgerSettings(ttl_s=ttl_s)
+    try:
+        found = recover(store, times, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
+    except EdlError:
+        await store.close()
+        raise
     store.start()
-    master = Master(ledger, store, clock)
+    master = Master(found, store, clock)
     if source is not None:
         await master.set_dataset(describe(DatasetBody(source=source, **dataset)))
     api = MasterApi(master, Tokens(TOKEN.encode(), controller.encode() if controller else None), MasterMetrics())

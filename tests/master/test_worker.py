@@ -129,7 +129,7 @@ async def test_a_trainer_that_is_cut_off_stops_at_its_deadline_and_waits_for_the
         done.set()
 
     ttl_s = 0.6
-    async with serving(tmp_path / "j", "index:2000", shard_size=200, ttl_s=ttl_s) as served:
+    async with serving(tmp_path / "j", "index:300", shard_size=100, ttl_s=ttl_s) as served:
         port = served.port
         running = asyncio.create_task(beside(loop, 60))
         assert await beside(lambda: begun.wait(10))
@@ -141,7 +141,7 @@ async def test_a_trainer_that_is_cut_off_stops_at_its_deadline_and_waits_for_the
     async with serving(tmp_path / "j", None, ttl_s=ttl_s, port=port) as served:
         await running
         assert served.master.status()["state"] == "finished"
-    assert {record for _, record in seen} == set(range(2000))
+    assert {record for _, record in seen} == set(range(300))
 
 
 async def test_a_wrong_token_is_told_in_the_loop(tmp_path: Path) -> None:
