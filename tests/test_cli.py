@@ -61,7 +61,7 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("controller", "plan", "crd", "manifests"))
+    assert all(command in out for command in ("controller", "plan", "master", "audit", "crd", "manifests"))
 
 
 def test_help_waits_for_no_solver_and_no_client() -> None:
