@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import ssl
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from edl.adapters.datasets import describe
 from edl.adapters.journal import FileLedgerStore
 from edl.adapters.logs import say
 from edl.adapters.master_bodies import DatasetBody, MalformedError, read_body
-from edl.adapters.master_http import MasterApi, Tokens
+from edl.adapters.master_http import MOST_CONNECTIONS, MasterApi, Tokens
 from edl.adapters.master_metrics import MasterMetrics
 from edl.adapters.server import split_address
 from edl.core.ledger_dispatch import LedgerSettings
@@ -69,6 +70,7 @@ async def serve_master(flags: MasterFlags) -> int:
     except EdlError:
         await store.close()
         raise
+    _allow_connections()
     master = Master(found, store, clock)
     api = MasterApi(master, tokens, MasterMetrics())
     try:
@@ -100,6 +102,16 @@ async def _until_signal(master: Master) -> int:
         raise failed
     say(_log, logging.INFO, "stopped", code=0)
     return 0
+
+
+def _allow_connections() -> None:
+    """One file per trainer: as many as we may have, where the shell gave fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        most = MOST_CONNECTIONS + 1000
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(soft, most if hard == resource.RLIM_INFINITY else min(most, hard)), hard)
+        )
 
 
 def read_token(path: Path, flag: str) -> bytes:

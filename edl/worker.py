@@ -24,13 +24,14 @@ from types import TracebackType
 from typing import Any
 
 from edl.core.order import EpochOrder
-from edl.errors import ConfigError, PermanentError
+from edl.errors import ConfigError, PermanentError, TemporaryError
 from edl.worker_session import Fault, Session
 from edl.worker_wire import Wire
 
 __all__ = ["Job", "connect"]
 
 Reader = Callable[[int], Any]
+_FAREWELL_S = 5.0
 
 
 def connect(
@@ -172,7 +173,10 @@ class Job:
         return order
 
     def _check_end(self) -> None:
-        status = self.status()
+        try:
+            status = self._session.call("GET", "/v1/status", patience_s=_FAREWELL_S)
+        except TemporaryError:
+            return  # the job has ended, and its master may have gone with it
         if status["state"] == "failed":
             raise PermanentError(
                 f"job: {status['quarantined']} records of epoch {status['epoch']} cannot be trained on, more than the"

@@ -187,15 +187,18 @@ class Session:
             if self._error is not None:
                 raise self._error
 
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Another route of the master; a lost master is waited for.
+    def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, patience_s: float | None = None
+    ) -> dict[str, Any]:
+        """Another route of the master; a lost master is waited for, at most so long where that is given.
 
         Raises:
             PermanentError: the master refuses.
+            TemporaryError: patience is at its end.
         """
         data = None if body is None else json.dumps(body).encode()
         with self._call_lock:
-            return self._persist(self._calls, method, path, data, timeout_s=_CALL_TIMEOUT_S, patience_s=None)
+            return self._persist(self._calls, method, path, data, timeout_s=_CALL_TIMEOUT_S, patience_s=patience_s)
 
     def _put_done(self, lease: Lease) -> None:
         lease.is_gone = True

@@ -13,8 +13,10 @@ import pytest
 from edl.adapters.audit import audit, audit_text
 from edl.adapters.journal_files import frame
 from edl.core.ledger_events import Done, Event, Granted, JournalError, encode_events
+from edl.core.ledger_snapshot import state_to_json
 from edl.errors import ConfigError
 from edl.master import LedgerLostError, Progress
+from tests.core.ledger_world import replayed, run
 from tests.master.processes import TOKEN, cluster, free_port
 from tests.master.serving import Served, serving
 
@@ -118,6 +120,37 @@ async def test_an_audit_finds_what_would_lose_or_double_work(tmp_path: Path, bro
     report = audit(tmp_path)
     assert report.problems
     assert "BROKEN" in audit_text(report)
+
+
+def lay_down(folder: Path, records: list[bytes]) -> Path:
+    """A journal of these records, each synced by itself."""
+    folder.mkdir()
+    data = b"".join(frame(number, [record]) for number, record in enumerate(records))
+    (folder / f"journal-{0:015d}").write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_audit_follows_every_history_of_faults_to_its_end(tmp_path: Path, seed: int) -> None:
+    world = run(seed)
+    report = audit(lay_down(tmp_path / "j", world.journal))
+    assert report.problems == ()
+    total = world.ledger.state.total
+    assert [(e.epoch, e.done + sum(b - a for a, b in e.quarantined), e.is_closed) for e in report.epochs] == [
+        (0, total, True),
+        (1, total, True),
+    ]
+
+
+async def test_after_a_crash_at_every_sync_training_goes_on_to_its_end(tmp_path: Path) -> None:
+    records = run(3, steps=80).journal
+    for number in range(1, len(records) + 1):
+        folder = lay_down(tmp_path / str(number), records[:number])
+        assert audit(folder).problems == ()
+        async with serving(folder, None, ttl_s=0.1) as served:
+            state = served.master._ledger.state
+            assert state_to_json(state) == state_to_json(replayed(records[:number]))
+        shutil.rmtree(folder)
 
 
 def test_an_audit_of_nothing_is_refused(tmp_path: Path) -> None:

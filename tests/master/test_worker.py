@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from edl.core.order import EpochOrder
 from edl.errors import ConfigError, PermanentError
 from edl.worker import Job, connect
+from edl.worker_session import Session
+from edl.worker_wire import Wire
 from tests.master.serving import CONTROLLER, TOKEN, Served, serving
 
 TLS = Path(__file__).parent / "tls"
@@ -154,8 +156,10 @@ async def test_checkpoints_cover_what_was_consumed_and_one_trainer_saves(tmp_pat
     def loop() -> tuple[bool, bool]:
         with trainer(served, "a") as job, trainer(served, "b") as other:
             records = job.records()
-            for _ in range(8):
-                next(records)  # the eighth is in hand
+            for number in range(8):  # the eighth is in hand
+                next(records)
+                if number == 5:
+                    job._session.flush()  # so that only the checkpoint's own word tells of the seventh
             saves = job.should_save(1), other.should_save(1)
             with job.checkpoint(1):
                 pass
@@ -205,6 +209,50 @@ async def test_tls_is_spoken_and_a_stranger_is_not_trusted(tmp_path: Path) -> No
         assert sorted(await beside(loop)) == list(range(30))
         with pytest.raises(PermanentError, match="certificate"):
             await beside(lambda: trainer(served).status())
+
+
+def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
+    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    nothing: dict[str, Any] = {
+        "results": [],
+        "truncate": [],
+        "revoked": [],
+        "leases": [],
+        "epoch": 0,
+        "status": "run",
+    }
+    ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
+    session._hear({**nothing, "leases": ranges}, [], [], time.monotonic())
+    lease = next(session.leases())
+    positions = lease.positions()
+    assert [next(positions) for _ in range(6)] == list(range(6))  # five are consumed, the sixth is in hand
+    cuts = [{"fence": 7, "end": 3}, {"fence": 17, "end": 10}]
+    session._hear({**nothing, "truncate": cuts}, [], [], time.monotonic())
+    body, _, _ = session._compose()
+    assert body["progress"] == [{"epoch": 0, "start": 0, "end": 6, "fence": 7, "cursor": 5}]
+    assert list(positions) == []
+    body, _, _ = session._compose()
+    assert (body["progress"], body["done"]) == ([], [{"epoch": 0, "start": 0, "end": 6, "fence": 7}])
+
+
+def test_a_revoked_lease_is_left_at_once() -> None:
+    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    nothing: dict[str, Any] = {
+        "results": [],
+        "truncate": [],
+        "revoked": [],
+        "leases": [],
+        "epoch": 0,
+        "status": "run",
+    }
+    ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
+    session._hear({**nothing, "leases": ranges}, [], [], time.monotonic())
+    positions = next(session.leases()).positions()
+    assert next(positions) == 0
+    session._hear({**nothing, "revoked": [7]}, [], [], time.monotonic())
+    assert list(positions) == []
+    assert next(session.leases()).start == 10
+    assert session._compose()[0]["done"] == []
 
 
 @pytest.mark.parametrize(
