@@ -211,6 +211,11 @@ async def test_tls_is_spoken_and_a_stranger_is_not_trusted(tmp_path: Path) -> No
             await beside(lambda: trainer(served).status())
 
 
+def hear(session: Session, reply: dict[str, Any]) -> None:
+    with session._lock:
+        session._hear(reply, [], [], time.monotonic())
+
+
 def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
     session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
     nothing: dict[str, Any] = {
@@ -222,12 +227,12 @@ def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
         "status": "run",
     }
     ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
-    session._hear({**nothing, "leases": ranges}, [], [], time.monotonic())
+    hear(session, {**nothing, "leases": ranges})
     lease = next(session.leases())
     positions = lease.positions()
     assert [next(positions) for _ in range(6)] == list(range(6))  # five are consumed, the sixth is in hand
     cuts = [{"fence": 7, "end": 3}, {"fence": 17, "end": 10}]
-    session._hear({**nothing, "truncate": cuts}, [], [], time.monotonic())
+    hear(session, {**nothing, "truncate": cuts})
     body, _, _ = session._compose()
     assert body["progress"] == [{"epoch": 0, "start": 0, "end": 6, "fence": 7, "cursor": 5}]
     assert list(positions) == []
@@ -246,10 +251,10 @@ def test_a_revoked_lease_is_left_at_once() -> None:
         "status": "run",
     }
     ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
-    session._hear({**nothing, "leases": ranges}, [], [], time.monotonic())
+    hear(session, {**nothing, "leases": ranges})
     positions = next(session.leases()).positions()
     assert next(positions) == 0
-    session._hear({**nothing, "revoked": [7]}, [], [], time.monotonic())
+    hear(session, {**nothing, "revoked": [7]})
     assert list(positions) == []
     assert next(session.leases()).start == 10
     assert session._compose()[0]["done"] == []
