@@ -61,7 +61,7 @@ faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothi
 	@$(BIN)/python -m tests.core.ledger_world 100000
 
 kills: $(STAMP) ## real trainers and a real master, killed each second for some minutes
-	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=5000 EDL_TEST_KILL_EVERY_S=1 $(BIN)/python -m pytest tests/master/test_kills.py
+	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILL_EVERY_S=1 $(BIN)/python -m pytest tests/master/test_kills.py
 
 benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the bound) and the data master (tasks/s, waits, restart)
 	@$(BIN)/python -m benchmarks.planner

@@ -98,6 +98,29 @@ async def test_large_bodies_are_refused_whether_they_tell_their_size_or_not(tmp_
         assert (await served.ask("PUT", "/v1/roster", big, token=CONTROLLER))[0] == 200
 
 
+async def test_a_session_that_calls_without_end_is_slowed_down_and_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl.adapters.master_http._BURST", 5.0)
+    monkeypatch.setattr("edl.adapters.master_http._CALLS_PER_S", 0.001)
+    async with serving(tmp_path) as served:
+        answers = [await served.sync("a", seq) for seq in range(1, 8)]
+        assert [status for status, _ in answers] == [200] * 5 + [429] * 2
+        assert answers[-1][1]["error"]["code"] == "too_many_calls"
+        assert (await served.sync("b", 1))[0] == 200
+
+
+async def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.adapters.master_http.MOST_CONNECTIONS", 3)
+    async with serving(tmp_path) as served:
+        idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
+        async with served.client.get(served.url + "/healthz") as answer:
+            assert answer.status == 429
+            assert answer.headers["Retry-After"]
+        for _, writer in idle:
+            writer.close()
+
+
 async def test_unknown_routes_and_methods_are_answered_in_the_same_form(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         assert (await served.ask("GET", "/v2/sync"))[1]["error"]["code"] == "not_found"
