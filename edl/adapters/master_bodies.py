@@ -192,7 +192,7 @@ def read_body(data: bytes, kind: type[_Body]) -> _Body:
     """
     try:
         body = msgspec.json.decode(data, type=kind)
-        json.loads(data, object_pairs_hook=_refuse_twins)  # the decoder above takes the last of two equal keys
+        _find_twins(data.decode())  # the decoder above takes the last of two equal keys
         return body
     except RecursionError as error:
         raise MalformedError("the body is nested too deeply") from error
@@ -218,3 +218,6 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise MalformedError(f"the key {twice[:100]!r} stands twice in one object")
+
+
+_find_twins = json.JSONDecoder(object_pairs_hook=_refuse_twins).decode
