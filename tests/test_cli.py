@@ -66,7 +66,8 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("controller", "plan", "explain", "replay", "crd", "manifests"))
+    commands = ("controller", "plan", "explain", "replay", "master", "audit", "crd", "manifests")
+    assert all(command in out for command in commands)
 
 
 def test_help_waits_for_no_solver_and_no_client() -> None:
