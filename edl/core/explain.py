@@ -124,6 +124,8 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     if (short := outcome.short_of(claim.index)) is not None:
         used = amount(short.row.resource, short.used)
         return Reason.QUOTA_REACHED, f"queue {short.row.queue} uses {used} of {quota_of(short.row)}"
+    if (held := _held_neighbour(claim, outcome)) is not None:
+        return Reason.COOLDOWN, f"leaves room to {held}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
@@ -204,6 +206,24 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
     costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
     weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
     return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
+
+
+def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
+    """Who is below its fair share and may not grow yet, where room is left for it."""
+    room, level, world = outcome.shared.room, outcome.shared.level, outcome.world
+    if outcome.shared.worths is not None or not room.slots(claim.shape).any():
+        return None
+    waits = [
+        (hold_s, world.claims[j].job.key)
+        for j in room.members
+        if j != claim.index
+        and room.count[j] < int(level[j] + SMALLEST_PRICE)
+        and (hold_s := growth_hold_left_s(world.claims[j].job, world.limits, world.snapshot.observed_at_s)) > 0
+    ]
+    if not waits:
+        return None
+    wait_s, key = max(waits)
+    return f"{key}, which gave way to serving and waits another {seconds(wait_s)} before it grows"
 
 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:

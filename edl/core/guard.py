@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
 
 from edl.core.eligibility import takes
 from edl.core.model import (
@@ -69,6 +70,32 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
     return max(0.0, resize.time_s + limits.growth_hold_s - now_s)
+
+
+def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tuple[str, str], float]:
+    """How long kube-scheduler is still left alone with each waiting serving pod that it has not tried, by name.
+
+    It takes pods one after the other, by priority and then by age: the grace of one begins when it is created, and
+    anew with each answer about a pod that goes before it, however long the queue is. Pods without any are left out.
+    """
+    if all(pod.tried or not pod.is_waiting_serving for pod in snapshot.pods):
+        return {}
+    left: dict[tuple[str, str], float] = {}
+    answered_s = 0.0
+    queue = sorted(snapshot.pods, key=_turn)
+    for _, group in groupby(queue, key=_turn):
+        abreast = list(group)
+        answered_s = max([answered_s, *(pod.answered_s for pod in abreast if pod.answered_s is not None)])
+        for pod in abreast:
+            since_s = max(pod.created_s, answered_s)
+            still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
+            if pod.is_waiting_serving and not pod.tried and still_s > 0:
+                left[pod.namespace, pod.name] = still_s
+    return left
+
+
+def _turn(pod: Pod) -> tuple[int, float]:
+    return -pod.priority, pod.created_s
 
 
 def is_arriving(job: Job, now_s: float) -> bool:

@@ -87,6 +87,7 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
     level = fair_shares(read_cluster(room), deadline_s)
     refused: frozenset[int] = frozenset()
     if worths is None:
+        ceiling = _leave_to_held(room, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best = _reshare(room, _grown(room, terms, deadline_s), terms, deadline_s)
     else:
@@ -228,6 +229,17 @@ def _ceiling(world: World, claim: Claim) -> int:
     resize = claim.job.status.last_resize if claim.job.status is not None else None
     shrunk_to = resize.to_count if resize is not None else 0
     return min(claim.high, max(claim.low, len(claim.seats), shrunk_to))
+
+
+def _leave_to_held(room: Room, ceiling: dict[int, int], level: Mapping[int, float]) -> dict[int, int]:
+    """The ceilings while a job below its fair share may not grow yet: the others get no more than theirs.
+
+    What they took of its room in these seconds would be taken back by deaths as soon as it may grow.
+    """
+    promised = {j: int(level[j] + EPSILON) for j in room.members}
+    if all(ceiling[j] >= promised[j] for j in room.members):
+        return ceiling
+    return {j: min(ceiling[j], max(room.count[j], promised[j])) for j in room.members}
 
 
 def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:

@@ -117,6 +117,9 @@ def test_what_keeps_a_pod_from_its_node_is_read() -> None:
     waiting = the_pod(pod("a", status={"conditions": [gated]}, spec={"schedulingGates": [{"name": "g"}]}))
     assert waiting.gated
     assert not waiting.tried
+    assert waiting.answered_s is None
+    answered = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-05T09:59:00Z"}
+    assert the_pod(pod("a", status={"conditions": [answered]})).answered_s == 1767607140
     assert the_pod(pod("a", status={"nominatedNodeName": "n1"})).nominated == "n1"
     assert the_pod(pod("a", status={"nominatedNodeName": "n1"}, spec={"nodeName": "n2"})).nominated == ""
 
