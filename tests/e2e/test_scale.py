@@ -20,7 +20,7 @@ from tests.e2e.harness import World, bounds
 from tests.e2e.jobs import serving, training_job
 
 POD_DELETE_S = 8.0
-WAIT_FACTOR = 1.25  # of what a pod waits with kube-scheduler alone; two waves differ by as much on a busy machine
+WAIT_FACTOR = 1.5  # of what a pod waits with kube-scheduler alone; two waves on a busy machine differ by a third
 ATTAINABLE = 0.99  # of the trainers that fit beside the masters and pservers where they are
 OPTIMAL = 0.97  # of what fits were they placed anew: kube-scheduler puts some elsewhere than they were planned
 COOLDOWN_S = 60.0
@@ -99,9 +99,8 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
     assert ours.wait_s() <= WAIT_FACTOR * alone.wait_s(), "serving waits no longer than without the controller"
     for step in ours.steps:
         ended = step.forced + step.later
-        assert ended.keys() <= {"scheduler", SHARE}, (
-            f"{step}: the controller kills for a share, not again for serving"
-        )
+        by_us = {cause for cause in ended if cause.startswith("controller")}
+        assert by_us <= {SHARE}, f"{step}: the controller kills for a share, not again for serving"
         assert ended["scheduler"] <= step.blocked, f"{step}: at most one trainer ends for a pod that has no room"
     for filled in ours.filled:
         assert filled.trainers >= ATTAINABLE * filled.beside, f"{filled}"
