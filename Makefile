@@ -9,8 +9,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
+LIVES ?= 20
 
-.PHONY: help demo test check lint format unit e2e cluster cluster-down generate benchmarks clean
+.PHONY: help demo test check lint format unit campaign planted e2e scale-e2e cluster cluster-down generate benchmarks
+.PHONY: clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +47,17 @@ format: $(STAMP) ## let ruff lay out the code
 unit: $(STAMP) ## the tests that need no control plane (about a minute)
 	@$(BIN)/python -m pytest --ignore=tests/e2e
 
+campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
+	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/test_life_machine.py -o timeout=0
+
+planted: $(STAMP) ## plant each known bug in a copy of edl and see the test that is named for it fail
+	@$(BIN)/python -m tests.planted
+
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e
+
+scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
+	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
 
 cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
 	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)

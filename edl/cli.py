@@ -85,21 +85,29 @@ def plan(
             "else maxmin.",
         ),
     ] = "",
+    queues: Annotated[
+        str,
+        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
+    ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
+    from pathlib import Path
+
     from edl.adapters.planning import plan_snapshot
+    from edl.adapters.queues import read_queues
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
     from edl.adapters.whatif import changes_of
     from edl.core.plan import Limits
 
+    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
     saved, now_s = read_saved(filenames), _seconds(now) if now else None
     snapshot, left_out = saved.snapshot(now_s)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
-    decided = plan_snapshot(snapshot, policy, Limits())
-    changes = changes_of(saved, now_s, policy, decided)
+    decided = plan_snapshot(snapshot, policy, limits)
+    changes = changes_of(saved, now_s, policy, limits, decided)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))
     else:
@@ -147,6 +155,12 @@ def controller(
             "else maxmin.",
         ),
     ] = "",
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDL_QUEUES", metavar="FILE", help="Quotas: QUEUE: {RESOURCE: QUANTITY}; read once, at the start."
+        ),
+    ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(

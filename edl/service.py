@@ -15,7 +15,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edl import __version__
@@ -27,6 +27,7 @@ from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
 from edl.adapters.planning import policy_to_run
+from edl.adapters.queues import read_queues
 from edl.adapters.recorder import ControllerRecorder, RecordFolder
 from edl.adapters.report import plan_json, print_plan
 from edl.adapters.server import StatusServer
@@ -72,9 +73,10 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: something that was given cannot be used.
     """
     policy_to_run(settings.policy)
+    limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
-        parts = _assemble(settings, session, folder)
+        parts = _assemble(settings, limits, session, folder)
         listen = None if settings.once else ":".join(map(str, await parts.server.start()))
         say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=listen)
         try:
@@ -83,7 +85,9 @@ async def serve(settings: ControllerSettings) -> int:
             await parts.server.stop()
 
 
-def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordFolder | None) -> _Parts:
+def _assemble(
+    settings: ControllerSettings, limits: Limits, session: ApiSession, folder: RecordFolder | None
+) -> _Parts:
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_to_run(settings.policy)
@@ -103,8 +107,8 @@ def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordF
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
-        planner=Planner(_Decider(policy), check, startable),
-        limits=settings.limits,
+        planner=Planner(_Decider(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_Display() if settings.dry_run else None,
     )

@@ -111,6 +111,22 @@ def test_a_plan_is_printed_as_json_and_nothing_else(run: Run, cluster: str) -> N
     assert (decision["namespace"], decision["name"], decision["target"]) == ("ads", "ctr", 3)
 
 
+def test_a_plan_keeps_to_the_quotas_of_a_file(run: Run, cluster: str, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("default: {cpu: 2100m}\n")
+    code, out, err = run("plan", "-f", cluster, "--queues", str(queues), "-o", "json")
+    assert (code, err) == (0, "")
+    (decision,) = json.loads(out)["decisions"]
+    assert (decision["target"], decision["reason"]) == (2, "QuotaReached")
+    queues.write_text("default: {cpu: -2}\n")
+    code, out, err = run("plan", "-f", cluster, "--queues", str(queues))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"edl: --queues {queues}, line 1: queue default: cpu '-2' is negative")
+    code, _, err = run("controller", "--queues", str(queues), "--once", "--dry-run")
+    assert code == 2
+    assert err.startswith(f"edl: --queues {queues}, line 1: queue default: cpu '-2' is negative")
+
+
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:
     cordoned = tmp_path / "cordoned.json"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"unschedulable": True}}

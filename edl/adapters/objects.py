@@ -194,6 +194,7 @@ class ConditionObject(_Struct):
     type: str | None = None
     status: str | None = None
     reason: str | None = None
+    last_transition_time: str | None = None
 
 
 class RunningState(_Struct):

@@ -72,6 +72,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
     created_s = seconds_of(metadata.creation_timestamp)
     main = _main_state(spec, status)
     annotations = metadata.annotations
+    scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
     pod = Pod(
         namespace=metadata.namespace or DEFAULT_NAMESPACE,
@@ -87,7 +88,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         started_s=_started_s(main, status),
         ready=_is_true(_condition(status, "Ready")),
         gated=bool(spec.scheduling_gates),
-        tried=_was_tried(_condition(status, "PodScheduled")),
+        tried=_was_tried(scheduled),
+        answered_s=seconds_of(scheduled.last_transition_time) if scheduled else None,
         terminating=metadata.deletion_timestamp is not None,
         daemon=any(o.kind == "DaemonSet" for o in owners),
         exit_code=main.terminated.exit_code if main and main.terminated else None,

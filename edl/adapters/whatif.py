@@ -20,7 +20,9 @@ from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.words import count
 
 
-def changes_of(saved: SavedCluster, now_s: float | None, policy: str, plan: ScalePlan) -> Changes | None:
+def changes_of(
+    saved: SavedCluster, now_s: float | None, policy: str, limits: Limits, plan: ScalePlan
+) -> Changes | None:
     """Compare the plan of all files with that of the first file alone; None where there is nothing to compare.
 
     There is where the first file holds a node, so that it may be taken for a cluster, and later files change it.
@@ -29,7 +31,7 @@ def changes_of(saved: SavedCluster, now_s: float | None, policy: str, plan: Scal
     if base is None:
         return None
     snapshot, _ = base.snapshot(now_s)
-    return compare(plan_snapshot(snapshot, policy, Limits()), plan, saved.first_name)
+    return compare(plan_snapshot(snapshot, policy, limits), plan, saved.first_name)
 
 
 def changes_dict(changes: Changes) -> dict[str, Any]:

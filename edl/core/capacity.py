@@ -9,7 +9,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.core.eligibility import takes_each
+from edl.core.guard import serving_grace_left_s
 from edl.core.model import (
     HOST_PORT_PREFIX,
     ClusterSnapshot,
@@ -225,7 +226,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
                     ours.add(node, table.add(pod.shape))
     reader = _JobReader(table, index, ours, limits)
     claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
-    served = _read_waiting(waiting, snapshot.observed_at_s, limits, table)
+    served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _held_row)
@@ -423,12 +424,11 @@ class _JobReader:
         )
 
 
-def _read_waiting(pods: list[Pod], now_s: float, limits: Limits, table: _Table) -> tuple[Waiting, ...]:
+def _read_waiting(pods: list[Pod], in_grace: Container[tuple[str, str]], table: _Table) -> tuple[Waiting, ...]:
     due: Counter[int] = Counter()
     young: Counter[int] = Counter()
     for pod in pods:
-        is_due = pod.tried or now_s - pod.created_s >= limits.serving_grace_s
-        (due if is_due else young)[table.add(pod.shape)] += 1
+        (young if (pod.namespace, pod.name) in in_grace else due)[table.add(pod.shape)] += 1
     return tuple(Waiting(shape, due[shape], young[shape]) for shape in sorted(set(due) | set(young)))
 
 

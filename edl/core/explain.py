@@ -14,15 +14,15 @@ from math import exp
 
 from edl.core.capacity import Claim, World
 from edl.core.guard import DEAD_BAND, growth_hold_left_s
-from edl.core.model import Job, PodShape, Reason
-from edl.core.optimizer import Proof
+from edl.core.model import CPU, EPHEMERAL_STORAGE, MEMORY, Job, PodShape, Reason
+from edl.core.optimizer import Proof, quotas_of
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
 from edl.core.pools import pool_of
 from edl.core.scarcity import Exchange, open_nodes
 from edl.core.speedup import Worth
-from edl.core.waiting import refuse, serving_words, shut
-from edl.core.words import amounts, count, listed, rank_of, seconds
+from edl.core.waiting import quota_of, refuse, serving_words, shut
+from edl.core.words import GIB, amount, amounts, count, listed, rank_of, seconds
 
 NAMED_HOLDERS = 2
 SMALLEST_PRICE = 1e-6
@@ -52,7 +52,18 @@ def explain(job: Job, outcome: Outcome) -> Told:
         return Told(reason, message, reason)
     if any(i in outcome.shared.room.for_serving for i in dying):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
-    return Told(reason, message, Reason.ADMITTED if _makes_way_for(claim, outcome) else reason)
+    return Told(reason, message, _shrink_reason(reason, claim, outcome))
+
+
+def _shrink_reason(reason: Reason, claim: Claim, outcome: Outcome) -> Reason:
+    """Why trainers of a job die, if any do, other than for serving."""
+    arriving = _makes_way_for(claim, outcome)
+    if any(i in outcome.shared.for_quota for i in claim.seats):
+        is_theirs = any(outcome.world.claims[j].job.queue == claim.job.queue for j in arriving)
+        return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
+    if arriving:
+        return Reason.ADMITTED
+    return Reason.INSUFFICIENT_CAPACITY if reason is Reason.QUOTA_REACHED else reason
 
 
 def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
@@ -110,6 +121,11 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     hold_s = growth_hold_left_s(claim.job, world.limits, world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
         return Reason.COOLDOWN, f"gave way to serving; waits another {seconds(hold_s)} before it grows"
+    if (short := outcome.short_of(claim.index)) is not None:
+        used = amount(short.row.resource, short.used)
+        return Reason.QUOTA_REACHED, f"queue {short.row.queue} uses {used} of {quota_of(short.row)}"
+    if (held := _held_neighbour(claim, outcome)) is not None:
+        return Reason.COOLDOWN, f"leaves room to {held}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
         return Reason.COOLDOWN, f"its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
@@ -192,6 +208,24 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
     return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
 
 
+def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
+    """Who is below its fair share and may not grow yet, where room is left for it."""
+    room, level, world = outcome.shared.room, outcome.shared.level, outcome.world
+    if outcome.shared.worths is not None or not room.slots(claim.shape).any():
+        return None
+    waits = [
+        (hold_s, world.claims[j].job.key)
+        for j in room.members
+        if j != claim.index
+        and room.count[j] < int(level[j] + SMALLEST_PRICE)
+        and (hold_s := growth_hold_left_s(world.claims[j].job, world.limits, world.snapshot.observed_at_s)) > 0
+    ]
+    if not waits:
+        return None
+    wait_s, key = max(waits)
+    return f"{key}, which gave way to serving and waits another {seconds(wait_s)} before it grows"
+
+
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
@@ -201,7 +235,7 @@ def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     if not (cooling := outcome.cooling()):
         return None
     wait_s, key = cooling[0]
-    return f"{key} has more than its own, but was resized lately and is not shrunk for another {seconds(wait_s)}"
+    return f"{key} has more than its own, but gave to others lately and is not shrunk for another {seconds(wait_s)}"
 
 
 def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
@@ -224,6 +258,12 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
             name = f"{first} and {count(others, 'node')} like it" if others else first
             name = f"{name} ({pool})" if pool else name
             prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
+    quotas = quotas_of(world, proof.cluster.jobs)
+    worths = proof.solution.row_price.tolist()[len(proof.cluster.rows) - len(quotas) :]
+    for row, worth in zip(quotas, worths, strict=True):
+        if worth > SMALLEST_PRICE:
+            unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource, 1)
+            prices.append(Price("quota", row.queue, row.resource, worth * unit / max(1, row.limit)))
     return tuple(prices)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
 
 from edl.core.eligibility import takes
 from edl.core.model import (
@@ -24,7 +25,8 @@ from edl.core.model import (
     Role,
     port_at_every_address,
 )
-from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.core.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.core.quota import QuotaRow, asks_of
 from edl.errors import PlanError, PlanFailure
 
 DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
@@ -46,14 +48,20 @@ class RefusedPlanError(PlanError):
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
-    """The jobs that may not be shrunk for another: their trainer count has changed less than their cooldown ago."""
+    """The jobs that may not be shrunk for another: they were so less than their cooldown ago."""
     return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
 
 
 def cooldown_left_s(job: Job, now_s: float) -> float:
-    """How long a job is still kept from being shrunk for another; 0 where it is not."""
+    """How long a job is still kept from being shrunk for another; 0 where it is not.
+
+    It counts from the last time that it was shrunk for another's share: what it gave to serving or to an admission,
+    and what it grew, start no cooldown.
+    """
     resize = job.status.last_resize if job.status is not None else None
-    return max(0.0, resize.time_s + job.cooldown_s - now_s) if resize is not None else 0.0
+    if resize is None or resize.voluntary_s is None:
+        return 0.0
+    return max(0.0, resize.voluntary_s + job.cooldown_s - now_s)
 
 
 def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
@@ -62,6 +70,32 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
     return max(0.0, resize.time_s + limits.growth_hold_s - now_s)
+
+
+def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tuple[str, str], float]:
+    """How long kube-scheduler is still left alone with each waiting serving pod that it has not tried, by name.
+
+    It takes pods one after the other, by priority and then by age: the grace of one begins when it is created, and
+    anew with each answer about a pod that goes before it, however long the queue is. Pods without any are left out.
+    """
+    if all(pod.tried or not pod.is_waiting_serving for pod in snapshot.pods):
+        return {}
+    left: dict[tuple[str, str], float] = {}
+    answered_s = 0.0
+    queue = sorted(snapshot.pods, key=_turn)
+    for _, group in groupby(queue, key=_turn):
+        abreast = list(group)
+        answered_s = max([answered_s, *(pod.answered_s for pod in abreast if pod.answered_s is not None)])
+        for pod in abreast:
+            since_s = max(pod.created_s, answered_s)
+            still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
+            if pod.is_waiting_serving and not pod.tried and still_s > 0:
+                left[pod.namespace, pod.name] = still_s
+    return left
+
+
+def _turn(pod: Pod) -> tuple[int, float]:
+    return -pod.priority, pod.created_s
 
 
 def is_arriving(job: Job, now_s: float) -> bool:
@@ -79,8 +113,13 @@ def is_arriving(job: Job, now_s: float) -> bool:
     return any(pod.started_s is None for pod in job.live_trainers)
 
 
-def check(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[str, ...]:
+def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = ()) -> tuple[str, ...]:
     """Recompute every invariant of a plan.
+
+    Args:
+        snapshot: what the plan was made for.
+        plan: the plan.
+        quotas: the limits of the queues.
 
     Returns:
         One sentence for each broken rule, in a fixed order; empty where the plan may be carried out.
@@ -94,7 +133,9 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[str, ...]:
         problems += _check_victims(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
-    problems += _check_dropped(snapshot, pairs)
+    limits = tuple(quotas)
+    problems += _check_quotas(pairs, limits)
+    problems += _check_dropped(snapshot, pairs, limits)
     problems += _check_serving(snapshot, plan)
     if not plan.certificate.bound >= plan.certificate.achieved - TOLERANCE:
         problems.append(f"the bound {plan.certificate.bound} is below what is achieved, {plan.certificate.achieved}")
@@ -231,16 +272,44 @@ def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) 
     )
 
 
-def _check_dropped(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """A whole running job goes only for serving that waits, or for a job of a higher tier that needs room."""
+def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
+    """What a queue's jobs have by the plan is within its quota: pods that stay and pods that come."""
+    for quota in quotas:
+        used: Counter[str] = Counter()
+        for job, decision in pairs:
+            if job.queue == quota.queue:
+                for pod in _staying(job, decision):
+                    used.update(pod.shape.request.as_dict())
+                for _, shape, count in _planned(job, decision):
+                    used.update((shape.request * count).as_dict())
+        for resource, limit in quota.amounts:
+            if used[resource] > limit:
+                yield f"queue {quota.queue}: {used[resource]} of {resource} planned, its quota is {limit}"
+
+
+def _check_dropped(
+    snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]
+) -> Iterable[str]:
+    """A whole running job goes only for serving that waits, a job of a higher tier that needs room, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
     needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job, decision in pairs:
         if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
             continue
-        if not any(tier > job.tier for tier in needy):
+        if not any(tier > job.tier for tier in needy) and not _is_over_quota(job, pairs, quotas):
             yield f"job {job.key}: runs and is dropped, though no serving pod and no job of a higher tier needs room"
+
+
+def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> bool:
+    """True where the minimum of a job has no place in its quota beside the minimums of those that run."""
+    needed: Counter[QuotaRow] = Counter()
+    for other, decision in pairs:
+        if decision.admitted and other.queue == job.queue:
+            for ask in asks_of(other, quotas):
+                needed[ask.row] += ask.total(other.pinned or other.min_trainers)
+    low = job.pinned or job.min_trainers
+    return any(needed[ask.row] + ask.total(low) > ask.row.limit for ask in asks_of(job, quotas))
 
 
 def is_whole(job: Job) -> bool:

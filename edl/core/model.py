@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from edl.core.answers import JobAction, JobEvent
+
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
@@ -254,6 +256,7 @@ class Pod:
         priority: the resolved priority; 0 where the cluster gave none.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
+        answered_s: when kube-scheduler last found a node for it, or none; None where it has not come to it yet.
         terminating: it has a deletion timestamp; it holds its room until it is gone.
         daemon: a DaemonSet owns it.
         job: the TrainingJob it belongs to; None for a foreign pod.
@@ -280,6 +283,7 @@ class Pod:
     ready: bool = False
     gated: bool = False
     tried: bool = False
+    answered_s: float | None = None
     terminating: bool = False
     daemon: bool = False
     job: JobKey | None = None
@@ -342,12 +346,18 @@ class RoleCount:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The last change of a job's trainer count."""
+    """The last change of a job's trainer count.
+
+    Attributes:
+        voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
+            none did, or where that is long ago.
+    """
 
     time_s: float
     from_count: int
     to_count: int
     reason: str
+    voluntary_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +398,14 @@ class FixedPods:
     preferred: tuple[Preference, ...] = ()
 
 
+class Answer(NamedTuple):
+    """What the job's policies say to an event of the pods of a role."""
+
+    role: Role
+    event: JobEvent
+    action: JobAction
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A TrainingJob as far as a decision and its life cycle need it.
@@ -408,6 +426,8 @@ class Job:
         throughput: (trainers, samples per second) as declared or measured; empty where nothing is known.
         resize_cost_s: what a change of its trainer count costs it in time; 0 where that is not known.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
+        gang: the minimum set starts whole or not at all, whatever the mode.
+        answers: the policies of the spec, role by role, where they differ from those of the mode.
         finished: the job is over (phase Succeeded or Failed): it gets no pods.
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty where it is valid.
@@ -429,6 +449,8 @@ class Job:
     queue: str = "default"
     weight: float = 1.0
     fault_tolerant: bool = True
+    gang: bool = False
+    answers: tuple[Answer, ...] = ()
     suspended: bool = False
     finished: bool = False
     deleting: bool = False

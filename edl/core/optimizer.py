@@ -11,7 +11,7 @@ A Primer in Column Generation (2005), section 1.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from edl.core.room import SERVING, Room
 
 __all__ = [
     "Cluster", "Columns", "Program", "Proof", "Solution", "could_reach", "fair_shares", "make_columns", "place_most",
-    "prove", "read_cluster", "solve",
+    "prove", "quota_rows", "quotas_of", "read_cluster", "solve",
 ]  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def _limit_rows(room: Room) -> tuple[FloatArray, FloatArray]:
 
 def quota_rows(room: Room) -> tuple[FloatArray, FloatArray]:
     """The quotas over the members' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
-    number = {row: k for k, row in enumerate(quotas_of(room))}
+    number = {row: k for k, row in enumerate(quotas_of(room.world, room.members))}
     rows, limits = np.zeros((len(number), len(room.members))), np.ones(len(number))
     for k, j in enumerate(room.members):
         for ask in room.world.claims[j].asks:
@@ -301,9 +301,9 @@ def quota_rows(room: Room) -> tuple[FloatArray, FloatArray]:
     return rows, limits
 
 
-def quotas_of(room: Room) -> tuple[QuotaRow, ...]:
-    """The quotas that members of a trial have to keep to, sorted."""
-    return tuple(sorted({ask.row for j in room.members for ask in room.world.claims[j].asks}))
+def quotas_of(world: World, members: Iterable[int]) -> tuple[QuotaRow, ...]:
+    """The quotas that some jobs have to keep to, sorted."""
+    return tuple(sorted({ask.row for j in members for ask in world.claims[j].asks}))
 
 
 def _load_rows(room: Room) -> tuple[FloatArray, FloatArray]:

@@ -11,6 +11,7 @@ from edl.core.capacity import Claim, World
 from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
 from edl.core.pools import Pools
+from edl.core.quota import Meter, Short
 from edl.core.room import Placed
 from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
@@ -47,6 +48,7 @@ class _Memory:
     placed: Mapping[int, Sequence[Placed]] | None = None
     dying: Mapping[int, Sequence[int]] | None = None
     stands: Stands | None = None
+    meter: Meter | None = None
     pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
 
@@ -79,6 +81,12 @@ class Outcome:
             members = self.shared.room.members
             self._memory.arriving = tuple(j for j in members if is_arriving(claims[j].job, now_s))
         return self._memory.arriving
+
+    def short_of(self, j: int) -> Short | None:
+        """The quota that keeps a member from one more trainer."""
+        if self._memory.meter is None:
+            self._memory.meter = self.shared.room.meter()
+        return self._memory.meter.short_of(j)
 
     def pools(self) -> Pools:
         """What the nodes are called."""

@@ -37,8 +37,8 @@ class Limits:
         max_load_desired: growth stops where a resource's total request passes this part of the total, in (0, 1].
         serving_headroom: extra serving pods (of each waiting or running serving shape) to keep room for.
         serving_grace_s: a waiting pod that kube-scheduler has not tried yet keeps its room reserved, but no trainer
-            dies for it, until it is this old: kube-scheduler's own preemption goes first, so that nobody is killed
-            for it twice. 0 counts every waiting pod at once.
+            dies for it, until it is this old and no pod before it in the queue was answered since: kube-scheduler's
+            own preemption goes first, so that nobody is killed for it twice. 0 counts every waiting pod at once.
         growth_hold_s: a job that was shrunk for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
         deadline_s: time that one decision may take.

@@ -137,7 +137,7 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
     name = policy.name or ("maxmin" if worths is None else "utility")
     outcome = Outcome(world, served, admission, shared)
     plan = _write(adapted, outcome, proof, name)
-    problems = check(adapted, plan)
+    problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)

@@ -22,7 +22,7 @@ from edl.core.packing import grow, make_room
 from edl.core.room import Room
 from edl.core.settling import Served, for_serving, spare_victims
 from edl.core.speedup import Worth
-from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised
+from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised, undo_moves
 from edl.core.trading import (
     Goal,
     grown_by_worth,
@@ -87,6 +87,7 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
     level = fair_shares(read_cluster(room), deadline_s)
     refused: frozenset[int] = frozenset()
     if worths is None:
+        ceiling = _leave_to_held(room, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best = _reshare(room, _grown(room, terms, deadline_s), terms, deadline_s)
     else:
@@ -94,6 +95,7 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
         level = {j: low[j] + (level[j] - low[j]) / 2 for j in room.members}
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best, refused = _reshare_by_worth(room, terms, worths, deadline_s)
+    best = undo_moves(best)
     spare_victims(best)
     return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
@@ -192,11 +194,14 @@ def _trim(room: Room) -> frozenset[int]:
     Returns:
         The seats that die for a quota.
     """
-    for j in room.members:
-        above = room.count[j] - room.world.claims[j].high
-        for index in _dying(room, j)[:above] if above > 0 else ():
-            room.kill(index)
     killed = set()
+    for j in room.members:
+        claim = room.world.claims[j]
+        above = room.count[j] - claim.high
+        for index in _dying(room, j)[:above] if above > 0 else ():
+            if room.count[j] <= (claim.job.pinned or claim.job.max_trainers):
+                killed.add(index)
+            room.kill(index)
     while passed := room.meter().passed():
         givers = [
             j
@@ -223,6 +228,17 @@ def _ceiling(world: World, claim: Claim) -> int:
     resize = claim.job.status.last_resize if claim.job.status is not None else None
     shrunk_to = resize.to_count if resize is not None else 0
     return min(claim.high, max(claim.low, len(claim.seats), shrunk_to))
+
+
+def _leave_to_held(room: Room, ceiling: dict[int, int], level: Mapping[int, float]) -> dict[int, int]:
+    """The ceilings while a job below its fair share may not grow yet: the others get no more than theirs.
+
+    What they took of its room in these seconds would be taken back by deaths as soon as it may grow.
+    """
+    promised = {j: int(level[j] + EPSILON) for j in room.members}
+    if all(ceiling[j] >= promised[j] for j in room.members):
+        return ceiling
+    return {j: min(ceiling[j], max(room.count[j], promised[j])) for j in room.members}
 
 
 def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:

@@ -10,12 +10,21 @@ from edl.core.capacity import Claim, World, count_slots
 from edl.core.eligibility import is_selected, is_tolerated
 from edl.core.model import PodShape, Reason, Resources
 from edl.core.outcome import Outcome
+from edl.core.quota import QuotaRow, Short, most_alone
 from edl.core.words import amount, amounts, count, listed, minutes, rank_of
 
 
 def refuse(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     """Why a job that could be given something is given nothing."""
     needs = needs_of(claim)
+    if most_alone(claim.asks) < claim.low:
+        row = next(ask.row for ask in claim.asks if ask.total(claim.low) > ask.row.limit)
+        return Reason.QUOTA_REACHED, f"needs {needs}, more than queue {row.queue} may ever have: {quota_of(row)}"
+    if (short := outcome.admission.short.get(claim.index)) is not None:
+        return (
+            Reason.QUOTA_REACHED,
+            f"waits for quota{_behind_in_queue(claim, outcome)}: needs {needs}, {_held(short)}",
+        )
     if claim.index in outcome.admission.hopeless:
         return Reason.UNSCHEDULABLE, f"needs {needs}, which would not fit even alone: {_misfit(claim, outcome.world)}"
     if claim.job.was_admitted and any(outcome.served.due.values()):
@@ -25,6 +34,21 @@ def refuse(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     if head is None or head == claim.index:
         return Reason.MIN_UNSATISFIED, f"waits for room: needs {needs}; {_lacks(claim, outcome)}"
     return Reason.MIN_UNSATISFIED, f"{_behind(outcome.world.claims[head], outcome)}: needs {needs}"
+
+
+def quota_of(row: QuotaRow) -> str:
+    """How much a queue may use of a resource."""
+    return f"its quota of {amount(row.resource, row.limit)}"
+
+
+def _held(short: Short) -> str:
+    used = amount(short.row.resource, short.used)
+    return f"and the jobs of queue {short.row.queue} that run need {used} at least, of {quota_of(short.row)}"
+
+
+def _behind_in_queue(claim: Claim, outcome: Outcome) -> str:
+    head = outcome.admission.head.get(claim.index, claim.index)
+    return "" if head == claim.index else f" behind {outcome.world.claims[head].job.key}"
 
 
 def needs_of(claim: Claim) -> str:

@@ -29,7 +29,7 @@ CASES = sorted(path.name.removesuffix(".cluster.yaml") for path in FOLDER.glob("
 def changes(*paths: str, policy: str = "") -> Changes | None:
     saved = read_saved(paths)
     snapshot, _ = saved.snapshot()
-    return changes_of(saved, None, policy, plan_snapshot(snapshot, policy, Limits()))
+    return changes_of(saved, None, policy, Limits(), plan_snapshot(snapshot, policy, Limits()))
 
 
 def printed(found: Changes) -> str:

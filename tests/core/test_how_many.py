@@ -181,16 +181,39 @@ def test_a_running_job_is_shrunk_for_another_where_much_is_gained() -> None:
 def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     wide = [replace(job, max_trainers=41) for job in unequal(poor=9, rich=11).jobs]
     assert targets(plan_for(make_snapshot(make_nodes(1, cpu=20), tuple(wide)))) == {"poor": 9, "rich": 11}
-    cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 6, 7, "")))
+    cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 8, 7, Reason.INSUFFICIENT_CAPACITY, 970.0)))
     assert targets(cooling) == {"poor": 1, "rich": 7}
     assert decision_of(cooling, "poor").reason is Reason.COOLDOWN
     assert "30 s" in decision_of(cooling, "poor").message
 
 
+@pytest.mark.parametrize(
+    "resize",
+    [
+        Resize(990.0, 6, 7, Reason.INSUFFICIENT_CAPACITY),
+        Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM),
+        Resize(990.0, 8, 7, Reason.ADMITTED),
+        Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM, 939.0),
+    ],
+    ids=["growth", "serving", "an admission", "long after a voluntary shrink"],
+)
+def test_only_a_shrink_for_the_share_of_another_starts_the_cooldown(resize: Resize) -> None:
+    assert targets(plan_for(unequal(poor=1, rich=7, resize=resize))) == {"poor": 4, "rich": 4}
+
+
+def test_a_cooldown_goes_on_when_the_job_gives_way_to_serving() -> None:
+    resize = Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM, 970.0)
+    assert targets(plan_for(unequal(poor=1, rich=7, resize=resize))) == {"poor": 1, "rich": 7}
+
+
+def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() -> None:
+    world = with_pods(unequal(poor=1, rich=7), make_serving("s", cpu=1))
+    assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
-    rich = with_status(
-        make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=Resize(990.0, 2, 12, ""), admitted=True
-    )
+    resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
+    rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
     plan = plan_for(make_snapshot(make_nodes(1, cpu=12), (rich, make_job("new", maximum=12))))
     assert targets(plan) == {"new": 6, "rich": 6}
 

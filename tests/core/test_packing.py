@@ -124,6 +124,15 @@ def test_fixed_pods_start_first_then_minimums_then_the_rest_in_turn() -> None:
     assert order[6:] == [("a", "trainer"), ("b", "trainer")] * 2
 
 
+def test_no_more_start_on_a_node_than_have_room_there_now() -> None:
+    """Eight are planned; six that are dying still hold their room."""
+    old = make_job("old", trainers=6, on=("n000",))
+    dying = replace(old, suspended=True, pods=tuple(replace(pod, terminating=True) for pod in old.pods))
+    world = make_snapshot(make_nodes(1), (dying, make_job("new", maximum=8)))
+    assert decision_of(plan_for(world), "new").target == 8
+    assert created(world) == [("new", "trainer", "n000")] * 2
+
+
 def test_room_that_waiting_serving_could_take_now_is_left_to_it() -> None:
     world = make_snapshot((make_node("n0", 4),), (make_job("a", maximum=8),), (make_serving("s", cpu=3),))
     assert created(world) == [("a", "trainer", "n0")]

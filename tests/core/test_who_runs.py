@@ -124,6 +124,25 @@ def test_pods_not_yet_running_die_first_then_the_highest_index() -> None:
     assert victims(plan) == ["a-trainer-3", "a-trainer-7"]
 
 
+def test_on_a_cluster_too_large_to_search_exactly_minimums_are_spared_too() -> None:
+    """60 nodes with 480 trainers, all but the 8 of one job part of a minimum."""
+    nodes = tuple(f"n{i:03d}" for i in range(60))
+    rigid = make_job("rigid", trainers=472, minimum=472, maximum=472, on=nodes[:-1])
+    loose = make_job("loose", trainers=8, minimum=1, maximum=8, on=nodes[-1:])
+    plan = plan_for(make_snapshot(make_nodes(60), (rigid, loose), (make_serving("s", cpu=3),)))
+    assert targets(plan) == {"loose": 5, "rigid": 472}
+    assert len(victims(plan)) == 3
+
+
+def test_and_so_are_trainers_that_run_already() -> None:
+    nodes = tuple(f"n{i:03d}" for i in range(60))
+    job = make_job("a", trainers=480, maximum=480, on=nodes)
+    starting = {f"a-trainer-{i}" for i in (37, 97, 157)}  # on n037
+    pods = tuple(replace(p, phase=PodPhase.PENDING) if p.name in starting else p for p in job.pods)
+    plan = plan_for(make_snapshot(make_nodes(60), (replace(job, pods=pods),), (make_serving("s", cpu=3),)))
+    assert set(victims(plan)) == starting
+
+
 def test_when_serving_eats_all_surplus_the_youngest_job_of_the_lowest_tier_goes_whole() -> None:
     jobs = (
         make_job("old", trainers=2, minimum=2, cpu=2, on=("n000",), age_s=50),

@@ -28,7 +28,7 @@ from edl.core.model import (
     RoleCount,
 )
 from edl.core.packing import Start, startable
-from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.core.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
 from edl.core.policy import decide, policy_named
 from tests.builders import make_job, make_node, make_nodes, make_resources, make_serving, make_shape, make_snapshot
 
@@ -162,11 +162,24 @@ def _status(job: Job, decision: ScaleDecision, now_s: float) -> JobStatus | None
         old.trainer.desired if job.was_admitted else min(decision.target, job.min_trainers),
     )
     if decision.target != before:
-        resize = Resize(now_s, before, decision.target, decision.shrink_reason or decision.reason)
+        resize = _resize(job, before, decision, now_s)
     start_s = old.start_s if old.start_s is not None or not decision.admitted else now_s
     return replace(
         old, conditions=(admitted,), last_resize=resize, start_s=start_s, trainer=RoleCount(desired=decision.target)
     )
+
+
+def _resize(job: Job, before: int, decision: ScaleDecision, now_s: float) -> Resize:
+    """As the controller stores it: a shrink for another's share is remembered, and a shrink stands for a while."""
+    last = job.status.last_resize if job.status is not None else None
+    voluntary_s = last.voluntary_s if last is not None else None
+    if decision.target < before:
+        reason = decision.shrink_reason or decision.reason
+        is_voluntary = decision.admitted and reason in VOLUNTARY_SHRINKS
+        return Resize(now_s, before, decision.target, reason, now_s if is_voluntary else voluntary_s)
+    if last is not None and last.to_count < last.from_count and now_s - last.time_s < max(job.cooldown_s, 30.0):
+        return last
+    return Resize(now_s, before, decision.target, decision.reason, voluntary_s)
 
 
 def small_jobs(*, with_fixed: bool = True, with_tiers: bool = True) -> st.SearchStrategy[Job]:

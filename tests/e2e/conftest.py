@@ -76,6 +76,12 @@ class SharedControlPlanes:
 
 
 @pytest.fixture
+def is_full_campaign(request: pytest.FixtureRequest) -> bool:
+    """Whether `--campaign full` asks for the full length."""
+    return bool(request.config.getoption("--campaign") == "full")
+
+
+@pytest.fixture
 def control_plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlanes]:

@@ -91,17 +91,14 @@ class World:
                 return f"{more} more trainers of {name} would fit, which has {count} of {bounds(job)}"
         return ""
 
-    def wait_full(self, timeout_s: float) -> None:
+    def wait_full(self, timeout_s: float, *, poll_s: float = 0.05) -> None:
         """Wait until nothing moves and no further trainer of any job fits anywhere."""
-        self.kube.wait_until(lambda: _Verdict(self.unfilled()), timeout_s, "the cluster is at rest and full")
+        what = "the cluster is at rest and full"
+        self.kube.wait_until(lambda: _Verdict(self.unfilled()), timeout_s, what, poll_s=poll_s)
 
     def ready_serving(self, name: str = "web") -> int:
         """Ready pods of a serving Deployment."""
-        return sum(
-            any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions") or [])
-            and world.is_running(pod)
-            for pod in self.kube.list("pods", "default", labels=f"app={name}")
-        )
+        return sum(map(world.is_ready, self.kube.list("pods", "default", labels=f"app={name}")))
 
 
 class _Verdict:

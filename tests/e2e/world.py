@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,12 @@ def is_terminating(pod: Object) -> bool:
 def is_running(pod: Object) -> bool:
     """True where it runs and nobody has asked it to stop."""
     return pod["status"].get("phase") == "Running" and not is_terminating(pod)
+
+
+def is_ready(pod: Object) -> bool:
+    """True where it runs, says that it can work, and nobody has asked it to stop."""
+    conditions = pod["status"].get("conditions") or []
+    return is_running(pod) and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def trainers(pods: Iterable[Object], job: str) -> list[Object]:
@@ -159,3 +166,78 @@ def least_victims(nodes: Sequence[Object], pods: Sequence[Object], need: Amounts
     if result.x is None:
         raise ValueError(f"{count} pods of {need} find no room even with every trainer gone: {result.message}")
     return round(float(result.fun))
+
+
+def shortfall(ready: Sequence[tuple[float, int]], target: int, since: float, until: float) -> float:
+    """Pod-seconds that serving was below its target: `ready` says from which time on how many were ready."""
+    times = [since, *(min(max(at, since), until) for at, _ in ready), until]
+    counts = [0, *(count for _, count in ready)]
+    return sum(
+        max(0, target - count) * (end - start) for count, start, end in zip(counts, times, times[1:], strict=False)
+    )
+
+
+def utilisation(nodes: Iterable[Object], pods: Iterable[Object], resource: str = "cpu") -> float:
+    """The part of what open nodes offer that the pods on them ask for."""
+    total = sum(amount(resource, node["status"]["allocatable"][resource]) for node in nodes if is_open(node))
+    held = sum(request(p).get(resource, 0) for p in pods if p["spec"].get("nodeName") and not is_finished(p))
+    return held / total
+
+
+def most_trainers(nodes: Sequence[Object], pods: Sequence[Object], trainer: Amounts) -> int:
+    """The most trainers of one request that fit, were every pod of every job placed anew and no other pod moved.
+
+    An integer program over patterns: how many masters, pservers and trainers a node of each kind holds, where nodes
+    with equal room are of one kind and every master and pserver that there is must have a place.
+    """
+    alien = [pod for pod in pods if not (pod["metadata"].get("labels") or {}).get(JOB_LABEL)]
+    needs = Counter(
+        tuple(sorted(request(pod).items()))
+        for pod in pods
+        if (pod["metadata"].get("labels") or {}).get(JOB_LABEL)
+        and pod["metadata"]["labels"].get(ROLE_LABEL) != "trainer"
+        and not is_finished(pod)
+    )
+    fixed = [dict(need) for need in needs]
+    names = sorted({*trainer, *(name for need in fixed for name in need)})
+    kinds = Counter(tuple(room.get(name, 0) for name in names) for room in free_room(nodes, alien).values())
+    columns = [
+        (k, pattern)
+        for k, kind in enumerate(kinds)
+        for pattern in _patterns(dict(zip(names, kind, strict=True)), fixed)
+    ]
+    gains = [slots(trainer, {"": left}) for _, (_, left) in columns]
+    limits = [[float(kind == k) for kind, _ in columns] for k in range(len(kinds))]
+    held = [[float(pattern[i]) for _, (pattern, _) in columns] for i in range(len(fixed))]
+    result = milp(
+        c=-np.array(gains, dtype=float),
+        constraints=[
+            LinearConstraint(np.array(limits), -np.inf, np.array(list(kinds.values()), dtype=float)),
+            *(
+                [LinearConstraint(np.array(held), np.array(list(needs.values()), dtype=float), np.inf)]
+                if held
+                else []
+            ),
+        ],
+        integrality=np.ones(len(columns), dtype=np.int64),
+        options={"mip_rel_gap": 0.0},
+    )
+    if result.x is None:
+        raise ValueError(f"the masters and pservers alone find no room: {result.message}")
+    return round(-float(result.fun))
+
+
+def _patterns(room: Amounts, fixed: Sequence[Amounts]) -> list[tuple[tuple[int, ...], Amounts]]:
+    """Every number of each fixed pod that the room holds together, and what they leave."""
+    if not fixed:
+        return [((), room)]
+    found = []
+    for count in range(slots(fixed[0], {"": room}) + 1):
+        left = {name: free - count * fixed[0].get(name, 0) for name, free in room.items()}
+        found += [((count, *rest), after) for rest, after in _patterns(left, fixed[1:])]
+    return found
+
+
+def epoch_s(stamp: str) -> float:
+    """A time as the API server writes it, in seconds since the epoch."""
+    return datetime.fromisoformat(stamp).timestamp()

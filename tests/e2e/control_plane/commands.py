@@ -47,6 +47,8 @@ class Settings:
         audit_level: the API server's audit log at this level (Metadata, RequestResponse), in
             `logs/audit.log`; none where empty.
         feature_gates: for the API server, the controller manager and the scheduler.
+        percent_of_nodes_scored: among so many of the nodes with room kube-scheduler looks for the best; 0 is its own
+            rule, which looks at 100 nodes or more.
     """
 
     pod_delete_s: float = 1.0
@@ -55,6 +57,7 @@ class Settings:
     unreachable_toleration_s: int = 300
     audit_level: str = ""
     feature_gates: str = ""
+    percent_of_nodes_scored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def lay_out(workdir: Path, settings: Settings) -> Layout:
     _write_secret(workdir / "service-accounts.pem", _signing_key())
     config = kwok_config(pod_delete_s=settings.pod_delete_s, pod_ready_s=settings.pod_ready_s)
     (workdir / "kwok.yaml").write_text(config)
+    (workdir / "scheduler.yaml").write_text(_scheduler_config(layout, settings))
     audit = {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -183,15 +187,19 @@ def _controller_manager(layout: Layout, settings: Settings, binaries: Binaries, 
 
 
 def _scheduler(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
-    flags = (
-        f"--kubeconfig={layout.kubeconfig('scheduler')}",
-        "--leader-elect=false",
-        "--secure-port=0",
-        "--kube-api-qps=200",
-        "--kube-api-burst=400",
-        *_gates(settings),
-    )
+    flags = (f"--config={layout.workdir}/scheduler.yaml", "--secure-port=0", *_gates(settings))
     return Command("kube-scheduler", (str(binaries.kube_scheduler), *flags), ready)
+
+
+def _scheduler_config(layout: Layout, settings: Settings) -> str:
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(layout.kubeconfig("scheduler")), "qps": 200, "burst": 400},
+        "percentageOfNodesToScore": settings.percent_of_nodes_scored,
+    }
+    return yaml.safe_dump(config)
 
 
 def _kwok(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:

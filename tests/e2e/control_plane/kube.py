@@ -1,19 +1,21 @@
 """A small client for tests, so that edl is never checked with edl's own code.
 
 It speaks plain HTTP to the API server, one connection per thread, and finds resources by
-discovery, so that custom resources work as soon as they exist. It has no cache and no watch: a
-test asserts the state of the world, and `wait_until` polls for it.
+discovery, so that custom resources work as soon as they exist. It has no cache: a test asserts the
+state of the world, and `wait_until` polls for it; `watch` is for those that must miss nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +100,44 @@ class Kube:
         path = self.resource(kind).path(namespace)
         items: Objects = self.request("GET", path, query=query)["items"]
         return items
+
+    def list_at(self, kind: str) -> tuple[Objects, str]:
+        """All objects of a kind in every namespace, and the resourceVersion from which to watch them."""
+        answer = self.request("GET", self.resource(kind).path(None))
+        return answer["items"], str(answer["metadata"]["resourceVersion"])
+
+    def watch(
+        self, kind: str, *, since: str, seconds: int, opened: Callable[[Callable[[], None]], None]
+    ) -> Iterator[tuple[str, Object]]:
+        """The changes of all objects of a kind after a resourceVersion, for that many seconds: (type, object).
+
+        Args:
+            kind: as for kubectl; of every namespace.
+            since: of a list, or of the last object seen.
+            seconds: the server ends the stream after so many.
+            opened: is given a function that ends the stream sooner, from any thread.
+
+        Raises:
+            KubeError: the server is away, or has forgotten what was that long ago (code 410).
+        """
+        query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)}
+        connection = self._dial()
+        try:
+            connection.request("GET", self._target(self.resource(kind).path(None), query), headers=self._headers())
+            opened(lambda: _hang_up(connection))
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise KubeError(answer.status, "WatchRefused", answer.read().decode(errors="replace"))
+            while line := answer.readline():
+                told = json.loads(line)
+                if told["type"] == "ERROR":
+                    status = told["object"]
+                    raise KubeError(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
+                yield told["type"], told["object"]
+        except (http.client.HTTPException, OSError) as error:
+            raise KubeError(0, "Unreachable", f"watching {kind}: {error!r}") from error
+        finally:
+            connection.close()
 
     def create(self, body: Object, namespace: str = "default") -> Object:
         """Create an object; the namespace of its metadata goes before the argument."""
@@ -238,17 +278,23 @@ class Kube:
         accept: str = "application/json",
     ) -> Object:
         """One request; raises `KubeError` for a status of 400 or more."""
-        text = urlencode({key: value for key, value in (query or {}).items() if value})
-        target = f"{self._access.base_path}{path}" + (f"?{text}" if text else "")
-        headers = {"Accept": accept, "Content-Type": content_type}
-        if self._access.token:
-            headers["Authorization"] = f"Bearer {self._access.token}"
         data = None if body is None else json.dumps(body)
-        status, raw = self._exchange(method, target, data, headers)
+        headers = self._headers(accept, content_type)
+        status, raw = self._exchange(method, self._target(path, query), data, headers)
         told: Object = json.loads(raw) if raw[:1] == b"{" else {"message": raw.decode()}
         if status >= 400:
             raise KubeError(status, told.get("reason", ""), told.get("message", ""))
         return told
+
+    def _target(self, path: str, query: Mapping[str, str] | None) -> str:
+        text = urlencode({key: value for key, value in (query or {}).items() if value})
+        return f"{self._access.base_path}{path}" + (f"?{text}" if text else "")
+
+    def _headers(self, accept: str = "application/json", content_type: str = "application/json") -> dict[str, str]:
+        headers = {"Accept": accept, "Content-Type": content_type}
+        if self._access.token:
+            headers["Authorization"] = f"Bearer {self._access.token}"
+        return headers
 
     def _exchange(self, method: str, target: str, data: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send on this thread's connection; once more where the server had closed an idle one."""
@@ -267,15 +313,15 @@ class Kube:
     def _connection(self) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            where, context = (self._access.host, self._access.port), self._access.context
-            connection = (
-                http.client.HTTPSConnection(*where, context=context, timeout=60)
-                if context
-                else http.client.HTTPConnection(*where, timeout=60)
-            )
-            self._local.connection = connection
+            connection = self._local.connection = self._dial()
             self._open.append(connection)
         return connection
+
+    def _dial(self) -> http.client.HTTPConnection:
+        where, context = (self._access.host, self._access.port), self._access.context
+        if context:
+            return http.client.HTTPSConnection(*where, context=context, timeout=60)
+        return http.client.HTTPConnection(*where, timeout=60)
 
     def close(self) -> None:
         """Close the connections of every thread."""
@@ -292,6 +338,14 @@ class Kube:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """End a connection that another thread reads from."""
+    sock: socket.socket | None = connection.sock
+    with contextlib.suppress(OSError):
+        if sock is not None:
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _kind_of(body: Object) -> str:

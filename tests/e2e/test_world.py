@@ -1,0 +1,98 @@
+"""What the end-to-end tests judge edl by, judged itself: on worlds small enough to try everything, and known ones."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.e2e import world
+from tests.e2e.control_plane.nodes import load_mix, manifest
+
+Object = dict[str, Any]
+TRAINER = {"cpu": 5000, "memory": 8 * 2**30, "pods": 1}
+SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
+
+
+def make_node(name: str, cpu: str, memory: str = "64Gi", pods: str = "110") -> Object:
+    allocatable = {"cpu": cpu, "memory": memory, "pods": pods}
+    ready = [{"type": "Ready", "status": "True"}]
+    return {
+        "metadata": {"name": name},
+        "spec": {},
+        "status": {"allocatable": allocatable, "conditions": ready},
+    }
+
+
+def make_pod(cpu: int, memory_gib: int, node: str = "", role: str = "") -> Object:
+    labels = {world.JOB_LABEL: "j", world.ROLE_LABEL: role} if role else {}
+    requests = {"cpu": str(cpu), "memory": f"{memory_gib}Gi"}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def nodes_2017() -> list[Object]:
+    nodes = [manifest(spec, index) for index, spec in enumerate(load_mix("edl2017"))]
+    for node in nodes:
+        node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return nodes
+
+
+def of_jobs(count: int) -> list[Object]:
+    return [make_pod(1, 1, role="master")] * count + [make_pod(4, 5, role="pserver")] * 10 * count
+
+
+@pytest.mark.parametrize(("serving", "trainers"), [(400, 153), (300, 213), (200, 273), (100, 327)])
+def test_the_integer_optimum_of_the_2017_cluster_is_the_known_one(serving: int, trainers: int) -> None:
+    anywhere = [make_pod(3, 3, role="placed anew too")] * serving
+    assert world.most_trainers(nodes_2017(), of_jobs(6) + anywhere, TRAINER) == trainers
+
+
+def test_the_integer_optimum_for_twenty_jobs_is_the_known_one() -> None:
+    assert world.most_trainers(nodes_2017(), of_jobs(20), TRAINER) == 254
+
+
+def test_what_is_not_training_stays_where_it_is() -> None:
+    nodes = [make_node("a", "8"), make_node("b", "8")]
+    beside = [make_pod(3, 1, "a"), make_pod(3, 1, "b")]
+    together = [make_pod(3, 1, "a"), make_pod(3, 1, "a")]
+    pserver = [make_pod(4, 1, "a", "pserver")]
+    assert world.most_trainers(nodes, beside + pserver, TRAINER) == 1
+    assert world.most_trainers(nodes, together, TRAINER) == 1
+    assert world.most_trainers(nodes, pserver, TRAINER) == 1
+    assert world.most_trainers(nodes, [], TRAINER) == 2
+
+
+def test_the_least_victims_are_those_of_trying_everything() -> None:
+    sizes, trainers = (8, 11, 12, 16), (1, 2, 2, 3)
+    nodes = [make_node(f"n{i}", str(cpu)) for i, cpu in enumerate(sizes)]
+    pods = [make_pod(5, 1, f"n{i}", "trainer") for i, count in enumerate(trainers) for _ in range(count)]
+    for count in range(1, 11):
+        tried = [
+            sum(ended)
+            for ended in product(*(range(have + 1) for have in trainers))
+            if sum((cpu - 5 * (have - e)) // 3 for cpu, have, e in zip(sizes, trainers, ended, strict=True)) >= count
+        ]
+        assert world.least_victims(nodes, pods, {**SERVING, "memory": 2**30}, count) == min(tried)
+
+
+def test_more_than_the_cluster_holds_has_no_least_number_of_victims() -> None:
+    with pytest.raises(ValueError, match="find no room"):
+        world.least_victims([make_node("a", "8")], [make_pod(5, 1, "a", "trainer")], SERVING, 3)
+
+
+def test_the_shortfall_is_the_area_below_the_target() -> None:
+    ready = [(0.0, 2), (10.0, 3), (12.0, 5), (14.0, 9)]
+    assert world.shortfall(ready, 5, 8.0, 20.0) == pytest.approx(2 * 3 + 2 * 2)
+    assert world.shortfall(ready, 5, 11.0, 11.5) == pytest.approx(0.5 * 2)
+    assert world.shortfall([], 5, 1.0, 3.0) == pytest.approx(10.0)
+
+
+def test_utilisation_counts_what_pods_on_nodes_ask_for() -> None:
+    nodes = [make_node("a", "8"), make_node("b", "8")]
+    pods = [make_pod(5, 1, "a", "trainer"), make_pod(3, 1, "b"), make_pod(3, 1)]
+    assert world.utilisation(nodes, pods) == pytest.approx(0.5)
