@@ -23,7 +23,7 @@ from edl.core.optimizer import place_most
 from edl.core.packing import make_room
 from edl.core.quota import Meter, Short, most_alone
 from edl.core.room import Room
-from edl.core.settling import ORDERS_TRIED, Served, by_size, demands_of, for_serving, settle, size_of
+from edl.core.settling import ORDERS_TRIED, Served, by_size, demands_of, for_serving, settle, settle_freely, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,8 @@ class _Trial:
         room = Room(self.world, chosen)
         if not demands_of(room, self.served):
             return room
+        if self.world.is_large and settle_freely(room, self.served) is not None:
+            return room  # sooner done than proved
         return settle(self.world, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
     def beside(self, members: tuple[int, ...], newcomer: int) -> Room | None:

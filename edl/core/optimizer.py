@@ -19,7 +19,7 @@ import numpy as np
 from edl.core.capacity import BoolArray, IntArray, World, sum_requests
 from edl.core.model import Role
 from edl.core.patterns import distinct
-from edl.core.programs import EPSILON, FEW_CLASSES, Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.core.programs import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.core.quota import QuotaRow
 from edl.core.room import SERVING, Room
 
@@ -103,7 +103,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
     np.add.at(counts, (node[known], row[shape[known]]), 1)
     table = np.column_stack([owner, counts])[owner >= 0]
     used = [(g, tuple(pattern)) for g, *pattern in table[distinct(table)[0]].tolist()]
-    if len(columns.classes) > FEW_CLASSES:
+    if columns.is_lazy:
         columns.spare += used
         return
     for g, held in used:

@@ -32,7 +32,7 @@ EPSILON = 1e-7
 MAX_ROUNDS = 40
 _FAILURES = {1: PlanFailure.LATE_SOLVER, 2: PlanFailure.INFEASIBLE, 3: PlanFailure.UNBOUNDED}  # linprog's status
 FEW_CLASSES = 64  # up to which every pattern of a class is listed where they are few
-CLOSED = 1e-6  # of the value: a bound so near is not brought nearer where classes are many
+CLOSED = 1e-5  # of the value: a bound so near is not brought nearer where classes are many
 SMOOTHING = 0.5  # part of the best prices so far in those that patterns are priced at
 
 
@@ -43,6 +43,7 @@ class Columns:
     Attributes:
         shapes: indices of the shapes, the rows; request: (shapes, resources).
         menus: the patterns of each class; `complete` where there are no others.
+        is_lazy: patterns are generated as they are needed; none is listed beforehand.
         spare: (class, pattern) that is added only where a program has no answer without it.
         used: where the programs write down which patterns they used.
     """
@@ -52,6 +53,7 @@ class Columns:
     request: IntArray
     menus: list[dict[Pattern, None]]
     complete: list[bool]
+    is_lazy: bool = False
     spare: list[tuple[int, Pattern]] = field(default_factory=list)
     used: dict[UsedColumn, None] = field(default_factory=dict)
     pricer: Pricer = field(init=False)
@@ -158,9 +160,10 @@ def make_columns(world: World, room: IntArray, shapes: Iterable[int], most: int 
     rows = tuple(sorted(set(shapes)))
     request = world.request[list(rows)]
     classes = classify(room.clip(min=0), request, world.opened[list(rows)])
-    if len(classes) > FEW_CLASSES:
+    if world.is_large or len(classes) > FEW_CLASSES:
         none: list[dict[Pattern, None]] = [{} for _ in classes]
         columns = Columns(rows, classes, request, none, [False] * len(classes), used=world.used_columns)
+        columns.is_lazy = True
         if not _recall(world, columns):
             columns.widen()
         return columns
@@ -239,7 +242,7 @@ def solve(program: Program, columns: Columns, deadline_s: float, closed: float =
             is_new = _add_better(columns, patterns, slot, node)
             if is_new or at is slot:
                 break
-        if not is_new or (not any(columns.complete) and bound - value <= closed * abs(value)):
+        if not is_new or (columns.is_lazy and bound - value <= closed * abs(value)):
             break
     v, y = np.split(np.asarray(result.x, dtype=np.float64), [len(program.gain)])
     y = np.pad(y, (0, columns.size - len(y)))  # what was found last is not in the program

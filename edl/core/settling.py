@@ -78,6 +78,14 @@ def _settle_exactly(room: Room, served: Served, deadline_s: float) -> Room | Non
     return None if any(queues.values()) else room
 
 
+def settle_freely(room: Room, served: Served) -> Room | None:
+    """Place all that must have room without a death; the room is changed. None where that does not do."""
+    for demand in demands_of(room, served):
+        if make_room(room, demand, {}) < len(demand.owners):
+            return None
+    return room
+
+
 def _settle_by_surplus(start: Room, served: Served) -> Room | None:
     """Try a few orders of the shapes; the fewest deaths win."""
     demands = demands_of(start, served)
