@@ -9,8 +9,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
+LIVES ?= 20
 
-.PHONY: help demo test check lint format unit e2e scale-e2e cluster cluster-down generate benchmarks clean
+.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e cluster cluster-down
+.PHONY: generate benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,12 @@ format: $(STAMP) ## let ruff lay out the code
 unit: $(STAMP) ## the tests that need no control plane (about a minute)
 	@$(BIN)/python -m pytest --ignore=tests/e2e
 
+campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
+	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/test_life_machine.py -o timeout=0
+
+planted: $(STAMP) ## plant each known bug in a copy of edl and see the test that is named for it fail
+	@$(BIN)/python -m tests.planted
+
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e
 
@@ -60,8 +68,16 @@ cluster-down: $(STAMP) ## stop it
 generate: $(STAMP) ## write the generated files again: crds/, deploy/
 	@$(BIN)/python -m edl.adapters.manifests
 
-benchmarks: $(STAMP) ## measure the planner: CPU seconds, gap to the bound
+faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
+	@$(BIN)/python -m tests.core.ledger_world 100000
+
+kills: $(STAMP) ## real trainers and a real master, killed each second for some minutes
+	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILL_EVERY_S=1 $(BIN)/python -m pytest tests/master/test_kills.py
+
+benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the bound) and the data master (tasks/s, waits, restart)
 	@$(BIN)/python -m benchmarks.planner
+	@$(BIN)/python -m benchmarks.journal
+	@$(BIN)/python -m benchmarks.master
 
 clean: ## remove the virtual environment and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

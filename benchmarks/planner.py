@@ -1,113 +1,101 @@
-"""The planner's cost and its distance from the optimum: `make benchmarks`.
+"""The planner's cost and its distance from the optimum: `make benchmarks`, beside two baselines in the same run.
 
-Prints a line per size: CPU seconds of one decision on an empty cluster and of the next on the full one, the trainers
-placed, the gap to the certified bound, and the peak memory so far. Figures of one run on one machine compare with
-each other, not with those of another machine.
+Prints a line for each size: CPU seconds of a decision on an empty cluster (cold), on the full cluster that results
+(full), and after ten jobs of that have changed (changed), the last two with the columns of the plan before; the
+trainers, the gaps to the certified bound, the trainers that die for the change, and the peak memory so far. Then what
+the controller of 2017 would do with the empty cluster: its trainers that have room; and what one integer program over
+jobs and nodes finds within a limit. Figures of one run on one machine compare with each other, not with those of
+another machine.
 """
 
 from __future__ import annotations
 
 import resource
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
-from edl.core.model import ClusterSnapshot, FixedPods, Job, Node, Pod, PodPhase, Role
-from edl.core.plan import Limits, ScalePlan
+from benchmarks.job_by_node import solve
+from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
+from edl.core import greedy2017
+from edl.core.guard import check
+from edl.core.model import ClusterSnapshot
+from edl.core.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
 from edl.core.policy import POLICIES, decide
-from tests.builders import make_job, make_node, make_shape, make_snapshot
+from tests.builders import make_snapshot
+
+__all__ = ["jobs_2017", "nodes_2017"]
 
 LIMITS = Limits(deadline_s=120.0)
+CHANGES = 10
+GREEDY_NODES = 3_000  # above so many nodes the greedy of 2017, which looks at them one by one, is left out
+PROGRAM_LIMIT_S = 20.0
 
 
-def nodes_2017() -> tuple[Node, ...]:
-    """The surrogate of the 2017 experiment: 133 nodes, 2,348 cores in all, 0.38 cores of each in use."""
-    sizes = [12] * 69 + [24] * 63 + [8]
-    return tuple(make_node(f"n{i:03d}", cpu - 0.38, 8 * cpu) for i, cpu in enumerate(sizes))
-
-
-def jobs_2017(count: int) -> tuple[Job, ...]:
-    """Its jobs: trainers of 5 cores, ten parameter servers and a master each."""
-    fixed = (
-        FixedPods(Role.MASTER, make_shape(1, 1), 1),
-        FixedPods(Role.PSERVER, make_shape(4, 5), 10),
-    )
-    return tuple(
-        make_job(f"j{i:02d}", minimum=2, maximum=60, cpu=5, memory_gib=8, fixed=fixed, age_s=100.0 - i)
-        for i in range(count)
-    )
-
-
-def mixed(node_count: int, job_count: int) -> ClusterSnapshot:
-    """Nodes of four sizes and jobs of six shapes."""
-    nodes = tuple(
-        make_node(f"n{i:05d}", (8, 16, 32, 64)[i % 4], (32, 64, 128, 512)[i % 4]) for i in range(node_count)
-    )
-    shapes = ((1, 2), (2, 4), (3, 8), (5, 8), (7, 30), (4, 4))
-    jobs = tuple(
-        make_job(f"j{i:05d}", minimum=1 + i % 3, maximum=10 + i % 50, cpu=cpu, memory_gib=memory, age_s=float(i))
-        for i in range(job_count)
-        for cpu, memory in (shapes[i % len(shapes)],)
-    )
-    return make_snapshot(nodes, jobs)
-
-
-def carried_out(snapshot: ClusterSnapshot, plan: ScalePlan) -> ClusterSnapshot:
-    """The world in which everything that a plan for an empty cluster creates is running."""
-    jobs = []
-    for job in snapshot.jobs:
-        decision = plan.decision(job.key)
-        assert decision is not None, f"the plan says nothing about {job.key}"  # noqa: S101
-        places = [node for node, count in decision.nodes for _ in range(count)]
-        pods = [_pod(job, Role.TRAINER, i, node) for i, node in enumerate(places)]
-        pods += [_pod(job, role, i, node) for i, (role, node) in enumerate(decision.fixed_nodes)]
-        jobs.append(replace(job, pods=tuple(sorted(pods, key=lambda p: (p.role or Role.MASTER, p.name)))))
-    return replace(snapshot, jobs=tuple(jobs))
-
-
-def _pod(job: Job, role: Role, index: int, node: str) -> Pod:
-    shape = job.trainer if role is Role.TRAINER else next(f.shape for f in job.fixed if f.role is role)
-    name = f"{job.key.name}-{role.value}-{index}"
-    return Pod(
-        namespace=job.key.namespace,
-        name=name,
-        uid=name,
-        shape=shape,
-        phase=PodPhase.RUNNING,
-        node=node,
-        job=job.key,
-        role=role,
-        index=index,
-        ready=True,
-        started_s=900.0,
-        priority=-5 if index < job.min_trainers else -100,
-    )
+def timed(snapshot: ClusterSnapshot, columns: KeptColumns = NO_COLUMNS) -> tuple[ScalePlan, float]:
+    """A plan that passes its checks, and the CPU seconds that it took."""
+    started_s = time.process_time()
+    plan = decide(snapshot, POLICIES["maxmin"], LIMITS, columns)
+    cpu_s = time.process_time() - started_s
+    problems = check(snapshot, plan)
+    if problems or plan.certificate.bound < plan.certificate.achieved:
+        sys.exit(f"the plan breaks a rule: {problems}")
+    return plan, cpu_s
 
 
 def measure(name: str, snapshot: ClusterSnapshot) -> None:
-    """Decide on an empty cluster and on the full one, and print the line."""
-    started_s = time.process_time()
-    plan = decide(snapshot, POLICIES["maxmin"], LIMITS)
-    cold_s = time.process_time() - started_s
+    """Decide on an empty cluster, on the full one, and after ten changes, and print the line."""
+    plan, cold_s = timed(snapshot)
     full = carried_out(snapshot, plan)
-    started_s = time.process_time()
-    again = decide(full, POLICIES["maxmin"], LIMITS)
-    steady_s = time.process_time() - started_s
-    trainers = sum(d.target for d in plan.decisions)
-    changed = sum(d.target != d.current for d in again.decisions)
+    again, full_s = timed(full, plan.columns)
+    changed, changed_s = timed(with_changes(full, CHANGES), again.columns)
     memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    trainers = sum(d.target for d in plan.decisions)
+    dead = sum(len(d.victims) for d in changed.decisions if d.admitted)
     print(
-        f"{name:<24} {cold_s:8.2f} {steady_s:8.2f} {trainers:9d} {plan.certificate.gap:9.4%} "
-        f"{changed:8d} {memory_mib:8.0f}",
+        f"{name:<24} {cold_s:7.2f} {full_s:7.2f} {changed_s:8.2f} {trainers:9d} {plan.certificate.gap:8.3%}"
+        f" {changed.certificate.gap:8.3%} {dead:6d} {memory_mib:6.0f} {_greedy(snapshot)} {_program(snapshot)}",
         flush=True,
     )
 
 
+def _greedy(snapshot: ClusterSnapshot) -> str:
+    if len(snapshot.nodes) > GREEDY_NODES:
+        return f"{'-':>8} {'-':>8}"
+    started_s = time.process_time()
+    plan = greedy2017.decide(replace(snapshot), LIMITS)
+    cpu_s = time.process_time() - started_s
+    return f"{cpu_s:8.2f} {sum(d.target - d.pending for d in plan.decisions):8d}"
+
+
+def _program(snapshot: ClusterSnapshot) -> str:
+    answer = solve(snapshot, PROGRAM_LIMIT_S)
+    if answer is None:
+        return f"{'-':>8} {'-':>8}"
+    return f"{answer.cpu_s:8.2f} {'none' if answer.trainers is None else answer.trainers:>8}"
+
+
 def main() -> None:
-    """Print the table."""
-    print(f"{'size':<24} {'cold s':>8} {'full s':>8} {'trainers':>9} {'gap':>9} {'changed':>8} {'MiB':>8}")
-    measure("2017: 20 jobs x 133", make_snapshot(nodes_2017(), jobs_2017(20)))
-    for node_count, job_count in ((20, 10), (200, 50), (500, 100), (1000, 200)):
-        measure(f"mixed: {job_count} jobs x {node_count}", mixed(node_count, job_count))
+    """Print the table; an argument limits it to worlds whose name contains it."""
+    worlds: dict[str, Callable[[], ClusterSnapshot]] = {
+        "2017: 20 jobs x 133": lambda: make_snapshot(nodes_2017(), jobs_2017(20)),
+        "mixed: 10 jobs x 20": lambda: mixed(20, 10),
+        "mixed: 50 jobs x 200": lambda: mixed(200, 50),
+        "mixed: 200 jobs x 1000": lambda: mixed(1000, 200),
+        "fleet: 50 jobs x 200": lambda: fleet(200, 50),
+        "fleet: 200 jobs x 1000": lambda: fleet(1000, 200),
+        "fleet: 600 jobs x 3000": lambda: fleet(3000, 600),
+        "fleet: 1000 jobs x 10000": lambda: fleet(10_000, 1000),
+        "fleet: 5000 jobs x 10000": lambda: fleet(10_000, 5000),
+    }
+    chosen = [name for name in worlds if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
+    head = ("cold s", "full s", "changed s", "trainers", "gap", "gap ch.", "die", "MiB")
+    widths = (7, 7, 8, 9, 8, 8, 6, 6)
+    titles = " ".join(f"{title:>{width}}" for title, width in zip(head, widths, strict=True))
+    print(f"{'size':<24} {titles} {'2017 s':>8} {'trainers':>8} {'j x n s':>8} {'trainers':>8}", flush=True)
+    for name in chosen:
+        measure(name, worlds[name]())
 
 
 if __name__ == "__main__":

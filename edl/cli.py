@@ -11,19 +11,33 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError
 
 try:
     import typer
+    import typer.core
 except ModuleNotFoundError as error:
     _missing: ModuleNotFoundError | None = error
 else:
     _missing = None
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edl.core.model import ClusterSnapshot
+
 FAILED, USAGE = 1, 2
+
+
+class TextOutput(StrEnum):
+    """Forms of an explanation."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class PlanOutput(StrEnum):
@@ -31,6 +45,20 @@ class PlanOutput(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class AuditOutput(StrEnum):
+    """Forms of an audit."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class OnLedgerLost(StrEnum):
+    """What a master does about an empty journal although the job has made progress."""
+
+    FAIL = "Fail"
+    RESTART_EPOCH = "RestartEpoch"
 
 
 def main() -> None:
@@ -68,26 +96,37 @@ def plan(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
-            "that runs is known, else maxmin.",
+            help="How to share: {policies}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
         ),
+    ] = "",
+    queues: Annotated[
+        str,
+        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
     ] = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
-    """Print the decision for a saved cluster; no cluster is needed."""
+    """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
+    from pathlib import Path
+
     from edl.adapters.planning import plan_snapshot
+    from edl.adapters.queues import read_queues
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
+    from edl.adapters.whatif import changes_of
     from edl.core.plan import Limits
 
-    snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
+    saved, now_s = read_saved(filenames), _seconds(now) if now else None
+    snapshot, left_out = saved.snapshot(now_s)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
-    decided = plan_snapshot(snapshot, policy, Limits())
+    decided = plan_snapshot(snapshot, policy, limits)
+    changes = changes_of(saved, now_s, policy, limits, decided)
     if output is PlanOutput.JSON:
-        typer.echo(plan_json(decided))
+        typer.echo(plan_json(decided, changes))
     else:
-        print_plan(decided)
+        print_plan(decided, changes=changes)
 
 
 def controller(
@@ -127,10 +166,16 @@ def controller(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: maxmin, utility, static-min or static-max; default: utility once the speed of a job "
-            "that runs is known, else maxmin.",
+            help="How to share: {policies to run}; default: utility once the speed of a job that runs is known, "
+            "else maxmin.",
         ),
     ] = "",
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDL_QUEUES", metavar="FILE", help="Quotas: QUEUE: {RESOURCE: QUANTITY}; read once, at the start."
+        ),
+    ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +219,182 @@ def controller(
     raise typer.Exit(asyncio.run(serve(settings)))
 
 
+def explain(
+    job: Annotated[str, typer.Argument(envvar="EDL_JOB", metavar="JOB", help="Its name, or NAMESPACE/NAME.")],
+    *,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", envvar=["EDL_NAMESPACE", "EDL_N"], metavar="NS", help="Default: any.")
+    ] = "",
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_KUBECONFIG", metavar="FILE", help="Default: as kubectl, then the pod's own account."
+        ),
+    ] = "",
+    filenames: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            envvar=["EDL_FILENAME", "EDL_F"],
+            metavar="FILE",
+            help="A saved cluster instead of a live one, as for edl plan; repeat it for more.",
+        ),
+    ] = None,
+    now: Annotated[
+        str,
+        typer.Option(envvar="EDL_NOW", metavar="RFC3339", help="When a saved cluster was; default: its newest time."),
+    ] = "",
+    policy: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_POLICY", metavar="NAME", help="Of the controller: {policies to run}; default: as edl plan."
+        ),
+    ] = "",
+    output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
+) -> None:
+    """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
+    from edl.adapters.explanation import account_json, explain_job, print_account
+    from edl.adapters.report import make_console
+    from edl.adapters.saved import read_saved
+
+    if now and not filenames:
+        raise ConfigError(
+            f"--now {now!r} is given without -f; a live cluster is explained as it is now: leave it out"
+        )
+    left_out: Sequence[object]
+    if filenames:
+        snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+    else:
+        snapshot, left_out = _look(kubeconfig)
+    for one in left_out:
+        typer.echo(f"edl: {one}", err=True)
+    account = explain_job(snapshot, job, namespace, policy)
+    if output is TextOutput.JSON:
+        typer.echo(account_json(account, snapshot.observed_at_s))
+    else:
+        print_account(account, snapshot, make_console())
+
+
+def replay(
+    record: Annotated[
+        str,
+        typer.Argument(
+            envvar="EDL_RECORD_FILE", metavar="RECORD", help="A file that --record wrote, or a folder of them."
+        ),
+    ],
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
+) -> None:
+    """Make a recorded decision again: 0 the same, 1 a different one, 2 no readable record."""
+    from edl.adapters.replay import exit_code, print_replays, replay_all, replays_json
+    from edl.adapters.report import make_console
+
+    replays = replay_all(Path(record))
+    if output is PlanOutput.JSON:
+        typer.echo(replays_json(replays))
+    elif len(replays) == 1 and exit_code(replays) == USAGE:
+        raise ConfigError(replays[0].problem)
+    else:
+        print_replays(replays, make_console())
+    raise typer.Exit(exit_code(replays))
+
+
+def master(
+    context: typer.Context,
+    *,
+    listen: Annotated[
+        str, typer.Option(envvar="EDL_LISTEN", metavar="HOST:PORT", help="Where trainers find the master.")
+    ] = "0.0.0.0:8080",
+    journal: Annotated[
+        Path | None, typer.Option(envvar="EDL_JOURNAL", metavar="DIR", help="Where the journal lives.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="EDL_TOKEN_FILE", metavar="FILE", help="What trainers must show.")
+    ] = None,
+    controller_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="EDL_CONTROLLER_TOKEN_FILE",
+            metavar="FILE",
+            help="What the controller must show; without it the roster is closed.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(envvar="EDL_DATASET", metavar="JSON", help="As POST /v1/dataset takes it.")
+    ] = None,
+    lease_ttl_s: Annotated[
+        float, typer.Option(envvar="EDL_LEASE_TTL_S", metavar="SECONDS", help="Silence after which a lease ends.")
+    ] = 30.0,
+    tls_cert: Annotated[
+        Path | None, typer.Option(envvar="EDL_TLS_CERT", metavar="FILE", help="PEM; with it https is spoken.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="EDL_TLS_KEY", metavar="FILE", help="PEM.")] = None,
+    expect_progress: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDL_EXPECT_PROGRESS",
+            metavar="EPOCH:DONE",
+            help="How far the job was; an empty journal is then refused as lost.",
+        ),
+    ] = None,
+    on_ledger_lost: Annotated[
+        OnLedgerLost, typer.Option(envvar="EDL_ON_LEDGER_LOST", help="What to do about a lost journal.")
+    ] = OnLedgerLost.FAIL,
+) -> None:
+    """Run the data master of one job: it leases ranges of the data set to trainers, and counts each once."""
+    if context.invoked_subcommand is not None:
+        return
+    import asyncio
+
+    from edl.adapters.logs import configure
+    from edl.master_service import MasterFlags, serve_master
+
+    if journal is None or token_file is None:
+        raise ConfigError("edl master needs --journal DIR and --token-file FILE; see edl master --help")
+    flags = MasterFlags(
+        listen,
+        journal,
+        token_file,
+        controller_token_file,
+        dataset,
+        lease_ttl_s,
+        tls_cert,
+        tls_key,
+        expect_progress,
+        on_ledger_lost.value,
+    )
+    configure("info", "logfmt")
+    raise typer.Exit(asyncio.run(serve_master(flags)))
+
+
+def status(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Of the master, such as http://127.0.0.1:8080.")],
+    token_file: Annotated[Path, typer.Option(envvar="EDL_TOKEN_FILE", metavar="FILE", help="With the job's token.")],
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
+) -> None:
+    """Print what a master holds."""
+    import json
+
+    from edl.adapters.master_client import fetch_status, status_text
+    from edl.master_service import read_token
+
+    found = fetch_status(url, read_token(token_file, "--token-file").decode(errors="replace"))
+    typer.echo(json.dumps(found, indent=2) if output is PlanOutput.JSON else status_text(found))
+
+
+def audit(
+    journal: Annotated[Path, typer.Argument(metavar="JOURNAL", help="The folder of a journal, or a copy of it.")],
+    output: Annotated[AuditOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = AuditOutput.TEXT,
+) -> None:
+    """Prove from a journal that every position of every epoch was done once; 1 if a rule is broken."""
+    from edl.adapters.audit import audit as follow
+    from edl.adapters.audit import audit_json, audit_text
+
+    report = follow(journal)
+    typer.echo(audit_json(report) if output is AuditOutput.JSON else audit_text(report))
+    raise typer.Exit(FAILED if report.problems else 0)
+
+
 def crd() -> None:
     """Print the CustomResourceDefinition of TrainingJob."""
     from edl.adapters.manifests import crd_yaml
@@ -199,9 +420,33 @@ def _commands() -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    for command in (controller, plan, crd, manifests):
-        app.command()(command)
+    for command in (controller, plan, explain, replay, audit, crd, manifests):
+        app.command(cls=_with_policies())(command)
+    masters = typer.Typer(rich_markup_mode=None)
+    masters.callback(invoke_without_command=True)(master)
+    masters.command()(status)
+    app.add_typer(masters, name="master")
     return app
+
+
+def _with_policies() -> type[typer.core.TyperCommand]:
+    """Commands whose help names the policies that there are, and looks for them only when it is read."""
+
+    class WithPolicies(typer.core.TyperCommand):
+        def format_help(self, *args: Any) -> None:  # noqa: ANN401 click's own types are not public here
+            from edl.adapters.planning import policy_names
+
+            for option in self.params:
+                text = getattr(option, "help", None) or ""
+                for token, names in (
+                    ("{policies}", policy_names()),
+                    ("{policies to run}", policy_names(comparisons=False)),
+                ):
+                    if token in text:
+                        vars(option)["help"] = text.replace(token, ", ".join(names))
+            super().format_help(*args)
+
+    return WithPolicies
 
 
 def _options(
@@ -225,6 +470,20 @@ def _seconds(value: str) -> float:
     if seconds is None:
         raise ConfigError(f"--now {value!r} is no RFC 3339 time; write it like 2026-01-05T10:00:00Z")
     return seconds
+
+
+def _look(kubeconfig: str) -> tuple[ClusterSnapshot, Sequence[object]]:
+    import asyncio
+
+    from edl.adapters.clock import SystemClock
+    from edl.adapters.glimpse import look
+    from edl.adapters.session import ApiSession
+
+    async def once() -> tuple[ClusterSnapshot, Sequence[object]]:
+        async with await ApiSession.open(kubeconfig) as session:
+            return await look(session, SystemClock())
+
+    return asyncio.run(once())
 
 
 def _remedy(error: ModuleNotFoundError) -> str:

@@ -11,32 +11,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import Protocol
 
 from edl.core.backoff import Backoff
-from edl.core.fallback import without_growth
+from edl.core.fallback import failure_of, without_growth
 from edl.core.guard import RefusedPlanError, serving_grace_left_s
 from edl.core.lifecycle import (
     Action,
     CreatePod,
-    DeleteJob,
     DeletePod,
     EmitEvent,
-    EnsureClaim,
-    EnsureSecret,
-    EnsureService,
     MarkPod,
     Outcome,
-    PatchStatus,
     Result,
     Surroundings,
     as_planned,
     desired_state,
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
+from edl.core.order import complaint_of, growth_of, words_of
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.stranded import stranded_pods
 from edl.core.unplaceable import Offer, mark, watch
@@ -191,26 +187,28 @@ class Controller:
 
     async def _plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that passed its checks; None leaves the cluster as it is."""
-        fresh = True
+        late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
         try:
-            late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
             plan = await self._thinker.run(lambda: self._planner.decide(view, self._limits), late_s)
-        except RefusedPlanError as error:
-            self._recorder.refused(view, error.plan, error.problems)
-            return None
+            if problems := tuple(self._planner.check(view, plan)):
+                raise RefusedPlanError(plan, problems)
         except Exception as error:  # whatever the solver throws, the last plan stands
-            self._recorder.failed("plan", error)
-            if self._memory.plan is None:
-                return None
-            plan, fresh = without_growth(self._memory.plan, view), False
-        decided = {decision.job for decision in plan.decisions}
-        judged = view if fresh else replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
-        problems = tuple(self._planner.check(judged, plan))
-        if problems:
-            self._recorder.refused(view, plan, problems)
+            return self._fall_back(view, error)
+        self._memory.plan = plan
+        self._recorder.planned(view, self._limits, plan)
+        return plan
+
+    def _fall_back(self, view: ClusterSnapshot, error: Exception) -> ScalePlan | None:
+        """What stands of the last plan, judged by the same rules; None where there is none, or it is no good now."""
+        self._recorder.undecided(view, error)
+        if self._memory.plan is None:
             return None
-        if fresh:
-            self._memory.plan = plan
+        plan = without_growth(self._memory.plan, view, failure_of(error))
+        decided = {decision.job for decision in plan.decisions}
+        judged = replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
+        if problems := tuple(self._planner.check(judged, plan)):
+            self._recorder.undecided(view, RefusedPlanError(plan, problems))
+            return None
         self._recorder.planned(view, self._limits, plan)
         return plan
 
@@ -246,10 +244,10 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
         lost = self._lost(snapshot)
-        wanted: dict[str, tuple[Action, ...]] = {}
+        wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
             around = Surroundings(lost, self._trouble(snapshot, job))
-            wanted[job.uid] = self._desired(job, decisions.get(job.key), places[job.key], around)
+            wanted.append((job, self._desired(job, decisions.get(job.key), places[job.key], around)))
         return await self._carry_out(wanted)
 
     def _desired(
@@ -269,7 +267,9 @@ class Controller:
             if not wanted:
                 self._memory.backoff.forget(job.uid, CreatePod)
         now_s = self._clock.monotonic_s()
-        return tuple(a for a in actions if self._memory.backoff.allows(job.uid, type(a), now_s))
+        return tuple(
+            a for a in actions if isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)
+        )
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
         refused = self._memory.backoff.refusal(job.uid)
@@ -280,16 +280,19 @@ class Controller:
             return "PriorityClassMissing", f"the cluster has no PriorityClass {names}; pods run without: create it"
         return None
 
-    async def _carry_out(self, wanted: Mapping[str, tuple[Action, ...]]) -> RoundResult:
+    async def _carry_out(self, wanted: Sequence[tuple[Job, tuple[Action, ...]]]) -> RoundResult:
         """Every job's deletions, then everybody's growth and words; one failure never stops the rest."""
         gate = asyncio.Semaphore(self._pace.writes)
-        first = [a for actions in wanted.values() for a in actions if isinstance(a, MarkPod | DeletePod)]
+        first = [a for _, actions in wanted for a in actions if isinstance(a, MarkPod | DeletePod)]
         outcomes = list(await asyncio.gather(*(self._apply(a, gate) for a in first)))
         unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
         chains = [
             chain
-            for uid, actions in wanted.items()
-            for chain in (_growth(actions), () if uid in unmarked else _words(actions))
+            for job, actions in wanted
+            for chain in (
+                growth_of(actions),
+                complaint_of(job, actions) if job.uid in unmarked else words_of(actions),
+            )
             if chain
         ]
         for done in await asyncio.gather(*(self._in_turn(chain, gate) for chain in chains)):
@@ -298,15 +301,23 @@ class Controller:
         return RoundResult.FAILED if broken else RoundResult.ACTED
 
     async def _in_turn(self, chain: Sequence[Action], gate: asyncio.Semaphore) -> list[Outcome]:
-        """One after the other until one fails, because each needs the one before; pods do not need one another."""
+        """One after the other until one fails, because each needs the one before; pods of a kind come at once."""
         outcomes: list[Outcome] = []
         for action in chain:
             if outcomes and not outcomes[-1].is_ok and not isinstance(outcomes[-1].action, EmitEvent):
                 break
             if isinstance(action, CreatePod):
-                pods = [a for a in chain if isinstance(a, CreatePod)]
-                return [*outcomes, *await asyncio.gather(*(self._apply(pod, gate) for pod in pods))]
+                return [*outcomes, *await self._start([a for a in chain if isinstance(a, CreatePod)], gate)]
             outcomes.append(await self._apply(action, gate))
+        return outcomes
+
+    async def _start(self, pods: Sequence[CreatePod], gate: asyncio.Semaphore) -> list[Outcome]:
+        """Masters and pservers, then the trainers, which are of no use without them."""
+        base = [pod for pod in pods if pod.role is not Role.TRAINER]
+        outcomes = list(await asyncio.gather(*(self._apply(pod, gate) for pod in base)))
+        if all(outcome.is_ok for outcome in outcomes):
+            trainers = [pod for pod in pods if pod.role is Role.TRAINER]
+            outcomes += await asyncio.gather(*(self._apply(pod, gate) for pod in trainers))
         return outcomes
 
     async def _apply(self, action: Action, gate: asyncio.Semaphore) -> Outcome:
@@ -378,11 +389,3 @@ class Controller:
 
 def _kills_for_serving(decision: ScaleDecision) -> bool:
     return bool(decision.victims) and decision.shrink_reason == Reason.SERVING_NEEDS_ROOM
-
-
-def _growth(actions: Iterable[Action]) -> tuple[Action, ...]:
-    return tuple(a for a in actions if isinstance(a, EnsureService | EnsureSecret | EnsureClaim | CreatePod))
-
-
-def _words(actions: Iterable[Action]) -> tuple[Action, ...]:
-    return tuple(a for a in actions if isinstance(a, PatchStatus | EmitEvent | DeleteJob))

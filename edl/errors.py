@@ -14,6 +14,8 @@ Messages name the object, the value, the rule and the remedy, because they are s
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class EdlError(Exception):
     """Base of every error that edl raises on purpose."""
@@ -43,8 +45,29 @@ class ConflictError(EdlError):
     """Somebody else changed or deleted the object first: observe again, decide again."""
 
 
+class PlanFailure(StrEnum):
+    """How a decision can fail: the label of the metric, the word of the log and of the record."""
+
+    INFEASIBLE = "infeasible"  # a program has no solution, though an admitted set must have one
+    UNBOUNDED = "unbounded"
+    NOT_A_NUMBER = "not_a_number"  # the solver's answer is NaN or infinite, or it met numerical trouble
+    LATE_SOLVER = "late_solver"  # the deadline passed within the decision, which ended by itself
+    LATE_THREAD = "late_thread"  # the thread did not answer; it is given up, and may still run
+    BUSY = "busy"  # a thread that was given up has not ended yet
+    REFUSED = "refused"  # a finished plan broke a rule
+    BUG = "bug"  # anything else that was raised
+
+
 class PlanError(EdlError):
-    """A plan breaks a rule, or no plan could be made."""
+    """A plan breaks a rule, or no plan could be made.
+
+    Attributes:
+        failure: how it failed.
+    """
+
+    def __init__(self, message: str, failure: PlanFailure = PlanFailure.BUG) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class ConfigError(EdlError):

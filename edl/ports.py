@@ -1,17 +1,19 @@
-"""What the applications need from the world: a cluster, a clock, a leader's lease and a place to record decisions.
+"""What the applications need from the world: a cluster, a clock, a leader's lease, places for decisions and journals.
 
-The controller is written against these; the adapters, the simulator and the tests implement them. Nothing here does
-anything.
+The controller and the master are written against these; the adapters, the simulator and the tests implement them.
+Nothing here does anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Protocol
 
 from edl.core.lifecycle import Action, Outcome
 from edl.core.model import ClusterSnapshot
 from edl.core.plan import Limits, ScalePlan
+from edl.errors import TemporaryError
 
 
 class Clock(Protocol):
@@ -74,13 +76,13 @@ class Recorder(Protocol):
         """A round was skipped, and why."""
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan was made and has passed its checks."""
+        """A plan has passed its checks: a new one, or with `plan.fallback` what stands of the last one."""
 
-    def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        """A plan broke a rule and was dropped: a bug of ours."""
+    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan could be made, or it broke a rule and was dropped (a RefusedPlanError, and a bug of ours)."""
 
     def failed(self, what: str, error: BaseException) -> None:
-        """No plan could be made, or a job could not be handled; the round went on without it."""
+        """A round or a job could not be handled; the rest went on without it."""
 
     def held(self, what: str) -> None:
         """Something that was planned is put off, and why."""
@@ -90,3 +92,46 @@ class Recorder(Protocol):
 
     def ended(self, result: RoundResult, seconds: float) -> None:
         """A round is over."""
+
+
+class StoreBlockedError(TemporaryError):
+    """Nothing can be written for now: the disk is full."""
+
+
+class LedgerStore(Protocol):
+    """Where a ledger's journal lives."""
+
+    @property
+    def appended(self) -> int:
+        """How many records there are, synced or not."""
+
+    @property
+    def blocked(self) -> str | None:
+        """Why nothing can be written now; None where it can."""
+
+    def load(self) -> tuple[bytes | None, Iterator[bytes]]:
+        """The last snapshot, and the records after it, which must be used up before `start`.
+
+        Raises:
+            EdlError: the journal is damaged.
+        """
+
+    def start(self) -> None:
+        """Begin to write; called in the event loop that will wait."""
+
+    def append(self, record: bytes) -> int:
+        """Queue a record; returns its number, for `durable`. Records have no line breaks."""
+
+    def snapshot(self, state: bytes) -> None:
+        """Queue the state after all records so far."""
+
+    async def durable(self, number: int) -> None:
+        """Wait until that record, and all before it, survive any crash.
+
+        Raises:
+            StoreBlockedError: the disk is full; the record is kept and written once there is room.
+            EdlError: the disk has failed.
+        """
+
+    async def close(self) -> None:
+        """Write what is queued, where that is possible."""

@@ -15,7 +15,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edl import __version__
@@ -26,6 +26,8 @@ from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
+from edl.adapters.planning import policy_to_run
+from edl.adapters.queues import read_queues
 from edl.adapters.recorder import ControllerRecorder, RecordFolder
 from edl.adapters.report import plan_json, print_plan
 from edl.adapters.server import StatusServer
@@ -35,8 +37,8 @@ from edl.controller import Controller, Pace, Planner
 from edl.core.guard import check
 from edl.core.model import ClusterSnapshot
 from edl.core.packing import startable
-from edl.core.plan import ScaleDecision, ScalePlan
-from edl.core.policy import decide, policy_named
+from edl.core.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.core.policy import Policy, decide
 from edl.errors import EdlError
 from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
@@ -70,10 +72,11 @@ async def serve(settings: ControllerSettings) -> int:
     Raises:
         ConfigError: something that was given cannot be used.
     """
-    policy_named(settings.policy)
+    policy_to_run(settings.policy)
+    limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
-        parts = _assemble(settings, session, folder)
+        parts = _assemble(settings, limits, session, folder)
         listen = None if settings.once else ":".join(map(str, await parts.server.start()))
         say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=listen)
         try:
@@ -82,10 +85,12 @@ async def serve(settings: ControllerSettings) -> int:
             await parts.server.stop()
 
 
-def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordFolder | None) -> _Parts:
+def _assemble(
+    settings: ControllerSettings, limits: Limits, session: ApiSession, folder: RecordFolder | None
+) -> _Parts:
     clock, metrics = SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
-    policy = policy_named(settings.policy)
+    policy = policy_to_run(settings.policy)
     cache = ClusterCache(
         session,
         clock,
@@ -102,8 +107,8 @@ def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordF
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
-        planner=Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable),
-        limits=settings.limits,
+        planner=Planner(_Decider(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_Display() if settings.dry_run else None,
     )
@@ -115,6 +120,19 @@ def _assemble(settings: ControllerSettings, session: ApiSession, folder: RecordF
         settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
     )
     return _Parts(cache, controller, elector, server, metrics)
+
+
+class _Decider:
+    """Decides round after round, each time from the columns of the last plan that was made; the plan names them."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._columns = NO_COLUMNS
+
+    def __call__(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        plan = decide(snapshot, self._policy, limits, self._columns)
+        self._columns = plan.columns
+        return plan
 
 
 class _Display:

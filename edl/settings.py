@@ -35,6 +35,7 @@ _REMEDIES = {
     "key_file": "give the path of a file; it is made where it does not exist",
     "master_image": "give the name of an image without spaces",
     "watch_namespace": "give the name of a namespace; repeat the flag for more",
+    "queues": "give the path of a readable file",
     "record": "give a folder",
 }
 
@@ -47,6 +48,7 @@ class ControllerSettings(BaseModel):
         namespace: where the Lease stands.
         watch_namespace: the namespaces whose jobs are ours; none means all.
         policy: empty leaves the choice to the planner.
+        queues: file with the quotas of the queues; it is read once, at the start.
         serving_grace_s: how long kube-scheduler's own preemption goes first; not a flag.
     """
 
@@ -61,6 +63,7 @@ class ControllerSettings(BaseModel):
     max_load_desired: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     serving_headroom: Annotated[int, Field(ge=0, le=100_000)] = 0
     policy: str = ""
+    queues: Path | None = None
     key_file: Path | None = None
     master_image: str = ""
     watch_namespace: tuple[str, ...] = ()
@@ -103,7 +106,7 @@ class ControllerSettings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """What plans must keep to."""
+        """What plans must keep to, but for the quotas, which stand in a file."""
         return Limits(
             max_load_desired=self.max_load_desired,
             serving_headroom=self.serving_headroom,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from edl.errors import PlanError
+from edl.errors import PlanError, PlanFailure
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Thinker:
             PlanError: it was late, or the one before has not ended yet; what the function raises passes through.
         """
         if self._is_thinking:
-            raise PlanError("the decision before this one is still being computed")
+            raise PlanError("the decision before this one is still being computed", PlanFailure.BUSY)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -56,4 +56,4 @@ class Thinker:
         try:
             return await asyncio.wait_for(answer, deadline_s)
         except TimeoutError as error:
-            raise PlanError(f"no decision within {deadline_s:g} s") from error
+            raise PlanError(f"no decision within {deadline_s:g} s", PlanFailure.LATE_THREAD) from error

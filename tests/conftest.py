@@ -1,17 +1,20 @@
 """What every test shares: hypothesis tries the same examples each time, so that a failure is a change of ours.
 
-`pytest --hypothesis-profile=explore` tries new ones, and more of them. `pytest --campaign full` holds the waves of
-the large end-to-end tests as long as the experiments did that they are held against.
+`HYPOTHESIS_PROFILE=explore pytest` (or `pytest --hypothesis-profile=explore`) tries new ones, and more of them.
+`pytest --campaign full` holds the waves of the large end-to-end tests as long as the experiments did that they are
+held against.
 """
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
-settings.load_profile("steady")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from edl.core.fallback import failure_of
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import (
     Action,
     CreatePod,
@@ -26,7 +28,7 @@ from edl.core.lifecycle import (
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodPhase, PodShape, Role
 from edl.core.plan import Limits, ScalePlan
-from edl.errors import NotSyncedError
+from edl.errors import NotSyncedError, PlanFailure
 from edl.ports import RoundResult
 
 T = TypeVar("T")
@@ -265,6 +267,7 @@ class FakeRecorder:
     refusals: list[ScalePlan] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    undecided_by: list[PlanFailure] = field(default_factory=list)
     put_off: list[str] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     leads: list[bool] = field(default_factory=list)
@@ -282,10 +285,14 @@ class FakeRecorder:
         self.limits.append(limits)
         self.plans.append(plan)
 
-    def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
+    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         self.snapshots.append(snapshot)
-        self.refusals.append(plan)
-        self.problems += problems
+        self.undecided_by.append(failure_of(error))
+        if isinstance(error, RefusedPlanError):
+            self.refusals.append(error.plan)
+            self.problems += error.problems
+        else:
+            self.failures.append(f"plan: {error}")
 
     def failed(self, what: str, error: BaseException) -> None:
         self.failures.append(f"{what}: {error}")

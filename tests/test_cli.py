@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from edl import __version__
+from edl.adapters.recorder import DecisionRecord, RecordFolder
+from edl.adapters.saved import read_saved
 from edl.cli import main
+from edl.core.plan import Limits
+from edl.core.policy import decide, policy_named
 
 CLUSTER = """
 apiVersion: v1
@@ -61,7 +66,8 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("controller", "plan", "crd", "manifests"))
+    commands = ("controller", "plan", "explain", "replay", "master", "audit", "crd", "manifests")
+    assert all(command in out for command in commands)
 
 
 def test_help_waits_for_no_solver_and_no_client() -> None:
@@ -106,12 +112,160 @@ def test_a_plan_is_printed_as_json_and_nothing_else(run: Run, cluster: str) -> N
     assert (decision["namespace"], decision["name"], decision["target"]) == ("ads", "ctr", 3)
 
 
+def test_a_plan_keeps_to_the_quotas_of_a_file(run: Run, cluster: str, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("default: {cpu: 2100m}\n")
+    code, out, err = run("plan", "-f", cluster, "--queues", str(queues), "-o", "json")
+    assert (code, err) == (0, "")
+    (decision,) = json.loads(out)["decisions"]
+    assert (decision["target"], decision["reason"]) == (2, "QuotaReached")
+    queues.write_text("default: {cpu: -2}\n")
+    code, out, err = run("plan", "-f", cluster, "--queues", str(queues))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"edl: --queues {queues}, line 1: queue default: cpu '-2' is negative")
+    code, _, err = run("controller", "--queues", str(queues), "--once", "--dry-run")
+    assert code == 2
+    assert err.startswith(f"edl: --queues {queues}, line 1: queue default: cpu '-2' is negative")
+
+
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:
     cordoned = tmp_path / "cordoned.json"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"unschedulable": True}}
     cordoned.write_text(json.dumps(node))
     _, out, _ = run("plan", "-f", cluster, "-f", str(cordoned), "-o", "json")
     assert json.loads(out)["decisions"][0]["reason"] == "Unschedulable"
+
+
+NEW = """
+apiVersion: paddlepaddle.org/v1
+kind: TrainingJob
+metadata: {name: new, namespace: ads}
+spec: {trainer: {entrypoint: train, min-instance: 2, max-instance: 2, resources: {requests: {cpu: "1", memory: 1Gi}}}}
+"""
+
+
+def test_a_later_file_is_told_by_what_it_changes(run: Run, cluster: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.yaml"
+    new.write_text(NEW)
+    code, out, _ = run("plan", "-f", cluster, "-f", str(new))
+    assert code == 0
+    assert f"What changes, against {cluster} alone:" in out
+    assert "ads/ctr       3      1  2 trainers fewer (fulfilment -1)" in out
+    _, out, _ = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
+    changed = {job["name"]: job["trainers"] for job in json.loads(out)["changes"]["jobs"]}
+    assert changed == {"ctr": -2, "new": 2}
+
+
+def test_one_file_is_compared_with_nothing(run: Run, cluster: str) -> None:
+    assert "What changes" not in run("plan", "-f", cluster)[1]
+    assert "changes" not in json.loads(run("plan", "-f", cluster, "-o", "json")[1])
+
+
+def test_the_old_controller_is_told_as_a_comparison(run: Run, cluster: str) -> None:
+    code, out, err = run("plan", "-f", cluster, "--policy", "edl-2017")
+    assert (code, err) == (0, "")
+    assert "Policy edl-2017 is only to compare with" in out
+    _, out, _ = run("plan", "-f", cluster, "--policy", "edl-2017", "-o", "json")
+    assert json.loads(out)["comparison"] == {"policy": "edl-2017", "pending": 0}
+
+
+def test_no_controller_runs_a_policy_that_is_only_to_compare_with(run: Run) -> None:
+    code, out, err = run("controller", "--once", "--policy", "edl-2017")
+    assert (code, out) == (2, "")
+    assert "--policy edl-2017 is only to compare with, by edl plan" in err
+    assert "choose one of maxmin" in err
+
+
+def test_help_names_every_policy(run: Run) -> None:
+    offered = "".join(run("plan", "--help")[1].split())
+    assert all(name in offered for name in ("maxmin", "static-min", "static-max", "edl-2017"))
+    run_by = "".join(run("controller", "--help")[1].split())
+    assert "static-max" in run_by
+    assert "edl-2017" not in run_by
+
+
+def test_a_job_of_a_saved_cluster_is_explained(run: Run, cluster: str) -> None:
+    code, out, err = run("explain", "ctr", "-f", cluster)
+    assert (code, err) == (0, "")
+    assert out.startswith("ads/ctr: 0 now, 3 planned (min 1, max 3), AtMax\n  3 of 3: at its maximum\n")
+    code, out, _ = run("explain", "ads/ctr", "-n", "ads", "-f", cluster, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["remedies"] == ["raise spec.trainer.max-instance"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ctrr", "-f", "CLUSTER"], "edl: there is no TrainingJob ctrr; is it ads/ctr?"),
+        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: there is no TrainingJob vision/ctr; is it ads/ctr?"),
+        (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "is only to compare with, by edl plan"),
+        (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
+        (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),
+        (["ctr", "--now", "2026-01-05T10:00:00Z"], "is given without -f"),
+        ([], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_explained_ends_with_2_and_a_sentence(
+    run: Run, cluster: str, arguments: list[str], says: str
+) -> None:
+    code, out, err = run("explain", *(cluster if a == "CLUSTER" else a for a in arguments))
+    assert (code, out) == (2, "")
+    assert says.replace("CLUSTER", cluster) in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+@pytest.fixture
+def record(cluster: str, tmp_path: Path) -> Path:
+    """The record of a decision on the cluster."""
+    snapshot, _ = read_saved([cluster]).snapshot()
+    made = DecisionRecord("maxmin", Limits(), snapshot, decide(snapshot, policy_named("maxmin"), Limits()))
+    return RecordFolder(tmp_path / "records").write(made)
+
+
+def test_a_record_is_replayed(run: Run, record: Path) -> None:
+    code, out, err = run("replay", str(record))
+    assert (code, err) == (0, "")
+    assert out == f"{record}: the same decision (2026-01-05T10:00:00Z, 1 job, policy maxmin)\n"
+    code, out, _ = run("replay", str(record), "-o", "json")
+    assert code == 0
+    assert json.loads(out)["records"][0]["result"] == "same"
+
+
+def test_a_record_that_comes_out_different_ends_with_1_and_the_difference(run: Run, record: Path) -> None:
+    body = json.loads(record.read_bytes())
+    body["plan"]["decisions"][0]["target"] = 1
+    record.write_text(json.dumps(body))
+    code, out, err = run("replay", str(record))
+    assert (code, err) == (1, "")
+    assert "a different decision" in out
+    assert "ads/ctr  target  1         3" in out
+    code, out, _ = run("replay", str(record), "-o", "json")
+    assert code == 1
+    (found,) = json.loads(out)["records"][0]["differences"]
+    assert found == {"job": "ads/ctr", "field": "target", "recorded": 1, "now": 3}
+
+
+def test_a_folder_of_records_is_summed_up(run: Run, record: Path) -> None:
+    record.with_name("decision-2.json").write_bytes(record.read_bytes())
+    code, out, _ = run("replay", str(record.parent))
+    assert code == 0
+    assert out.splitlines()[-1] == "2 records: 2 same"
+
+
+def test_a_record_of_a_moment_that_no_calendar_has_is_replayed(run: Run, record: Path) -> None:
+    record.write_text(re.sub(r'"observed_at_s":[0-9.e+]+', '"observed_at_s":1e300', record.read_text()))
+    code, out, _ = run("replay", str(record))
+    assert code == 0
+    assert "1e+300 s" in out
+
+
+def test_what_is_no_record_ends_with_2(run: Run, cluster: str, tmp_path: Path) -> None:
+    for path in (cluster, str(tmp_path / "nowhere.json"), str(tmp_path)):
+        code, out, err = run("replay", path)
+        assert (code, out) == (2, "")
+        assert err.startswith("edl: ")
+        assert "give a" in err
+        assert "Traceback" not in err
 
 
 def test_every_flag_is_an_environment_variable(run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from edl.adapters.recorder import DecisionRecord, decode_record, encode_record
 from edl.controller import Controller, Planner
 from edl.core.guard import check
 from edl.core.lifecycle import DeletePod
-from edl.core.model import JobKey, Pod
+from edl.core.model import JobKey
 from edl.core.packing import startable
 from edl.core.plan import Limits
 from edl.core.policy import decide, policy_named
@@ -39,11 +40,15 @@ class Film:
         return [said.rpartition(" for ")[2] for said in self.recorder.put_off if "leaves room" in said]
 
 
-def play(serving: Pod, seconds: int, *, bound_after: int | None = None) -> Film:
-    """A job has all four cores of the one node, a serving pod wants three, and kube-scheduler does as it is told."""
+Happening = Callable[[FakeCluster, int], None]
+"""What happens to the cluster in a second."""
+
+
+def play(seconds: int, happening: Happening = lambda *_: None, *, cores: int = 4) -> Film:
+    """A job runs on the one node, whose cores it may all have, and a serving pod wants three of them in vain."""
     film = Film()
-    film.world.add(make_job("a", trainers=4, maximum=4, on=("n000",)))
-    cluster = FakeCluster(film.world, (make_node("n000", 4),), (serving,))
+    film.world.add(make_job("a", trainers=4, maximum=cores, on=("n000",)))
+    cluster = FakeCluster(film.world, (make_node("n000", cores),), (STUCK,))
     policy = policy_named("maxmin")
     planner = Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable)
 
@@ -56,8 +61,7 @@ def play(serving: Pod, seconds: int, *, bound_after: int | None = None) -> Film:
         running = asyncio.create_task(controller.run(stop))
         for second in range(seconds):
             film.world.step()
-            if second == bound_after:
-                cluster.serving = (replace(serving, node="n000"),)
+            happening(cluster, second)
             film.trainers.append(len(film.world.jobs[A].live_trainers))
             await asyncio.sleep(1)
         stop.set()
@@ -70,7 +74,7 @@ def play(serving: Pod, seconds: int, *, bound_after: int | None = None) -> Film:
 
 
 def test_trainers_give_way_come_back_and_give_way_ever_more_rarely() -> None:
-    film = play(STUCK, 420)
+    film = play(420)
     shrunk = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m < n]
     grown = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m > n]
     assert (min(film.trainers), max(film.trainers)) == (1, 4)
@@ -83,7 +87,7 @@ def test_trainers_give_way_come_back_and_give_way_ever_more_rarely() -> None:
 
 
 def test_the_marks_stand_in_the_record_and_the_decision_is_the_same_again() -> None:
-    film = play(STUCK, 90)
+    film = play(90)
     told = [
         (snapshot, plan)
         for snapshot, plan in zip(film.recorder.snapshots[1::2], film.recorder.plans, strict=True)
@@ -98,7 +102,33 @@ def test_the_marks_stand_in_the_record_and_the_decision_is_the_same_again() -> N
 
 
 def test_serving_that_is_bound_in_time_is_never_marked() -> None:
-    film = play(STUCK, 200, bound_after=20)
+    def bind(cluster: FakeCluster, second: int) -> None:
+        if second == 20:
+            cluster.serving = (replace(STUCK, node="n000"),)
+
+    film = play(200, bind)
     assert film.pauses == []
     assert film.deaths == 3
     assert film.trainers[-1] == 1
+
+
+def test_nobody_dies_for_another_pod_that_has_found_room_while_one_is_marked() -> None:
+    """The other pod waits when the plan is made, and is promised the node when it is looked at again."""
+    other = replace(make_serving("db", cpu=2), tried=True)
+
+    def come(cluster: FakeCluster, second: int) -> None:
+        if second == 45:
+            cluster.serving = (other, STUCK)
+            before = cluster.observed
+
+            def promise() -> None:
+                if cluster.observed > before:
+                    cluster.serving = (replace(other, nominated="n000"), STUCK)
+
+            cluster.on_observe = promise
+
+    film = play(55, come, cores=12)
+    assert film.pauses == ["30 s"]
+    assert film.trainers[44] == 12
+    assert film.deaths == 0
+    assert any("have found room" in said for said in film.recorder.put_off)

@@ -96,8 +96,11 @@ class ClusterCache:
     def unready(self) -> list[str]:
         """Why no decision may be taken now; empty where one may. Overdue writes are looked for again by this."""
         lists = [f"{r.resource} is not listed yet" for r in self._all() if not (r.synced.is_set() or r.problem)]
-        problems = [r.problem for r in self._all() if r.problem]
-        return problems + lists + self.unmet()
+        return self.problems() + lists + self.unmet()
+
+    def problems(self) -> list[str]:
+        """What the API server refuses, or why there is no contact."""
+        return [r.problem for r in self._all() if r.problem]
 
     def unmet(self) -> list[str]:
         """Which of our own writes the cache does not show yet."""

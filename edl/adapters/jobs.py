@@ -7,7 +7,7 @@ user may have written it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,11 @@ from edl.adapters.times import seconds_of
 from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
 from edl.api.v1 import TrainingJob, parse_job
+from edl.core.answers import JobEvent, default_action
 from edl.core.lifecycle import is_over
 from edl.core.model import (
     PODS,
+    Answer,
     Condition,
     FixedPods,
     Job,
@@ -140,6 +142,8 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         tier=spec.priority,
         queue=spec.queue,
         fault_tolerant=spec.fault_tolerant,
+        gang=parsed.needs_pod_group,
+        answers=tuple(_answers(parsed)),
         suspended=spec.suspend,
         backoff_limit=spec.backoff_limit,
         active_deadline_s=spec.active_deadline_seconds,
@@ -148,6 +152,16 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
         resize_cost_s=spec.elasticity.resize_cost_seconds or 0.0,
     )
+
+
+def _answers(parsed: TrainingJob) -> Iterator[Answer]:
+    """The policies that say something else than the mode does, with Any spelled out."""
+    for role in Role:
+        for event in (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED):
+            action = parsed.action_for(role, event)
+            usual = default_action(event, fault_tolerant=parsed.spec.fault_tolerant, of_trainers=role is Role.TRAINER)
+            if action is not None and action is not usual:
+                yield Answer(role, event, action)
 
 
 def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
@@ -226,7 +240,13 @@ def _resize(value: object) -> Resize | None:
     time_s = seconds_of(resize.get("time"))
     if time_s is None:
         return None
-    return Resize(time_s, _count(resize.get("from")), _count(resize.get("to")), _text(resize.get("reason")))
+    return Resize(
+        time_s,
+        _count(resize.get("from")),
+        _count(resize.get("to")),
+        _text(resize.get("reason")),
+        seconds_of(resize.get("voluntaryTime")),
+    )
 
 
 def _conditions(value: object) -> tuple[Condition, ...]:

@@ -11,6 +11,7 @@ from edl import __version__
 from edl.core.lifecycle import Outcome
 from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, JobKey, JobPhase, Resources
 from edl.core.plan import ScaleDecision, ScalePlan
+from edl.errors import PlanFailure
 from edl.ports import RoundResult
 
 _JOB = ("namespace", "job")
@@ -48,7 +49,13 @@ class Metrics:
         self._unplaceable = gauge("edl_serving_unplaceable_pods", "Waiting serving pods that leave room unused.")
         self._rounds = counter("edl_rounds_total", "Rounds of the controller by how they ended.", "result")
         self._refused = counter("edl_plans_refused_total", "Plans that broke a rule and were dropped.")
-        self._failures = counter("edl_decision_failures_total", "Decisions that could not be made or came too late.")
+        self._failures = counter(
+            "edl_decision_failures_total",
+            "Decisions that could not be made, came too late or were refused.",
+            "failure",
+        )
+        for failure in PlanFailure:
+            self._failures.labels(failure.value)
         self._actions = counter("edl_actions_total", "Writes to the API server.", "action", "result")
         self._allocatable = gauge("edl_cluster_allocatable", "What ready nodes offer, in base units.", "resource")
         self._requested = gauge("edl_cluster_requested", "What bound pods ask for, in base units.", "resource")
@@ -76,9 +83,10 @@ class Metrics:
             self._set_counts(job)
 
     def planned(self, plan: ScalePlan) -> None:
-        """Set what a plan says; a repeated decision is no resize."""
-        self._decision.observe(plan.seconds)
-        self._gap.set(plan.certificate.gap)
+        """Set what a plan says; a repeated decision is no resize, and the last plan proves nothing about this one."""
+        if plan.fallback is None:
+            self._decision.observe(plan.seconds)
+            self._gap.set(plan.certificate.gap)
         self._short.set(plan.serving.short)
         self._known |= {decision.job for decision in plan.decisions}
         for decision in plan.decisions:
@@ -104,9 +112,9 @@ class Metrics:
         """Count a plan that broke a rule."""
         self._refused.inc()
 
-    def undecided(self) -> None:
+    def undecided(self, failure: PlanFailure) -> None:
         """Count a decision that could not be made."""
-        self._failures.inc()
+        self._failures.labels(failure.value).inc()
 
     def acted(self, outcome: Outcome) -> None:
         """Count a write."""

@@ -17,14 +17,17 @@ import msgspec
 
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
+from edl.core.fallback import failure_of
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import DeletePod, EmitEvent, Outcome, PatchStatus, Result
 from edl.core.model import ClusterSnapshot, JobKey
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PlanFailure
 from edl.ports import Clock, RoundResult
 
 RECORD_VERSION = 1
 RECORDS_KEPT = 1000
+RECORDS = "decision-*.json"
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +37,8 @@ class DecisionRecord:
 
     Attributes:
         policy: name of the policy, as `--policy` takes it; empty for the default.
-        plan: what was decided; `seconds` is the only part that differs when it is decided again.
+        plan: what was decided, and in `given` the columns that it began with; `seconds` is the only part that differs
+            when it is decided again from all of these.
     """
 
     policy: str
@@ -100,7 +104,7 @@ class RecordFolder:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        for old in sorted(self._folder.glob("decision-*.json"))[: -self._keep]:
+        for old in sorted(self._folder.glob(RECORDS))[: -self._keep]:
             old.unlink(missing_ok=True)
         return path
 
@@ -112,6 +116,7 @@ class ControllerRecorder:
         self._metrics, self._clock, self._policy, self._folder = metrics, clock, policy, folder
         self._last: dict[JobKey, ScaleDecision] = {}
         self._skipped = ""
+        self._fallback: PlanFailure | None = None
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
@@ -125,7 +130,10 @@ class ControllerRecorder:
         say(_log, level, "round skipped", reason=reason)
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan was made and has passed its checks: one line for each decision that is new."""
+        """A plan has passed its checks: one line for each decision that is new."""
+        if plan.fallback is not None:
+            kept = sum(len(d.victims) for d in plan.decisions)
+            say(_log, logging.WARNING, "last plan stands without its growth", failure=plan.fallback, victims=kept)
         self._metrics.planned(plan)
         self._metrics.passed_over(snapshot)
         changed = [d for d in plan.decisions if _is_news(d, self._last.get(d.job))]
@@ -148,20 +156,26 @@ class ControllerRecorder:
             seconds=plan.seconds,
         )
         self._last = {d.job: d for d in plan.decisions}
-        if changed and self._folder is not None:
+        is_news = bool(changed) or plan.fallback not in {None, self._fallback}
+        self._fallback = plan.fallback
+        if is_news and self._folder is not None:
             self._keep(DecisionRecord(self._policy, limits, snapshot, plan))
 
-    def refused(self, snapshot: ClusterSnapshot, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        """A plan broke a rule and was dropped: a bug of ours."""
-        self._metrics.refused()
-        jobs, policy = len(snapshot.jobs), plan.policy
-        for problem in problems:
-            say(_log, logging.ERROR, "plan refused", problem=problem, jobs=jobs, policy=policy)
+    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan could be made, or it broke a rule: one line that says how; the stack only where it is a bug."""
+        failure = failure_of(error)
+        self._metrics.undecided(failure)
+        if isinstance(error, RefusedPlanError):
+            self._metrics.refused()
+            for problem in error.problems:
+                jobs, policy = len(snapshot.jobs), error.plan.policy
+                say(_log, logging.ERROR, "plan refused", problem=problem, jobs=jobs, policy=policy)
+        if failure is PlanFailure.BUG:
+            self.failed("plan", error)
+        say(_log, logging.ERROR, "no plan", failure=failure, jobs=len(snapshot.jobs), err=error)
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Something could not be thought out; with the stack, because it is a bug or a late solver."""
-        if what == "plan":
-            self._metrics.undecided()
+        """Something could not be handled; with the stack, because it is a bug."""
         fields = {"fields": {"what": what}}
         _log.error("failed", exc_info=(type(error), error, error.__traceback__), extra=fields)
 

@@ -17,6 +17,9 @@ from edl.adapters.decoders import UNREADABLE
 from edl.adapters.objects import ApiStatus
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
 
+_WEBHOOK_DOWN = "failed calling webhook"
+"""An admission webhook that cannot be reached concerns the objects it is asked about; the server itself is well."""
+
 
 class RefusedError(PermanentError):
     """The API server refused, and would refuse again.
@@ -61,6 +64,8 @@ def error_of(code: int, raw: bytes, what: str, retry_after: str | None = None) -
     message = f"{what}: {status.message or 'refused without a message'} ({code}{' ' + reason if reason else ''})"
     if code == 410:
         return GoneError(message)
+    if code == 500 and _WEBHOOK_DOWN in message:
+        return RefusedError(message, code=code, reason=reason or "InternalError")
     if code in {408, 429} or code >= 500:
         return TemporaryError(message, retry_after_s=_retry_after_s(retry_after, status))
     if code == 409:

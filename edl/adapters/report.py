@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edl.adapters.whatif import changes_dict, print_changes
+from edl.core.compare import Changes
 from edl.core.plan import Price, ScaleDecision, ScalePlan
 
 WIDTH_OFF_TERMINAL = 200
@@ -20,8 +22,8 @@ NAMED_VICTIMS = 12
 """Where nobody watches, nothing is folded to fit a window."""
 
 
-def plan_dict(plan: ScalePlan) -> dict[str, Any]:
-    """The plan in the form that scripts read."""
+def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]:
+    """The plan in the form that scripts read, with what it changes where that was asked."""
     return {
         "decisions": [_decision_dict(d) for d in sorted(plan.decisions, key=lambda d: d.job)],
         "certificate": {
@@ -33,19 +35,25 @@ def plan_dict(plan: ScalePlan) -> dict[str, Any]:
         "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
         "seconds": plan.seconds,
+        **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
+        **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
+        **({"changes": changes_dict(changes)} if changes is not None else {}),
     }
 
 
-def plan_json(plan: ScalePlan) -> str:
+def plan_json(plan: ScalePlan, changes: Changes | None = None) -> str:
     """The plan as JSON text."""
-    return json.dumps(plan_dict(plan), indent=2, allow_nan=False)
+    return json.dumps(plan_dict(plan, changes), indent=2, allow_nan=False)
 
 
-def print_plan(plan: ScalePlan, console: Console | None = None) -> None:
-    """Print the plan for people: a row per job, what the plan is worth, and why each job has its count."""
-    console = console or _console()
+def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Changes | None = None) -> None:
+    """Print the plan for people: a row per job, what changes, what it is worth, and why each job has its count."""
+    console = console or make_console()
     console.print(_decision_table(plan))
     console.print()
+    if changes is not None:
+        print_changes(changes, console)
+        console.print()
     serving, proof = plan.serving, plan.certificate
     console.print(Text(f"Serving pods: {serving.waiting} waiting, {serving.placed} placed, {serving.short} short"))
     console.print(
@@ -54,6 +62,11 @@ def print_plan(plan: ScalePlan, console: Console | None = None) -> None:
             f"(gap {proof.gap:.3%}), policy {plan.policy}, {plan.seconds:.3f} s"
         )
     )
+    if plan.fallback is not None:
+        told = f"No plan could be made ({plan.fallback}): this is what stands of the last one, as is the certificate"
+        console.print(Text(told), soft_wrap=True)
+    if plan.is_comparison:
+        console.print(Text(_caveat(plan)), soft_wrap=True)
     if plan.prices:
         console.print()
         console.print(_price_table(plan.prices))
@@ -64,9 +77,22 @@ def print_plan(plan: ScalePlan, console: Console | None = None) -> None:
             console.print(Text(f"{decision.job}: {decision.message}"), soft_wrap=True)
 
 
-def _console() -> Console:
+def make_console() -> Console:
+    """Where answers are printed: folded on a terminal only."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH_OFF_TERMINAL)
+
+
+def _pending(plan: ScalePlan) -> int:
+    return sum(decision.pending for decision in plan.decisions)
+
+
+def _caveat(plan: ScalePlan) -> str:
+    """What a plan that is only to compare with must not be taken for."""
+    return (
+        f"Policy {plan.policy} is only to compare with: TARGET is what it would ask for, CHANGE only what has room"
+        f" ({_pending(plan)} trainers stay pending); it is not checked, and its certificate counts what has room"
+    )
 
 
 def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:

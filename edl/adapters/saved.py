@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,11 +52,21 @@ class SavedCluster:
         objects: decoded, the later of two of one name.
         quarantined: what could not be decoded.
         newest_s: the newest time found anywhere; None where there is none.
+        first: decoded from the first file alone; first_name: what to call that.
     """
 
     objects: dict[Identity, Any]
     quarantined: tuple[Quarantined, ...]
     newest_s: float | None
+    first: dict[Identity, Any] = field(default_factory=dict)
+    first_name: str = ""
+
+    @property
+    def base(self) -> SavedCluster | None:
+        """The first file alone, at the same time; None where it holds no node, or where nothing else was read."""
+        if self.first == self.objects or not any(kind == "Node" for kind, _, _ in self.first):
+            return None
+        return SavedCluster(self.first, (), self.newest_s)
 
     def snapshot(self, now_s: float | None = None) -> tuple[ClusterSnapshot, tuple[Quarantined, ...]]:
         """The cluster as a decision reads it, with all that had to be left out.
@@ -95,6 +105,7 @@ def read_saved(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None =
     objects: dict[Identity, Any] = {}
     poison: dict[Identity, Quarantined] = {}
     newest: list[float] = []
+    first: dict[Identity, Any] | None = None
     for path in paths:
         name = "standard input" if path == STANDARD_INPUT else path
         text = _text_of(path, name, read_stdin or sys.stdin.buffer.read)
@@ -104,7 +115,9 @@ def read_saved(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None =
         newest += _times(documents, budget=100 * len(text) + 100_000, name=name)
         for place, body in _objects(documents):
             _take(place, body, objects, poison)
-    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None))
+        first = dict(objects) if first is None else first
+    first_name = "standard input" if paths[:1] == [STANDARD_INPUT] else "".join(paths[:1])
+    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None), first or {}, first_name)
 
 
 def _text_of(path: str, name: str, read_stdin: Callable[[], bytes]) -> str:
@@ -174,9 +187,9 @@ def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[s
                 f"{place}: {_shown(body)} is no Kubernetes object; expected apiVersion, kind and metadata"
             )
         version, kind = body.get("apiVersion"), body.get("kind")
-        for field, value in (("apiVersion", version), ("kind", kind)):
+        for key, value in (("apiVersion", version), ("kind", kind)):
             if not isinstance(value, str) or not value:
-                raise ConfigError(f"{place}: an object has no {field}{_named(body)}; add it, as kubectl prints it")
+                raise ConfigError(f"{place}: an object has no {key}{_named(body)}; add it, as kubectl prints it")
         if isinstance(kind, str) and kind.endswith("List") and "items" in body:
             waiting += reversed(list(_items(place, body, kind)))
         else:

@@ -50,6 +50,7 @@ def _resize(resize: Resize | None) -> dict[str, Any] | None:
         "from": resize.from_count,
         "to": resize.to_count,
         "reason": resize.reason,
+        "voluntaryTime": _time(resize.voluntary_s),
     }
 
 

@@ -18,7 +18,7 @@ from edl.adapters.refusals import AlreadyExistsError, NotFoundError, RefusedErro
 from edl.adapters.session import ApiSession
 from edl.adapters.status_body import status_body
 from edl.adapters.storage import JournalClaims
-from edl.api.manifest import pod_manifest, service_manifest, token_secret_manifest
+from edl.api.manifest import pod_group_manifest, pod_manifest, service_manifest, token_secret_manifest
 from edl.api.v1 import TrainingJob, parse_job
 from edl.core.lifecycle import (
     Action,
@@ -27,9 +27,11 @@ from edl.core.lifecycle import (
     DeletePod,
     EmitEvent,
     EnsureClaim,
+    EnsurePodGroup,
     EnsureSecret,
     EnsureService,
     MarkPod,
+    Need,
     Outcome,
     PatchStatus,
     Result,
@@ -103,6 +105,8 @@ class Writer:
                 result = await self._once(action, self._ensure_secret)
             case EnsureClaim():
                 result = await self._once(action, self._claims.ensure)
+            case EnsurePodGroup():
+                result = await self._once(action, self._ensure_pod_group)
             case PatchStatus():
                 result = await self._patch_status(action)
             case EmitEvent():
@@ -179,6 +183,17 @@ class Writer:
         except AlreadyExistsError:
             await self._ours(f"{collection}/{action.job.name}", action)
 
+    async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> None:
+        collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
+        try:
+            await self._session.post(collection, pod_group_manifest(job), timeout_s=WRITE_TIMEOUT_S)
+        except AlreadyExistsError:
+            await self._ours(f"{collection}/{action.job.name}", action)
+        except RefusedError as error:
+            is_needless = job.spec.scheduler_name in {None, "default-scheduler"}
+            if not (is_needless and error.code in {403, 404}):
+                raise  # without the group the scheduler that was asked for would let the pods wait for ever
+
     async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> None:
         key = await self._key.get()
         tokens = [make_token(key, action.job, action.job_uid, role) for role in ("trainer", "controller")]
@@ -216,7 +231,7 @@ class Writer:
         """The object under a name that is taken, if it belongs to the job.
 
         Raises:
-            ConflictError: it is ours but on its way out, or has just gone.
+            ConflictError: it is on its way out, whoever owns it, or has just gone.
             RefusedError: it belongs to somebody else.
         """
         try:
@@ -224,14 +239,14 @@ class Writer:
         except NotFoundError as error:
             raise ConflictError(f"{path} has gone meanwhile") from error
         metadata = found.get("metadata") or {}
+        if metadata.get("deletionTimestamp"):
+            raise ConflictError(f"{path} is on its way out")
         if not any(ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences") or ()):
             raise RefusedError(
                 f"job {action.job}: {path} exists and does not belong to the job; delete it or rename the job",
                 code=409,
                 reason="NameTaken",
             )
-        if metadata.get("deletionTimestamp"):
-            raise ConflictError(f"{path} is on its way out")
         return found
 
     def _job(self, action: Action) -> TrainingJob:
@@ -266,7 +281,7 @@ def _read(action: Action, error: EdlError) -> tuple[Result, str]:
         word = "InvalidSpec"
     elif isinstance(error, RefusedError):
         word = error.reason or f"Http{error.code}"
-        makes = isinstance(action, CreatePod | EnsureService | EnsureSecret | EnsureClaim)
+        makes = isinstance(action, CreatePod | Need)
         if isinstance(error, NotFoundError) and not makes:
             result = Result.CONFLICT
         elif error.code == 401:

@@ -29,6 +29,7 @@ def environment(job: TrainingJob, role: Role, index: int) -> list[dict[str, Any]
     fields = {
         "NAMESPACE": "metadata.namespace",
         "POD_NAME": "metadata.name",
+        "POD_UID": "metadata.uid",
         "POD_IP": "status.podIP",
         "PADDLE_CURRENT_IP": "status.podIP",
     }

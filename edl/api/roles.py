@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field
 from edl.api.parts import Part, Rule, Text, keyed, unique_by
 from edl.api.resources import Quantity, Requirements
 from edl.api.template import PodTemplate
+from edl.core.answers import JobAction, JobEvent
 from edl.core.model import Role
 
 MAX_INSTANCES = 10_000
@@ -18,24 +18,6 @@ MAX_INSTANCES = 10_000
 Count = Annotated[int, Field(ge=0, le=MAX_INSTANCES)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
 Passes = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class JobEvent(StrEnum):
-    """What a policy answers."""
-
-    POD_FAILED = "PodFailed"
-    POD_EVICTED = "PodEvicted"
-    TASK_COMPLETED = "TaskCompleted"
-    ANY = "Any"
-
-
-class JobAction(StrEnum):
-    """What a policy does; AbortJob ends in phase Failed with reason Aborted."""
-
-    RESTART_JOB = "RestartJob"
-    RESTART_POD = "RestartPod"
-    COMPLETE_JOB = "CompleteJob"
-    ABORT_JOB = "AbortJob"
 
 
 class Policy(Part):

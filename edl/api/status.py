@@ -45,6 +45,8 @@ class ResizeStatus(Part):
     from_count: _Count | None = Field(default=None, alias="from")
     to_count: _Count | None = Field(default=None, alias="to")
     reason: _Reason | None = None
+    voluntary_time: _Time | None = None
+    """When trainers last died for the share of another job; the cooldown counts from it."""
 
 
 class DatasetStatus(Part):

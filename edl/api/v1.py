@@ -15,9 +15,10 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
 from edl.api.parts import Part, Whole, find_problems
 from edl.api.problems import describe
-from edl.api.roles import MAX_INSTANCES, JobAction, JobEvent, MasterSpec, PserverSpec, TrainerSpec, choose_action
+from edl.api.roles import MAX_INSTANCES, MasterSpec, PserverSpec, TrainerSpec, choose_action
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
 from edl.api.template import VolumeMount
+from edl.core.answers import JobAction, JobEvent, default_action
 from edl.core.model import JobKey, Role
 from edl.errors import InvalidJobError
 
@@ -140,17 +141,10 @@ class TrainingJob(Part):
         return self.spec.pserver.min_instance if role is Role.PSERVER else self.spec.trainer.min_instance
 
     def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
-        """What an event of a role leads to: the role's policy, else the job's, else the mode's; None does nothing.
-
-        Without policies, gang mode restarts the job when a pod is lost, fault-tolerant mode the pod; in
-        both, the completion of the trainers completes the job.
-        """
+        """What an event of a role leads to: the role's policy, else the job's, else the mode's; None does nothing."""
         given = self.role(role).policy_for(event) or choose_action(self.spec.policies, event)
-        if given is not None:
-            return given
-        if event is JobEvent.TASK_COMPLETED:
-            return JobAction.COMPLETE_JOB if role is Role.TRAINER else None
-        return JobAction.RESTART_POD if self.spec.fault_tolerant else JobAction.RESTART_JOB
+        is_trainer = role is Role.TRAINER
+        return given or default_action(event, fault_tolerant=self.spec.fault_tolerant, of_trainers=is_trainer)
 
 
 def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> TrainingJob:

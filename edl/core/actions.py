@@ -107,6 +107,14 @@ class EnsureClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class EnsurePodGroup:
+    """Volcano's PodGroup of the minimum set, where the job asks for one."""
+
+    job: JobKey
+    job_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PatchStatus:
     """Write the status, if the job still has that UID."""
 
@@ -134,9 +142,10 @@ class DeleteJob:
     job_uid: str
 
 
-Action = (
-    CreatePod | MarkPod | DeletePod | EnsureService | EnsureSecret | EnsureClaim | PatchStatus | EmitEvent | DeleteJob
-)
+Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
+"""What a job's pods need before they are created."""
+
+Action = CreatePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | DeleteJob
 
 
 class Result(StrEnum):

@@ -1,5 +1,8 @@
 """Who runs: waiting serving first, then jobs tier by tier and by age, each with all it needs or not at all.
 
+A job can wait for room or for quota. Waiting for room it is the head that the younger ones of its tier pass only for
+so long; waiting for what other jobs of its queue need at least, it is a head to its queue alone.
+
 A trial places everything that must have room (serving, missing masters and pservers, minimums), letting surplus
 trainers die where they must. A linear program rejects what cannot fit; whole pods on real nodes confirm what does.
 How much more than its minimum a job gets is decided in `sharing`.
@@ -14,12 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from edl.core.capacity import Claim, Seat, World
+from edl.core.capacity import Claim, World, count_beyond, count_stuck, room_beside
 from edl.core.integer import pack_most
 from edl.core.optimizer import place_most
 from edl.core.packing import make_room
+from edl.core.quota import Meter, Short, most_alone
 from edl.core.room import Room
-from edl.core.settling import ORDERS_TRIED, Served, by_size, demands_of, for_serving, settle, size_of
+from edl.core.settling import ORDERS_TRIED, Served, by_size, demands_of, for_serving, settle, settle_freely, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,14 @@ class Admission:
     Attributes:
         room: the trial with every admitted job at its minimum at least.
         head: of each waiting job, the older one that it waits behind; itself where it is the head.
-        hopeless: jobs that would not fit even alone.
+        hopeless: jobs that would not fit even alone, or not into their quota.
+        short: of each job that waits for quota, or behind one that does, what is lacking.
     """
 
     room: Room
     head: Mapping[int, int]
     hopeless: frozenset[int]
+    short: Mapping[int, Short]
 
 
 def serve(world: World, deadline_s: float) -> Served:
@@ -59,34 +65,33 @@ def serve(world: World, deadline_s: float) -> Served:
     return Served(due, young, sum(wanted.values()) - best.total())
 
 
-def cap(world: World, served: Served) -> tuple[World, frozenset[int]]:
+def cap(world: World, served: Served, deadline_s: float) -> tuple[World, frozenset[int]]:
     """Cap each maximum at what would fit were the job alone, and find the jobs that would not even fit alone.
 
-    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody.
+    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. Only what is above the cap
+    of a quota goes. The cap is what one order of placing finds; that a job would not even fit is only said once no
+    packing was found that holds it.
     """
-    idle = Room(world, ())
-    for shape, count in sorted((Counter(served.due) + Counter(served.young)).items()):
+    alone = _Trial(world, served, deadline_s)
+    idle = alone(()) or Room(world, ())
+    for shape, count in sorted(served.young.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    claims, hopeless = [], set()
+    claims, hopeless, beyond = [], set(), count_beyond(world)
     for claim in world.claims:
         kind = (claim.shape, claim.job.fixed)
         if kind not in known:
             known[kind] = _alone(idle, claim)
-        stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-        most = max(known[kind] + stuck, len(claim.seats))
-        if most < claim.low and not (claim.job.was_admitted and claim.seats):
+        most = max(known[kind] + beyond[claim.index], len(claim.seats))
+        quota = most_alone(claim.asks)
+        if quota < claim.low or (
+            most < claim.low
+            and not (claim.job.was_admitted and claim.seats)
+            and alone.beside((), claim.index) is None
+        ):
             hopeless.add(claim.index)
-        claims.append(replace(claim, high=max(claim.low, min(claim.high, most))))
+        claims.append(replace(claim, high=max(claim.low, int(min(claim.high, most, max(quota, 0))))))
     return replace(world, claims=tuple(claims)), frozenset(hopeless)
-
-
-def _is_movable(world: World, seat: Seat) -> bool:
-    """False for a trainer that counts, but stands where no new one of its job could."""
-    if not seat.pod.node:
-        return True
-    is_open = seat.node >= 0 and bool(world.opened[seat.shape, seat.node])
-    return is_open and seat.shape == world.claims[seat.claim].shape
 
 
 def _alone(idle: Room, claim: Claim) -> int:
@@ -106,18 +111,16 @@ def admit(world: World, served: Served, hopeless: frozenset[int], deadline_s: fl
     hopeful = [c for c in world.claims if c.index not in hopeless]
     room = trial([c.index for c in hopeful])
     if room is not None:
-        return Admission(room, {}, hopeless)
+        return Admission(room, {}, hopeless, {})
     room = trial([])
-    head: dict[int, int] = {}
+    queue = _Queue(trial)
     for tier in sorted({c.job.tier for c in hopeful}, reverse=True):
         ranked = sorted((c for c in hopeful if c.job.tier == tier), key=_seniority)
-        running = [c for c in ranked if c.job.was_admitted]
-        waiting = [c for c in ranked if not c.job.was_admitted]
-        room = _keep(trial, room, [c.index for c in running])
-        room = _let_in(trial, room, waiting, head)
+        room = queue.keep(room, [c.index for c in ranked if c.job.was_admitted])
+        room = queue.let_in(room, [c for c in ranked if not c.job.was_admitted])
     if room is None:
         room = Room(world, ())
-    return Admission(room, head, hopeless)
+    return Admission(room, queue.head, hopeless, queue.short)
 
 
 def waiting_since_s(claim: Claim) -> float:
@@ -146,15 +149,19 @@ class _Trial:
 
     def __call__(self, members: Iterable[int]) -> Room | None:
         chosen = tuple(sorted(members))
+        if self.meter(chosen).passed():
+            return None
         room = Room(self.world, chosen)
         if not demands_of(room, self.served):
             return room
+        if self.world.is_large and settle_freely(room, self.served) is not None:
+            return room  # sooner done than proved
         return settle(self.world, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
     def beside(self, members: tuple[int, ...], newcomer: int) -> Room | None:
         """Try one more job; one that needs the same as a refused one is refused at once."""
         claim = self.world.claims[newcomer]
-        kind = (members, (claim.shape, claim.low, claim.needs, claim.unbound_fixed, claim.seats))
+        kind = (members, (claim.shape, claim.low, claim.needs, claim.unbound_fixed, claim.seats, claim.asks))
         if kind in self.refused:
             return None
         room = self((*members, newcomer))
@@ -162,20 +169,29 @@ class _Trial:
             self.refused.add(kind)
         return room
 
+    def meter(self, members: Iterable[int]) -> Meter:
+        """What some jobs need at least of the quotas of their queues."""
+        limited = {j: claim for j in members if (claim := self.world.claims[j]).asks}
+        return Meter({j: c.asks for j, c in limited.items()}, {j: c.low for j, c in limited.items()})
+
+    def short_of(self, members: Iterable[int], newcomer: int) -> Short | None:
+        """The quota that keeps a job from running beside others, which have their minimums."""
+        claim = self.world.claims[newcomer]
+        return self.meter(members).short_of_start(claim.asks, claim.low) if claim.asks else None
+
+    def has_waited(self, claim: Claim) -> bool:
+        """True where a job has waited so long that nothing younger passes it."""
+        now_s = self.world.snapshot.observed_at_s
+        return now_s - waiting_since_s(claim) >= self.world.limits.head_wait_s
+
     def _could_fit(self, members: tuple[int, ...]) -> bool:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         world = self.world
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        free = world.empty.copy()
+        stuck = count_stuck(world)
         for j in members:
             claim = world.claims[j]
-            free -= claim.held
-            for index in claim.seats:
-                seat = world.seats[index]
-                if seat.node >= 0:
-                    free[seat.node] += world.request[seat.shape]
-            stuck = sum(not _is_movable(world, world.seats[i]) for i in claim.seats)
-            wanted[claim.shape] += max(0, claim.low - stuck)
+            wanted[claim.shape] += max(0, claim.low - stuck[j])
             for need in claim.needs:
                 wanted[need.shape] += need.missing
             for shape, _ in claim.unbound_fixed:
@@ -183,40 +199,86 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(world, free, wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return place_most(world, room_beside(world, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
 
 
-def _keep(trial: _Trial, room: Room | None, running: list[int]) -> Room | None:
-    """Keep those that run; where not all fit, the youngest go, whole."""
-    members = room.members if room is not None else ()
-    if not running:
-        return room
-    if (together := trial([*members, *running])) is not None:
+class _Queue:
+    """Lets jobs in, in their order, and remembers who waits behind whom and for what.
+
+    Attributes:
+        head: of each waiting job, the older one that it waits behind; itself where it is a head.
+        short: of each job that waits for quota, or behind one that does, what is lacking.
+    """
+
+    def __init__(self, trial: _Trial) -> None:
+        self._trial = trial
+        self.head: dict[int, int] = {}
+        self.short: dict[int, Short] = {}
+
+    def keep(self, room: Room | None, running: list[int]) -> Room | None:
+        """Keep those that run; where not all fit, the youngest go, whole."""
+        if not running or (together := self._trial([*_members(room), *running])) is None:
+            for j in running:
+                if (lacking := self._trial.short_of(_members(room), j)) is not None:
+                    self.short[j] = lacking
+                room = self._trial.beside(_members(room), j) or room
+            return room
         return together
-    for j in running:
-        members = room.members if room is not None else ()
-        room = trial.beside(members, j) or room
-    return room
 
+    def let_in(self, room: Room | None, waiting: list[Claim]) -> Room | None:
+        """Let in the longest prefix by age that fits, then whoever fits behind it while its head has not waited long.
 
-def _let_in(trial: _Trial, room: Room | None, waiting: list[Claim], head: dict[int, int]) -> Room | None:
-    """Let in the longest prefix by age that fits, then whoever fits behind it while its head has not waited long."""
-    members = room.members if room is not None else ()
-    order = [c.index for c in waiting]
-    count, room = _longest(lambda n: trial([*members, *order[:n]]) if n else room, len(order), room)
-    if count == len(order):
+        Who lacks quota is left out of the prefix and becomes the head of its queue.
+        """
+        before = _members(room)
+        order = self._with_quota(before, waiting)
+        count, room = _longest(lambda n: self._trial([*before, *order[:n]]) if n else room, len(order), room)
+        if count == len(waiting):
+            return room
+        first = order[count] if count < len(order) else None
+        if first is not None:
+            self.head[first] = first
+        heads: dict[str, int] = {}
+        is_behind = False
+        for claim in waiting:
+            is_behind = is_behind or claim.index == first
+            if claim.index == first or claim.index in order[:count]:
+                continue
+            passed = heads.get(claim.job.queue, claim.index)
+            lacking = self._trial.short_of(_members(room), claim.index) or self._behind(passed, claim.index)
+            if lacking is not None:
+                self.head[claim.index] = heads.setdefault(claim.job.queue, claim.index)
+                self.short[claim.index] = lacking
+                continue
+            is_closed = is_behind and first is not None and self._trial.has_waited(self._trial.world.claims[first])
+            let_in = None if is_closed else self._trial.beside(_members(room), claim.index)
+            room = let_in or room
+            if let_in is None:
+                self.head[claim.index] = claim.index if first is None else first
         return room
-    first = waiting[count]
-    head[first.index] = first.index
-    limits, now_s = trial.world.limits, trial.world.snapshot.observed_at_s
-    is_closed = now_s - waiting_since_s(first) >= limits.head_wait_s
-    for j in order[count + 1 :]:
-        behind = None if is_closed else trial.beside(room.members if room is not None else (), j)
-        if behind is None:
-            head[j] = first.index
-        else:
-            room = behind
-    return room
+
+    def _behind(self, head: int, j: int) -> Short | None:
+        """What the head of a job's queue lacks, where it has waited so long that the job may not pass it."""
+        return self.short[head] if head != j and self._trial.has_waited(self._trial.world.claims[head]) else None
+
+    def _with_quota(self, members: tuple[int, ...], waiting: list[Claim]) -> list[int]:
+        """Those that have quota once all older ones among them run; nobody passes a head that has waited long."""
+        meter = self._trial.meter(members)
+        closed: set[str] = set()
+        order = []
+        for claim in waiting:
+            if claim.asks and claim.job.queue in closed:
+                continue
+            if meter.short_of_start(claim.asks, claim.low) is None:
+                meter.start(claim.asks, claim.low)
+                order.append(claim.index)
+            elif self._trial.has_waited(claim):
+                closed.add(claim.job.queue)
+        return order
+
+
+def _members(room: Room | None) -> tuple[int, ...]:
+    return room.members if room is not None else ()
 
 
 def _longest(attempt: Callable[[int], Room | None], most: int, start: Room | None) -> tuple[int, Room | None]:

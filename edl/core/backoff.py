@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.actions import Action, CreatePod, EnsureClaim, EnsureSecret, EnsureService, Outcome, Result
-
-_GROWTH: tuple[type[Action], ...] = (CreatePod, EnsureService, EnsureSecret, EnsureClaim)
+from edl.core.actions import Action, CreatePod, Need, Outcome, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +76,4 @@ class Backoff:
 
 
 def _family(kind: type[Action]) -> type[Action]:
-    return CreatePod if kind in _GROWTH else kind
+    return CreatePod if issubclass(kind, Need) else kind

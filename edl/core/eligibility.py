@@ -10,7 +10,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from edl.core.model import Node, NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 
@@ -27,6 +27,32 @@ def takes(node: Node, placement: Placement) -> bool:
     reads it as, so that a pod which tolerates it may still go there. PreferNoSchedule repels nobody.
     """
     return node.ready and is_tolerated(node, placement.tolerations) and is_selected(node, placement)
+
+
+def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, list[bool]]:
+    """`takes` for each placement and every node, in the order of the nodes.
+
+    Nodes that no placement can tell apart are judged once: clusters have many nodes and few kinds.
+    """
+    asked = tuple(placements)
+    named = {r.key for p in asked for term in p.required for r in term.expressions}
+    keys = sorted(named | {key for p in asked for key, _ in p.node_selector})
+    by_name = any(term.fields for p in asked for term in p.required)
+    kinds: dict[tuple[object, ...], int] = {}
+    examples: list[Node] = []
+    order = []
+    for node in nodes:
+        values: tuple[str | None, ...] = ()
+        if keys:
+            labels = dict(node.labels)
+            values = tuple(labels.get(key) for key in keys)
+        profile = (node.ready, node.cordoned, node.taints, values, node.name if by_name else "")
+        kind = kinds.setdefault(profile, len(examples))
+        if kind == len(examples):
+            examples.append(node)
+        order.append(kind)
+    answers = {placement: [takes(node, placement) for node in examples] for placement in asked}
+    return {placement: [answer[kind] for kind in order] for placement, answer in answers.items()}
 
 
 def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:

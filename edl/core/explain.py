@@ -1,37 +1,29 @@
 """The plan in words: for each job a reason, and one sentence that a researcher accepts.
 
-A sentence names what holds the job: its own maximum, a resource that is full and who has it, serving, or time. It is
-built from the finished packing, not from the duals, which are not unique; prices are given as prices.
+A sentence names what holds the job: its own maximum, a resource that is full and who has it, serving, or time. It
+rests on the finished packing alone: what one more trainer would cost another job is counted in whole pods on a node,
+not read from the duals, which are not unique. Prices are given as prices; `pricing` confirms them on demand.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import exp
 
-from edl.core.admission import Admission
 from edl.core.capacity import Claim, World
-from edl.core.guard import DEAD_BAND, cooldown_left_s, growth_hold_left_s, is_arriving
-from edl.core.model import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    HOST_PORT_PREFIX,
-    MEMORY,
-    PODS,
-    Job,
-    PodShape,
-    Reason,
-    Resources,
-    Role,
-)
-from edl.core.optimizer import Proof
+from edl.core.guard import DEAD_BAND, growth_hold_left_s
+from edl.core.model import CPU, EPHEMERAL_STORAGE, MEMORY, Job, PodShape, Reason
+from edl.core.optimizer import Proof, quotas_of
+from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price
-from edl.core.room import Room
-from edl.core.settling import Served
-from edl.core.sharing import Share
+from edl.core.pools import pool_of
+from edl.core.scarcity import Exchange, open_nodes
+from edl.core.speedup import Worth
+from edl.core.waiting import quota_of, refuse, serving_words, shut
+from edl.core.words import GIB, amount, amounts, count, listed, rank_of, seconds
 
-GIB = 1024**3
 NAMED_HOLDERS = 2
 SMALLEST_PRICE = 1e-6
 
@@ -45,53 +37,45 @@ class Told:
     shrink_reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Everything that was decided."""
-
-    world: World
-    served: Served
-    admission: Admission
-    shared: Share
-
-    def claim(self, job: Job) -> Claim | None:
-        """The claim of a job that may be given something."""
-        return next((c for c in self.world.claims if c.job.key == job.key), None)
-
-    def member(self, job: Job) -> int | None:
-        """The index of a job that is admitted."""
-        claim = self.claim(job)
-        return claim.index if claim is not None and claim.index in self.shared.room.count else None
-
-
 def explain(job: Job, outcome: Outcome) -> Told:
     """Say why a job has the count it has."""
     claim = outcome.claim(job)
     if claim is None:
-        reason, message = _excluded(job)
+        reason, message = excluded(job)
         return Told(reason, message, reason)
     if claim.index not in outcome.shared.room.count:
-        reason, message = _refused(claim, outcome)
+        reason, message = refuse(claim, outcome)
         return Told(reason, message, reason)
     reason, message = _admitted(claim, outcome)
-    by_serving = outcome.shared.room.for_serving & {
-        *outcome.shared.room.victims,
-        *outcome.shared.room.homeless[claim.index],
-    }
-    if any(i in by_serving for i in claim.seats):
+    dying = outcome.dying(claim.index)
+    if not dying:
+        return Told(reason, message, reason)
+    if any(i in outcome.shared.room.for_serving for i in dying):
         return Told(reason, message, Reason.SERVING_NEEDS_ROOM)
-    return Told(reason, message, Reason.ADMITTED if _makes_way(claim, outcome) else reason)
+    return Told(reason, message, _shrink_reason(reason, claim, outcome))
 
 
-def _makes_way(claim: Claim, outcome: Outcome) -> bool:
-    """True where trainers of a job die so that another one, just admitted, gets its minimum or its share."""
-    now_s = outcome.world.snapshot.observed_at_s
-    others = (outcome.world.claims[j].job for j in outcome.shared.room.count if j != claim.index)
+def _shrink_reason(reason: Reason, claim: Claim, outcome: Outcome) -> Reason:
+    """Why trainers of a job die, if any do, other than for serving."""
+    arriving = _makes_way_for(claim, outcome)
+    if any(i in outcome.shared.for_quota for i in claim.seats):
+        is_theirs = any(outcome.world.claims[j].job.queue == claim.job.queue for j in arriving)
+        return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
+    if arriving:
+        return Reason.ADMITTED
+    return Reason.INSUFFICIENT_CAPACITY if reason is Reason.QUOTA_REACHED else reason
+
+
+def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:
+    """The jobs, just admitted, that get their minimum or their share where trainers of this one die."""
     limit = claim.job.pinned or claim.job.max_trainers
-    return len(claim.seats) <= limit and any(is_arriving(job, now_s) for job in others)
+    if not outcome.dying(claim.index) or len(claim.seats) > limit:
+        return []
+    return [j for j in outcome.arriving() if j != claim.index]
 
 
-def _excluded(job: Job) -> tuple[Reason, str]:
+def excluded(job: Job) -> tuple[Reason, str]:
+    """Why a job is given nothing, whatever room there is."""
     if job.deleting:
         return Reason.FINISHED, "it is being deleted: its pods go"
     if job.finished:
@@ -101,82 +85,127 @@ def _excluded(job: Job) -> tuple[Reason, str]:
     return Reason.SUSPENDED, "it is suspended: it gets no pods until spec.suspend is false"
 
 
-def _refused(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
-    needs = _needs(claim)
-    if claim.index in outcome.admission.hopeless:
-        return Reason.UNSCHEDULABLE, f"needs {needs}, which would not fit even alone: {_misfit(claim, outcome.world)}"
-    if claim.job.was_admitted and any(outcome.served.due.values()):
-        pods = sum(outcome.served.due.values())
-        return (
-            Reason.SERVING_NEEDS_ROOM,
-            f"needs {needs}; {_count(pods, 'serving pod')} took the room it needs to run",
-        )
-    head = outcome.admission.head.get(claim.index)
-    if head is None or head == claim.index:
-        return Reason.MIN_UNSATISFIED, f"waits for room: needs {needs}"
-    ahead = outcome.world.claims[head].job.key
-    return Reason.MIN_UNSATISFIED, f"waits for room behind {ahead}: needs {needs}"
-
-
-def _needs(claim: Claim) -> str:
-    """Everything that a job needs to start, in pods and in totals."""
-    pods = [_count(f.count, f.role.value) for f in sorted(claim.job.fixed, key=lambda f: f.role) if f.count]
-    total = claim.job.trainer.request * claim.low
-    for fixed in claim.job.fixed:
-        total = total + fixed.shape.request * fixed.count
-    pods = [_count(claim.low, "trainer"), *pods]
-    return f"{_listed(pods)} ({_amounts(total)} in all)"
-
-
-def _misfit(claim: Claim, world: World) -> str:
-    """Which pod no node can hold, and for want of what; else that they do not fit together."""
-    shapes = [("trainer", claim.job.trainer), *((f.role.value, f.shape) for f in claim.job.fixed if f.count)]
-    number = {shape: i for i, shape in enumerate(world.shapes)}
-    for role, shape in shapes:
-        nodes = [n for n, is_open in enumerate(world.opened[number[shape]].tolist()) if is_open]
-        if not nodes:
-            return f"no node takes its {role}s (readiness, cordon, taints, node selector and affinity considered)"
-        for column, name in enumerate(world.names):
-            asked, most = shape.request[name], max(int(world.empty[n, column]) for n in nodes)
-            if asked > most:
-                return (
-                    f"one {role} asks for {_amount(name, asked)},"
-                    f" and no node that takes it has more than {_amount(name, max(0, most))}"
-                )
-    return "each pod has a node that could hold it, but not all of them together"
-
-
 def _admitted(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
     room, job = outcome.shared.room, claim.job
-    count = room.count[claim.index]
-    of = f"{count} of {job.max_trainers}"
+    have = room.count[claim.index]
+    of = f"{have} of {job.max_trainers}"
     if job.pinned:
-        return Reason.PINNED, f"{of}: pinned to {_count(job.pinned, 'trainer')}"
-    if count >= job.max_trainers:
+        return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}"
+    if have >= job.max_trainers:
         return Reason.AT_MAX, f"{of}: at its maximum"
-    lost = sum(i in room.for_serving for i in (*room.victims, *room.homeless[claim.index]) if i in claim.seats)
-    if lost and count < len(claim.seats):
-        pods = _count(sum(outcome.served.due.values()), "serving pod")
-        return Reason.SERVING_NEEDS_ROOM, f"{of}: gives up {_count(lost, 'trainer')} to make room for {pods}"
-    return _short_of_max(claim, outcome, of)
+    dying = outcome.dying(claim.index)
+    lost = sum(i in room.for_serving for i in dying)
+    if lost and have < len(claim.seats):
+        gives = f"gives up {count(lost, 'trainer')}{_on_nodes(claim, dying, outcome)}"
+        return Reason.SERVING_NEEDS_ROOM, f"{of}: {gives} to make room for {serving_words(outcome)}"
+    reason, why = _short_of_max(claim, outcome)
+    arriving = _makes_way_for(claim, outcome) if dying else []
+    if have < len(claim.seats) and arriving:
+        keys = [str(outcome.world.claims[j].job.key) for j in arriving]
+        named = keys if len(keys) <= NAMED_HOLDERS else [keys[0], count(len(keys) - 1, "other job")]
+        verb = "starts" if len(keys) == 1 else "start"
+        why = f"gives up {count(len(dying), 'trainer')} because {listed(named)} {verb}; {why}"
+    return reason, f"{of}: {why}"
 
 
-def _short_of_max(claim: Claim, outcome: Outcome, of: str) -> tuple[Reason, str]:
-    room = outcome.shared.room
-    hold_s = growth_hold_left_s(claim.job, outcome.world.limits, outcome.world.snapshot.observed_at_s)
+def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
+    """Where trainers die, as far as they stand on nodes."""
+    world = outcome.world
+    nodes = sorted({world.seats[i].node for i in seats} - {-1})
+    usable = sorted({*nodes, *open_nodes(outcome.shared.room, claim.shape)})
+    return f" on {outcome.pools().where(nodes, usable)}" if nodes else ""
+
+
+def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
+    room, world = outcome.shared.room, outcome.world
+    hold_s = growth_hold_left_s(claim.job, world.limits, world.snapshot.observed_at_s)
     if hold_s > 0 and room.slots(claim.shape).any():
-        return Reason.COOLDOWN, f"{of}: gave way to serving; waits another {_seconds(hold_s)} before it grows"
+        return Reason.COOLDOWN, f"gave way to serving; waits another {seconds(hold_s)} before it grows"
+    if (short := outcome.short_of(claim.index)) is not None:
+        used = amount(short.row.resource, short.used)
+        return Reason.QUOTA_REACHED, f"queue {short.row.queue} uses {used} of {quota_of(short.row)}"
     if (held := _held_neighbour(claim, outcome)) is not None:
-        return Reason.COOLDOWN, f"{of}: leaves room to {held}"
+        return Reason.COOLDOWN, f"leaves room to {held}"
     if (cooling := _cooling_donor(claim, outcome)) is not None:
-        return Reason.COOLDOWN, f"{of}: its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
+        return Reason.COOLDOWN, f"its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
         return Reason.RESIZE_NOT_WORTH_IT, (
-            f"{of}: trainers of others would add more speed here, but by less than the restarts of both jobs cost"
+            "trainers of others would add more speed here, but by less than the restarts of both jobs cost"
         )
+    return Reason.INSUFFICIENT_CAPACITY, _full(claim, outcome)
+
+
+def _full(claim: Claim, outcome: Outcome) -> str:
+    """What there is no more room in, and who holds it."""
+    room, world = outcome.shared.room, outcome.world
+    scarce = outcome.scarce(claim.shape)
+    if not scarce.shortages:
+        if not open_nodes(room, claim.shape):
+            return f"no node takes new trainers of it ({shut(claim.job.trainer, world)})"
+        return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
     if room.count[claim.index] >= claim.high:
-        return Reason.INSUFFICIENT_CAPACITY, f"{of}: no more would fit even if no other job ran"
-    return Reason.INSUFFICIENT_CAPACITY, f"{of}: {_scarcity(claim, room)}; {_holders(claim, room)}"
+        return f"{scarce.words}; no more would fit even if no other job ran"
+    return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
+
+
+def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
+    """Who has trainers above its minimum there, and what one more trainer would cost the best off of them."""
+    own = scarce.part_of.get(claim.index)
+    others = len(scarce.holders) - (own is not None)
+    if not others:
+        return ["no other job holds more than its minimum there"]
+    claims = outcome.world.claims
+    first, *more = islice((h for h in scarce.holders if h.claim != claim.index), NAMED_HOLDERS)
+    held = f"{claims[first.claim].job.key} holds {_percent(first.part)} of it above its minimum"
+    named = [f"{held} ({count(first.surplus, 'trainer')})"]
+    named += [f"{claims[h.claim].job.key} {_percent(h.part)}" for h in more]
+    if others > NAMED_HOLDERS:
+        rest = scarce.part - (own or 0.0) - sum(h.part for h in (first, *more))
+        named.append(f"{count(others - NAMED_HOLDERS, 'other job')} {_percent(rest)}")
+    return [listed(named), _cost(claim, outcome, scarce)]
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2g} %"
+
+
+def _cost(claim: Claim, outcome: Outcome, scarce: Scarce) -> str:
+    """What one more trainer would cost whoever is best off after having given it."""
+    room = outcome.shared.room
+    offers = [e for e in scarce.exchanges if e.donor != claim.index]
+    if not offers:
+        return "giving up any one job's trainers above its minimum would make room for no more on any node"
+
+    if outcome.shared.worths is not None:
+        return _cost_in_speed(claim, outcome, outcome.shared.worths, offers)
+
+    def left_with(offer: Exchange) -> float:
+        return room.fulfilment(offer.donor, -offer.deaths)
+
+    best = max(offers, key=lambda e: (left_with(e), -e.deaths, -e.donor))
+    donor, after, mine = outcome.world.claims[best.donor], left_with(best), room.fulfilment(claim.index, 1)
+    loss = room.fulfilment(best.donor) - after
+    cost = f"one more trainer would cost {donor.job.key} {loss:.2g} of fulfilment"
+    if after < mine - SMALLEST_PRICE:
+        return f"{cost} and leave it with less ({after:.2g} against {mine:.2g})"
+    if mine - room.fulfilment(claim.index) <= DEAD_BAND:
+        return f"{cost}; gains up to {DEAD_BAND:g} shrink nobody"
+    return cost
+
+
+def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], offers: Sequence[Exchange]) -> str:
+    """What one more trainer would cost whoever loses least by it, and what it would add here, in speed."""
+    have, claims = outcome.shared.room.count, outcome.world.claims
+
+    def loss(offer: Exchange) -> float:
+        worth, now = worths[offer.donor], have[offer.donor]
+        return worth.value(now) - worth.value(now - offer.deaths)
+
+    best = min(offers, key=lambda e: (loss(e), e.deaths, e.donor))
+    donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
+    costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
+    weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
 
 
 def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
@@ -194,62 +223,19 @@ def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
     if not waits:
         return None
     wait_s, key = max(waits)
-    return f"{key}, which gave way to serving and waits another {_seconds(wait_s)} before it grows"
+    return f"{key}, which gave way to serving and waits another {seconds(wait_s)} before it grows"
 
 
 def _cooling_donor(claim: Claim, outcome: Outcome) -> str | None:
     """Who would have to give, but was resized too recently."""
     room, level = outcome.shared.room, outcome.shared.level
-    now_s = outcome.world.snapshot.observed_at_s
     promised = int(level[claim.index] + SMALLEST_PRICE)
     if claim.fulfilment(promised) - room.fulfilment(claim.index) <= DEAD_BAND:
         return None
-    waits = [
-        (cooldown_left_s(other.job, now_s), other.job.key)
-        for other in (outcome.world.claims[j] for j in room.members)
-        if room.count[other.index] > level[other.index] + 1 and cooldown_left_s(other.job, now_s) > 0
-    ]
-    if not waits:
+    if not (cooling := outcome.cooling()):
         return None
-    wait_s, key = max(waits)
-    return f"{key} has more than its own, but was resized lately and is not shrunk for another {_seconds(wait_s)}"
-
-
-def _scarcity(claim: Claim, room: Room) -> str:
-    """Which resource is full, and on how many of the nodes that take the job's trainers."""
-    world = room.world
-    nodes = world.opened[claim.shape].nonzero()[0].tolist()
-    if not nodes:
-        return "no node takes new trainers of it"
-    asked = [(c, name) for c, name in enumerate(world.names) if world.request[claim.shape, c] > 0]
-    lacking = Counter(
-        {name: sum(bool(room.free[n, c] < world.request[claim.shape, c]) for n in nodes) for c, name in asked}
-    )
-    if room.slots(claim.shape).any():
-        return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
-    name, full = min(lacking.items(), key=lambda item: (-item[1], _rank(item[0])))
-    where = "every node that takes its trainers" if full == len(nodes) else "most nodes that take its trainers"
-    return f"{_plain(name)} is full on {where} ({full} of {len(nodes)})"
-
-
-def _holders(claim: Claim, room: Room) -> str:
-    """Who holds trainers above its minimum on the nodes that the job could use."""
-    world = room.world
-    usable = world.opened[claim.shape].tolist()
-    near = {world.seats[i].claim for i, n in room.node_of.items() if usable[n]}
-    near |= {p.owner for p in room.placed if p.role is Role.TRAINER and usable[p.node]}
-    surplus = sorted(
-        (world.claims[j].low - room.count[j], world.claims[j].job.key)
-        for j in near - {claim.index}
-        if room.count[j] > world.claims[j].low
-    )
-    if not surplus:
-        return "no other job holds more than its minimum there"
-    named = [f"{key} holds {-over} above its minimum" for over, key in surplus[:NAMED_HOLDERS]]
-    if len(surplus) > NAMED_HOLDERS:
-        rest = sum(-over for over, _ in surplus[NAMED_HOLDERS:])
-        named.append(f"{_count(len(surplus) - NAMED_HOLDERS, 'other job')} {rest} in all")
-    return _listed(named)
+    wait_s, key = cooling[0]
+    return f"{key} has more than its own, but gave to others lately and is not shrunk for another {seconds(wait_s)}"
 
 
 def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
@@ -257,76 +243,39 @@ def prices_of(proof: Proof, world: World) -> tuple[Price, ...]:
     if proof.solution is None:
         return ()
     columns = proof.cluster.columns
+    total = world.allocatable.sum(axis=0).tolist()
     prices = []
     for shape, worth in zip(columns.shapes, proof.solution.slot_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
-            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape)
+            name, resource = _shape_name(world.shapes[shape]), _scarcest(world, shape, total)
             prices.append(Price("shape", name, resource, worth))
             if proof.cluster.serving.get(shape):
                 prices.append(Price("serving", name, resource, worth))
     for group, worth in zip(columns.classes, proof.solution.class_price.tolist(), strict=True):
         if worth > SMALLEST_PRICE:
             first = world.snapshot.nodes[group.nodes[0]].name
-            others = len(group.nodes) - 1
-            name = f"{first} and {_count(others, 'node')} like it" if others else first
-            prices.append(Price("class", name, _scarcest(world, columns.shapes[0]), worth))
+            others, pool = len(group.nodes) - 1, pool_of(world.snapshot.nodes[group.nodes[0]])
+            name = f"{first} and {count(others, 'node')} like it" if others else first
+            name = f"{name} ({pool})" if pool else name
+            prices.append(Price("class", name, _scarcest(world, columns.shapes[0], total), worth))
+    quotas = quotas_of(world, proof.cluster.jobs)
+    worths = proof.solution.row_price.tolist()[len(proof.cluster.rows) - len(quotas) :]
+    for row, worth in zip(quotas, worths, strict=True):
+        if worth > SMALLEST_PRICE:
+            unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource, 1)
+            prices.append(Price("quota", row.queue, row.resource, worth * unit / max(1, row.limit)))
     return tuple(prices)
 
 
-def _scarcest(world: World, shape: int) -> str:
+def _scarcest(world: World, shape: int, total: list[int]) -> str:
     """The resource of which the shape asks for the largest part of what there is."""
-    total = world.allocatable.sum(axis=0).tolist()
     asked = [(c, n) for c, n in enumerate(world.request[shape].tolist()) if n > 0]
     return (
-        world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), _rank(world.names[a[0]])))[0]]
+        world.names[min(asked, key=lambda a: (-a[1] / max(1, total[a[0]]), rank_of(world.names[a[0]])))[0]]
         if asked
         else ""
     )
 
 
 def _shape_name(shape: PodShape) -> str:
-    return _amounts(shape.request)
-
-
-def _rank(resource: str) -> tuple[int, str]:
-    """The order in which resources are named: what people know best first."""
-    return ({CPU: 0, MEMORY: 1, PODS: 3}.get(resource, 2), resource)
-
-
-def _plain(resource: str) -> str:
-    return "the number of pods" if resource == PODS else resource
-
-
-def _amounts(request: Resources) -> str:
-    names = sorted((n for n in request if n != PODS), key=_rank)
-    return ", ".join(_amount(name, request[name]) for name in names) or _amount(PODS, request[PODS])
-
-
-def _amount(name: str, amount: int) -> str:
-    if name == CPU:
-        return f"{amount / 1000:g} {'core' if amount == 1000 else 'cores'}"
-    if name in {MEMORY, EPHEMERAL_STORAGE}:
-        kind = "memory" if name == MEMORY else "ephemeral storage"
-        return f"{_binary(amount)} of {kind}"
-    if name.startswith(HOST_PORT_PREFIX):
-        return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
-    return _count(amount, "pod") if name == PODS else f"{amount} {name}"
-
-
-def _binary(amount: int) -> str:
-    """Bytes in the largest unit from GiB to EiB that leaves at least one."""
-    power = max((p for p in range(4) if amount >= GIB * 1024**p), default=0)
-    return f"{amount / (GIB * 1024**power):.4g} {('GiB', 'TiB', 'PiB', 'EiB')[power]}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _seconds(duration_s: float) -> str:
-    return f"{max(1, round(duration_s))} s"
-
-
-def _listed(parts: Iterable[str]) -> str:
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
+    return amounts(shape.request)

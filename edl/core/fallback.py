@@ -1,7 +1,8 @@
 """What to do when no plan could be made in time: the last good plan, without its growth.
 
 A guess never shrinks anybody: only the deletions that waiting serving pods still need are kept, and every other job
-stays as it is. The caller checks the result against the new snapshot like any plan.
+stays as it is, its masters and pservers included. The caller checks the result against the new snapshot like any
+plan.
 """
 
 from __future__ import annotations
@@ -10,10 +11,23 @@ from dataclasses import replace
 
 from edl.core.model import ClusterSnapshot, Job, Reason
 from edl.core.plan import ScaleDecision, ScalePlan, ServingReport
+from edl.errors import PlanError, PlanFailure
 
 
-def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
+def failure_of(error: BaseException) -> PlanFailure:
+    """How a decision failed, by what it raised."""
+    if isinstance(error, PlanError):
+        return error.failure
+    return PlanFailure.NOT_A_NUMBER if isinstance(error, ArithmeticError) else PlanFailure.BUG
+
+
+def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFailure) -> ScalePlan:
     """The plan reduced to what is safe in another snapshot.
+
+    Args:
+        plan: the last one that was made and passed its checks.
+        snapshot: the world now.
+        failure: why there is no new one.
 
     Returns:
         A plan that creates nothing. A job has no decision where none is safe: it is new, its spec has changed, it
@@ -28,6 +42,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
         decisions=tuple(d for d in decisions if d is not None),
         serving=ServingReport(waiting=waiting, short=waiting - needy),
         seconds=0.0,
+        fallback=failure,
     )
 
 
@@ -36,11 +51,12 @@ def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> Sca
         return None
     live = {pod.name for pod in job.live_trainers}
     victims = tuple(name for name in old.victims if name in live)
+    is_for_serving = serving_waits and Reason.SERVING_NEEDS_ROOM in {old.shrink_reason, old.reason}
     if not serving_waits or old.shrink_reason != Reason.SERVING_NEEDS_ROOM:
         victims = ()
     target = len(live) - len(victims)
     admitted = target > 0
-    if admitted and not _can_stay(job, target):
+    if not (_can_stay(job, target) if admitted else _may_go(old, job, is_for_serving=is_for_serving)):
         return None
     return replace(
         old,
@@ -52,6 +68,11 @@ def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> Sca
         fixed_nodes=(),
         shrink_reason=old.shrink_reason if victims else "",
     )
+
+
+def _may_go(old: ScaleDecision, job: Job, *, is_for_serving: bool) -> bool:
+    """True where a job has nothing to lose, or was to make way, whole, for serving that still waits."""
+    return not old.admitted and (is_for_serving or not any(pod.is_live for pod in job.pods))
 
 
 def _can_stay(job: Job, trainers: int) -> bool:

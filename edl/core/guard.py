@@ -25,8 +25,9 @@ from edl.core.model import (
     Role,
     port_at_every_address,
 )
-from edl.core.plan import Limits, ScaleDecision, ScalePlan
-from edl.errors import PlanError
+from edl.core.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.core.quota import QuotaRow, asks_of
+from edl.errors import PlanError, PlanFailure
 
 DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
 TOLERANCE = 1e-6
@@ -41,20 +42,26 @@ class RefusedPlanError(PlanError):
     """
 
     def __init__(self, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems))
+        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems), PlanFailure.REFUSED)
         self.plan = plan
         self.problems = problems
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
-    """The jobs that may not be shrunk for another: their trainer count has changed less than their cooldown ago."""
+    """The jobs that may not be shrunk for another: they were so less than their cooldown ago."""
     return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
 
 
 def cooldown_left_s(job: Job, now_s: float) -> float:
-    """How long a job is still kept from being shrunk for another; 0 where it is not."""
+    """How long a job is still kept from being shrunk for another; 0 where it is not.
+
+    It counts from the last time that it was shrunk for another's share: what it gave to serving or to an admission,
+    and what it grew, start no cooldown.
+    """
     resize = job.status.last_resize if job.status is not None else None
-    return max(0.0, resize.time_s + job.cooldown_s - now_s) if resize is not None else 0.0
+    if resize is None or resize.voluntary_s is None:
+        return 0.0
+    return max(0.0, resize.voluntary_s + job.cooldown_s - now_s)
 
 
 def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
@@ -106,8 +113,13 @@ def is_arriving(job: Job, now_s: float) -> bool:
     return any(pod.started_s is None for pod in job.live_trainers)
 
 
-def check(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[str, ...]:
+def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = ()) -> tuple[str, ...]:
     """Recompute every invariant of a plan.
+
+    Args:
+        snapshot: what the plan was made for.
+        plan: the plan.
+        quotas: the limits of the queues.
 
     Returns:
         One sentence for each broken rule, in a fixed order; empty where the plan may be carried out.
@@ -121,7 +133,9 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[str, ...]:
         problems += _check_victims(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
-    problems += _check_dropped(snapshot, pairs)
+    limits = tuple(quotas)
+    problems += _check_quotas(pairs, limits)
+    problems += _check_dropped(snapshot, pairs, limits)
     problems += _check_serving(snapshot, plan)
     if not plan.certificate.bound >= plan.certificate.achieved - TOLERANCE:
         problems.append(f"the bound {plan.certificate.bound} is below what is achieved, {plan.certificate.achieved}")
@@ -177,38 +191,41 @@ def _check_victims(job: Job, decision: ScaleDecision) -> Iterable[str]:
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     nodes = {node.name: node for node in snapshot.nodes}
+    known: dict[tuple[str, int], bool] = {}  # by node and the identity of a placement, which the jobs keep alive
     for job, decision in pairs:
-        for name, shape in sorted(set(_planned(job, decision)), key=lambda place: place[0]):
-            if name not in nodes:
-                yield f"job {job.key}: node {name} does not exist"
-            elif not takes(nodes[name], shape.placement):
-                yield f"job {job.key}: node {name} does not take its pods"
+        told: set[tuple[str, int]] = set()
+        for name, shape, _ in sorted(_planned(job, decision), key=lambda place: place[0]):
+            place = (name, id(shape.placement))
+            if place not in known:
+                known[place] = name in nodes and takes(nodes[name], shape.placement)
+            if known[place] or place in told:
+                continue
+            told.add(place)
+            yield f"job {job.key}: node {name} {'does not take its pods' if name in nodes else 'does not exist'}"
 
 
-def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape]]:
-    """Every new pod of a decision: its node and its shape."""
+def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:
+    """The new pods of a decision: node, shape and how many."""
     shapes = {fixed.role: fixed.shape for fixed in job.fixed}
-    for name, count in decision.nodes:
-        yield from [(name, job.trainer)] * count
-    yield from ((name, shapes[role]) for role, name in decision.fixed_nodes if role in shapes)
+    yield from ((name, job.trainer, count) for name, count in decision.nodes)
+    yield from ((name, shapes[role], 1) for role, name in decision.fixed_nodes if role in shapes)
 
 
 def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """No node that is given a pod is overcommitted once the victims are gone; unbound pods of ours need room too."""
     nodes = {node.name: node for node in snapshot.nodes}
-    held: dict[str, Counter[str]] = {name: Counter() for name in nodes}
+    given = {name for job, decision in pairs for name, _, _ in _planned(job, decision) if name in nodes}
+    held: dict[str, Counter[str]] = {name: Counter() for name in given}
     for pod in snapshot.pods:
         if not pod.is_finished:
             _hold(held, pod.node or pod.nominated, pod.shape.request)
     for job, decision in pairs:
         for pod in _staying(job, decision):
             _hold(held, pod.node or pod.nominated, pod.shape.request)
-    given: set[str] = set()
     for job, decision in pairs:
-        for name, shape in _planned(job, decision):
-            _hold(held, name, shape.request)
-            given.add(name)
-    for name in sorted(given & set(nodes)):
+        for name, shape, count in _planned(job, decision):
+            _hold(held, name, shape.request, count)
+    for name in sorted(given):
         for resource in sorted(held[name]):
             amount = _amount_held(held[name], resource)
             if amount > _capacity(nodes[name], resource) and _is_asked(pairs, name, resource):
@@ -220,12 +237,14 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
     """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
-    return [p for p in job.pods if p.is_live and decision.admitted and p.name not in decision.victims]
+    dying = set(decision.victims)
+    return [p for p in job.pods if p.is_live and p.name not in dying] if decision.admitted else []
 
 
-def _hold(held: dict[str, Counter[str]], node: str, request: Resources) -> None:
+def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: int = 1) -> None:
     if node in held:
-        held[node].update(request.as_dict())
+        for name, amount in request.amounts:
+            held[node][name] += amount * count
 
 
 def _amount_held(held: Counter[str], resource: str) -> int:
@@ -249,20 +268,48 @@ def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) 
     return any(
         name == node and shape.request[resource] > 0
         for job, decision in pairs
-        for name, shape in _planned(job, decision)
+        for name, shape, _ in _planned(job, decision)
     )
 
 
-def _check_dropped(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """A whole running job goes only for serving that waits, or for a job of a higher tier that needs room."""
+def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
+    """What a queue's jobs have by the plan is within its quota: pods that stay and pods that come."""
+    for quota in quotas:
+        used: Counter[str] = Counter()
+        for job, decision in pairs:
+            if job.queue == quota.queue:
+                for pod in _staying(job, decision):
+                    used.update(pod.shape.request.as_dict())
+                for _, shape, count in _planned(job, decision):
+                    used.update((shape.request * count).as_dict())
+        for resource, limit in quota.amounts:
+            if used[resource] > limit:
+                yield f"queue {quota.queue}: {used[resource]} of {resource} planned, its quota is {limit}"
+
+
+def _check_dropped(
+    snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]
+) -> Iterable[str]:
+    """A whole running job goes only for serving that waits, a job of a higher tier that needs room, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
     needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job, decision in pairs:
         if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
             continue
-        if not any(tier > job.tier for tier in needy):
+        if not any(tier > job.tier for tier in needy) and not _is_over_quota(job, pairs, quotas):
             yield f"job {job.key}: runs and is dropped, though no serving pod and no job of a higher tier needs room"
+
+
+def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> bool:
+    """True where the minimum of a job has no place in its quota beside the minimums of those that run."""
+    needed: Counter[QuotaRow] = Counter()
+    for other, decision in pairs:
+        if decision.admitted and other.queue == job.queue:
+            for ask in asks_of(other, quotas):
+                needed[ask.row] += ask.total(other.pinned or other.min_trainers)
+    low = job.pinned or job.min_trainers
+    return any(needed[ask.row] + ask.total(low) > ask.row.limit for ask in asks_of(job, quotas))
 
 
 def is_whole(job: Job) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -201,8 +201,8 @@ def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
 def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tuple[FloatArray, FloatArray]]:
     """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
     world, jobs = room.world, list(room.members)
-    request = world.request / world.allocatable.max(axis=0, initial=1).clip(min=1)
-    free = room.free / world.allocatable.max(axis=0, initial=1).clip(min=1)
+    request = world.request / world.largest
+    free = room.free / world.largest
     nodes, resources = free.shape
     fits = np.zeros((nodes, resources, v.size))
     by_shape = np.zeros((len(world.shapes), v.size))
@@ -368,7 +368,7 @@ def _refill(room: Room, base: Room, columns: Columns, answer: tuple[dict[int, in
                 if place.role is Role.TRAINER:
                     base.place_trainer(place.owner, node)
                 else:
-                    base.hold(replace(place, node=node))
+                    base.hold(place._replace(node=node))
     return base
 
 

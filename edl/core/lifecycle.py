@@ -3,13 +3,14 @@
 Pure: the same job, decision and time give the same answer, so that a controller that was killed anywhere goes on
 where it stopped. It refuses to choose how many trainers a job gets, on which nodes, and which die: that is the plan.
 
-A failure is counted exactly once: the failed pod is first marked with the number of the failure, then the number is
-stored in the status, and only when both stand is the pod deleted.
+Three things are stored before what they were read from may go. A failed pod is marked with the number of its failure,
+the number is stored in the status, and only when both stand is the pod deleted. A job's end is stored before its pods
+are deleted. And a job that starts anew is so in its status until the last old pod is gone, and no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from edl.core.actions import (
@@ -19,18 +20,34 @@ from edl.core.actions import (
     DeletePod,
     EmitEvent,
     EnsureClaim,
+    EnsurePodGroup,
     EnsureSecret,
     EnsureService,
     EventKind,
     Intent,
     MarkPod,
+    Need,
     Outcome,
     PatchStatus,
     Result,
 )
+from edl.core.answers import JobAction, JobEvent
+from edl.core.happenings import (
+    Happening,
+    count_failures,
+    done_pods,
+    finished_trainers,
+    happenings,
+    is_restarting,
+    is_spent,
+    is_told_to_go,
+    lost_the_last,
+    running_again,
+)
 from edl.core.model import Job, JobPhase, JobStatus, Pod, PodPhase, Reason, Role
+from edl.core.moves import create, delete, once_per_pod, superfluous
 from edl.core.plan import ScaleDecision
-from edl.core.status import RESTARTING, TRAINER_LOST, Stage, Step, describe, finished_trainers, recount
+from edl.core.status import Stage, Step, describe, ended_as, is_over
 
 __all__ = [
     "Action",
@@ -39,11 +56,13 @@ __all__ = [
     "DeletePod",
     "EmitEvent",
     "EnsureClaim",
+    "EnsurePodGroup",
     "EnsureSecret",
     "EnsureService",
     "EventKind",
     "Intent",
     "MarkPod",
+    "Need",
     "Outcome",
     "PatchStatus",
     "Result",
@@ -112,139 +131,103 @@ def desired_state(
     if job.deleting:
         return job.status or JobStatus(), ()
     if is_over(job):
-        status = recount(job)
-        actions: tuple[Action, ...] = (*_cleanup(job, around), *_expire(job, status, now_s))
-        told: tuple[Action, ...] = ()
+        status, told = describe(job, ended_as(job), now_s)
+        actions = (*_cleanup(job, status, around), *_expire(job, status, now_s))
     else:
         move = _move(_Case(job, decision, starts, now_s, around))
         status, told = describe(job, move.step, now_s)
         actions = move.actions
     said = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
-    return status, (*_once_per_pod(actions), *said, *told)
-
-
-def is_over(job: Job) -> bool:
-    """True where the job has ended; a spec that was refused before any pod ran is judged afresh once it changes."""
-    status = job.status
-    if status is None:
-        return False
-    if status.phase is JobPhase.FAILED and status.reason == Reason.INVALID_SPEC and status.start_s is None:
-        return bool(job.problem) and status.observed_generation >= job.generation
-    ended = (status.condition(kind) for kind in ("Complete", "Failed"))
-    return status.phase.is_final or any(c is not None and c.status == "True" for c in ended)
+    return status, (*once_per_pod(actions), *said, *told)
 
 
 def as_planned(job: Job) -> Job:
-    """The job as the planner should see it: once trainers have begun to finish it does not grow, nor need its min."""
-    if is_over(job) or not finished_trainers(job):
+    """The job as the planner should see it once trainers have begun to finish: it does not grow, nor need its min.
+
+    A gang needs those that have not finished; in fault-tolerant mode those that live are enough.
+    """
+    done = len(finished_trainers(job))
+    if not done or is_over(job):
         return job
+    if not job.fault_tolerant:
+        left = max(1, job.min_trainers - done)
+        return replace(job, min_trainers=left, max_trainers=left, pinned=0)
     live = max(1, len(job.live_trainers))
     return replace(job, min_trainers=min(job.min_trainers, live), max_trainers=live, pinned=0)
 
 
 def _move(case: _Case) -> _Move:
-    job, around = case.job, case.around
-    failures, marks = _account(job)
-    ended = _verdict(job, failures, case.now_s)
+    job, lost = case.job, case.around.lost
+    failures, marks = count_failures(job)
+    happened = happenings(job, lost)
+    ended = _verdict(job, failures, happened, case.now_s)
     if ended is not None:
-        return _Move(replace(ended, failures=failures), (*marks, *_ending(job, ended, around)))
+        stays = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
+        going = () if stays else job.pods
+        return _Move(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, lost)))
     step = _wish(case, failures)
     if step.stage is Stage.WAITING:
         going = () if step.held else job.pods
-        return _Move(step, (*marks, *_delete(going, job, step.shrink_reason or step.reason, around)))
-    carry_out = _elastic if job.fault_tolerant else _gang
-    return carry_out(case, step, marks)
+        return _Move(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, lost)))
+    cause = _cause_of_restart(case, happened)
+    if cause:
+        move = _restart(case, step, cause)
+    else:
+        again = _runs_again(job, happened)
+        step = replace(step, again=again, finishing=bool(finished_trainers(job)) and again is not Role.TRAINER)
+        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(job, again))
+    return replace(move, actions=(*marks, *move.actions))
 
 
-def _verdict(job: Job, failures: int, now_s: float) -> Step | None:
+def _verdict(job: Job, failures: int, happened: Sequence[Happening], now_s: float) -> Step | None:
     """How the job ends, or that it is suspended; None while it goes on."""
     start_s = job.status.start_s if job.status else None
     if job.problem:
         return Step(Stage.FAILED, 0, Reason.INVALID_SPEC.value, job.problem)
     if job.suspended:
         return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, "spec.suspend is true: the job has no pods")
+    ended = _policy_verdict(happened)
+    if ended is not None:
+        return ended
     if failures > job.backoff_limit:
         message = f"{failures} pods failed, more than spec.backoffLimit {job.backoff_limit}"
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}"
         return Step(Stage.FAILED, 0, "DeadlineExceeded", message)
-    done = finished_trainers(job)
-    if done and job.was_admitted and _is_complete(job):
-        return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, f"all trainers exited 0 ({len(done)} are kept)")
     return None
 
 
-def _is_complete(job: Job) -> bool:
-    if not job.fault_tolerant:
-        return len(finished_trainers(job)) >= job.min_trainers
-    return not job.live_trainers and not _lost_the_last(job)
+def _policy_verdict(happened: Sequence[Happening]) -> Step | None:
+    if not happened:
+        return None
+    first = happened[0]
+    message = first.message
+    if (first.event, first.role) != (JobEvent.TASK_COMPLETED, Role.TRAINER):
+        message += f": the policy for {first.event} of the {first.role.value} is {first.action}"
+    if first.action is JobAction.ABORT_JOB:
+        return Step(Stage.FAILED, 0, "Aborted", message)
+    if first.action is JobAction.COMPLETE_JOB:
+        return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
+    return None
 
 
-def _lost_the_last(job: Job) -> bool:
-    """True where some trainers have finished and the last other one was lost: it has to be replaced.
-
-    The stored condition remembers it once the lost pod itself is gone.
-    """
-    done = finished_trainers(job)
-    if not done or job.live_trainers or not job.was_admitted:
-        return False
-    unfinished = any(p.role is Role.TRAINER and p not in done for p in job.pods)
-    stored = job.status.condition("Complete") if job.status else None
-    return unfinished or (stored is not None and stored.reason == TRAINER_LOST)
-
-
-def _ending(job: Job, ended: Step, around: Surroundings) -> tuple[Action, ...]:
-    if ended.stage is Stage.SUSPENDED or ended.reason == Reason.INVALID_SPEC:
-        return tuple(_delete(job.pods, job, ended.reason, around))
-    return tuple(_delete(_dispensable(job, ended.stage), job, _end_intent(ended.stage), around))
-
-
-def _cleanup(job: Job, around: Surroundings) -> tuple[Action, ...]:
-    status = job.status or JobStatus()
-    if status.reason == Reason.INVALID_SPEC:
-        return tuple(_delete(job.pods, job, status.reason, around))
-    succeeded = status.phase is JobPhase.SUCCEEDED
-    stage = Stage.SUCCEEDED if succeeded else Stage.FAILED
-    return tuple(_delete(_dispensable(job, stage), job, _end_intent(stage), around))
-
-
-def _end_intent(stage: Stage) -> str:
-    return Reason.FINISHED.value if stage is Stage.SUCCEEDED else Intent.JOB_FAILED.value
-
-
-def _dispensable(job: Job, stage: Stage) -> tuple[Pod, ...]:
-    """The pods that an ended job does not keep for their logs: what still runs, a success's master and pservers."""
-    if stage is Stage.SUCCEEDED:
-        return tuple(p for p in job.pods if p.role is not Role.TRAINER or not p.is_finished)
-    return tuple(p for p in job.pods if not p.is_finished)
+def _cleanup(job: Job, status: JobStatus, around: Surroundings) -> tuple[Action, ...]:
+    """Deletions of the pods that an ended job does not keep for their logs."""
+    if status.phase is JobPhase.SUCCEEDED:
+        going = [p for p in job.pods if p.role is not Role.TRAINER or not p.is_finished]
+        intent = Reason.FINISHED.value
+    elif status.reason == Reason.INVALID_SPEC:
+        going, intent = list(job.pods), status.reason
+    else:
+        going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
+    return tuple(delete(going, job, intent, around.lost))
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
     if job.ttl_s is None or status.completion_s is None or now_s - status.completion_s < job.ttl_s:
         return ()
     return (DeleteJob(job.key, job.uid),)
-
-
-def _account(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
-    """Failures so far, and the marks of those that are counted now: each pod, in gang mode each restart.
-
-    A pod that was evicted, preempted or told to go by us is not a failure of the job.
-    """
-    stored = job.status.failures if job.status else 0
-    counted = max([stored, *(_failure_number(p) for p in job.pods)])
-    new = [p for p in job.pods if p.phase is PodPhase.FAILED and not (p.intent or p.disruption or p.terminating)]
-    numbers = [counted + (i if job.fault_tolerant else 0) + 1 for i in range(len(new))]
-    marks = tuple(
-        MarkPod(job.key, job.uid, p.name, p.uid, f"{Intent.POD_FAILED.value}/{n}")
-        for p, n in zip(new, numbers, strict=True)
-    )
-    return max([counted, *numbers]), marks
-
-
-def _failure_number(pod: Pod) -> int:
-    word, _, number = pod.intent.partition("/")
-    return int(number) if word == Intent.POD_FAILED and number.isdecimal() else 0
 
 
 def _wish(case: _Case, failures: int) -> Step:
@@ -265,112 +248,88 @@ def _wish(case: _Case, failures: int) -> Step:
     )
 
 
-def _elastic(case: _Case, step: Step, marks: tuple[MarkPod, ...]) -> _Move:
+def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     """Fault-tolerant mode: a lost pod is replaced, named victims go, and trainers grow to the target."""
-    job, decision, around = case.job, case.decision, case.around
-    lost_last = _lost_the_last(job)
-    finishing = bool(finished_trainers(job))
-    step = replace(step, finishing=finishing, trainer_lost=lost_last)
+    job, decision = case.job, case.decision
+    lost_last = lost_the_last(job)
+    step = replace(step, trainer_lost=lost_last)
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
-    spent = [p for p in job.pods if _is_spent(job, p) and not (lost_last and p.role is Role.TRAINER)]
+    spent = [p for p in spent if not (lost_last and p.role is Role.TRAINER)]
     deletions = (
-        *_delete(victims, job, step.shrink_reason or step.reason, around),
-        *_delete(spent, job, Intent.REPLACED.value, around),
-        *_delete([p for p in job.pods if p.uid in around.lost], job, Intent.NODE_LOST.value, around),
+        *delete(victims, job, step.shrink_reason or step.reason, case.around.lost),
+        *delete(spent, job, Intent.REPLACED.value, case.around.lost),
+        *_finish_what_is_marked(case),
     )
     kept = len(job.live_trainers) - len(victims)
-    wanted = (1 if lost_last else 0) if finishing else max(0, step.target - kept)
-    creations = () if step.held or victims else _create(job, case.starts, wanted)
-    return _Move(step, (*marks, *deletions, *creations))
+    wanted = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
+    is_free = not (step.held or victims or step.again)
+    return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
 
 
-def _is_spent(job: Job, pod: Pod) -> bool:
-    """True for a pod that ended and has to make way: counted if it counts, and not kept as a finished trainer."""
-    if not pod.is_finished or pod.terminating:
-        return False
-    if pod.phase is PodPhase.SUCCEEDED:
-        return pod.role is not Role.TRAINER or bool(pod.intent or pod.disruption)
-    if pod.intent.startswith(Intent.POD_FAILED.value):
-        return job.status is not None and job.status.failures >= _failure_number(pod)
-    return bool(pod.intent or pod.disruption)
+def _gang(case: _Case, step: Step, spent: list[Pod]) -> _Move:
+    """Gang mode, while nothing asks for a restart: what the policies replace is replaced, all start or none."""
+    job = case.job
+    deletions = (*delete(spent, job, Intent.REPLACED.value, case.around.lost), *_finish_what_is_marked(case))
+    wanted = max(0, step.target - len(job.live_trainers))
+    is_free = not (step.held or step.again)
+    return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
 
 
-def _gang(case: _Case, step: Step, marks: tuple[MarkPod, ...]) -> _Move:
-    """Gang mode: the loss of any pod takes all of them down; they start anew once the last is gone."""
-    job, around = case.job, case.around
-    if job.pods and _is_broken(job, around):
-        going = [p for p in job.pods if p.phase is not PodPhase.FAILED or _is_spent(job, p)]
-        restarting = replace(step, restarting=True)
-        return _Move(restarting, (*marks, *_delete(going, job, Intent.RESTART.value, around)))
-    step = replace(step, finishing=bool(finished_trainers(job)))
-    wanted = 0 if step.finishing else max(0, step.target - len(job.live_trainers))
-    return _Move(step, () if step.held else _create(job, case.starts, wanted))
+def _restart(case: _Case, step: Step, cause: str) -> _Move:
+    """Every pod goes; once the status has said that the last one is gone, the job starts anew.
+
+    A failed pod stays until its failure is stored, unless it failed in the course of the restart.
+    """
+    job = case.job
+    going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_spent(job, p)]
+    actions = delete(going, job, Intent.RESTART.value, case.around.lost)
+    return _Move(replace(step, restarting=cause if job.pods else ""), tuple(actions))
 
 
-def _is_broken(job: Job, around: Surroundings) -> bool:
-    """True where a gang has lost a pod, or is still being taken down."""
-    done = finished_trainers(job)
-    whole = [p for p in job.pods if p in done or (p.is_live and p.uid not in around.lost)]
-    if len(whole) < len(job.pods):
-        return True
+def _cause_of_restart(case: _Case, happened: Sequence[Happening]) -> str:
+    """Why the job has to be taken down, or is being taken down; empty where it goes on."""
+    job = case.job
+    asked = next((h for h in happened if h.action is JobAction.RESTART_JOB), None)
+    if asked is not None:
+        return asked.message
+    if is_restarting(job) or any(p.intent == Intent.RESTART for p in job.pods):
+        return "the job is being taken down"
+    if job.fault_tolerant or not job.pods:
+        return ""
+    if any(is_told_to_go(p) for p in job.pods):
+        return "pods of the gang's last run are still going"
+    if case.decision is not None and case.decision.victims:
+        return f"trainers of the gang make way: {case.decision.shrink_reason}"
+    return "the size of the gang has changed" if _is_resized(job) else ""
+
+
+def _is_resized(job: Job) -> bool:
+    """True where a gang's pods are not those that its spec asks for now: a gang's size is fixed while it runs."""
+    is_new = job.status is not None and job.status.observed_generation != job.generation
+    size = job.min_trainers + sum(fixed.count for fixed in job.fixed)
+    return bool(superfluous(job)) or (_was_whole(job) and is_new and len(job.pods) < size)
+
+
+def _was_whole(job: Job) -> bool:
     running = job.status.condition("Running") if job.status else None
-    if running is None:
-        return False
-    size = job.min_trainers + sum(f.count for f in job.fixed)
-    return running.reason == RESTARTING or (running.status == "True" and len(whole) < size)
+    return running is not None and running.status == "True"
 
 
-def _delete(pods: Iterable[Pod], job: Job, intent: str, around: Surroundings) -> list[DeletePod]:
-    """Deletions of those pods that are not on their way out, or that nobody will end but us."""
-    return [
-        DeletePod(
-            job.key,
-            job.uid,
-            pod.name,
-            pod.uid,
-            pod.intent or (Intent.NODE_LOST.value if pod.uid in around.lost else intent),
-            force=pod.uid in around.lost,
-            marked=bool(pod.intent),
-        )
-        for pod in pods
-        if not pod.terminating or pod.uid in around.lost
-    ]
+def _runs_again(job: Job, happened: Sequence[Happening]) -> Role | None:
+    """The role whose pods all exited 0 and are to run again; the status says so before the first of them goes."""
+    asked = (h.role for h in happened if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
+    return running_again(job) or next(asked, None)
 
 
-def _create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple[Action, ...]:
-    """Missing masters and pservers under their own names, and that many trainers at the lowest free numbers."""
-    used = {(p.role, p.index) for p in job.pods}
-    free = {role: [node for r, node in starts if r is role] for role in Role}
-    created: list[CreatePod] = []
-    for fixed in job.fixed:
-        missing = [i for i in range(fixed.count) if (fixed.role, i) not in used]
-        created += [
-            CreatePod(job.key, job.uid, fixed.role, index, node or None)
-            for index, node in zip(missing, free[fixed.role], strict=False)
-        ]
-    nodes = free[Role.TRAINER][:trainers]
-    indexes = (i for i in range(len(job.pods) + len(nodes)) if (Role.TRAINER, i) not in used)
-    created += [
-        CreatePod(job.key, job.uid, Role.TRAINER, i, node or None) for node, i in zip(nodes, indexes, strict=False)
-    ]
-    return (*_needs(job), *created) if created else ()
+def _to_replace(job: Job, again: Role | None) -> list[Pod]:
+    """Pods that ended and make way for others."""
+    spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
+    redone = done_pods(job, again) if again is not None and running_again(job) is again else ()
+    return [*spent, *redone, *(superfluous(job) if job.fault_tolerant else [])]
 
 
-def _needs(job: Job) -> tuple[Action, ...]:
-    service = EnsureService(job.key, job.uid)
-    if not any(f.role is Role.MASTER for f in job.fixed):
-        return (service,)
-    return service, EnsureSecret(job.key, job.uid), EnsureClaim(job.key, job.uid)
-
-
-def _once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
-    """One word to each pod: a mark waits until its number is stored, so it puts a deletion off, unless forced."""
-    marked = {a.pod_uid for a in actions if isinstance(a, MarkPod)}
-    deleted: set[str] = set()
-    for action in actions:
-        if isinstance(action, DeletePod):
-            if action.pod_uid in deleted or (action.pod_uid in marked and not action.force):
-                continue
-            deleted.add(action.pod_uid)
-        yield action
+def _finish_what_is_marked(case: _Case) -> list[DeletePod]:
+    """Deletions that were stated but not carried out, and those that only we can carry out."""
+    pods = [p for p in case.job.pods if p.uid in case.around.lost or (p.intent and p.is_live)]
+    return delete(pods, case.job, Intent.NODE_LOST.value, case.around.lost)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from edl.core.answers import JobAction, JobEvent
+
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
@@ -295,7 +297,7 @@ class Pod:
     @property
     def is_finished(self) -> bool:
         """True where it holds no room any more, whether it succeeded or failed."""
-        return self.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+        return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def is_live(self) -> bool:
@@ -344,12 +346,18 @@ class RoleCount:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The last change of a job's trainer count."""
+    """The last change of a job's trainer count.
+
+    Attributes:
+        voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
+            none did, or where that is long ago.
+    """
 
     time_s: float
     from_count: int
     to_count: int
     reason: str
+    voluntary_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +398,14 @@ class FixedPods:
     preferred: tuple[Preference, ...] = ()
 
 
+class Answer(NamedTuple):
+    """What the job's policies say to an event of the pods of a role."""
+
+    role: Role
+    event: JobEvent
+    action: JobAction
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A TrainingJob as far as a decision and its life cycle need it.
@@ -410,6 +426,8 @@ class Job:
         throughput: (trainers, samples per second) as declared or measured; empty where nothing is known.
         resize_cost_s: what a change of its trainer count costs it in time; 0 where that is not known.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
+        gang: the minimum set starts whole or not at all, whatever the mode.
+        answers: the policies of the spec, role by role, where they differ from those of the mode.
         finished: the job is over (phase Succeeded or Failed): it gets no pods.
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty where it is valid.
@@ -431,6 +449,8 @@ class Job:
     queue: str = "default"
     weight: float = 1.0
     fault_tolerant: bool = True
+    gang: bool = False
+    answers: tuple[Answer, ...] = ()
     suspended: bool = False
     finished: bool = False
     deleting: bool = False
@@ -446,7 +466,7 @@ class Job:
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple(p for p in self.pods if p.role is Role.TRAINER and p.is_live)
+        return tuple(p for p in self.pods if p.role is Role.TRAINER and not p.terminating and not p.is_finished)
 
     @property
     def is_schedulable(self) -> bool:

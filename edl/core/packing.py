@@ -24,6 +24,8 @@ from edl.core.room import SERVING, Placed, Room
 from edl.core.speedup import Worth
 from edl.core.victims import choose
 
+SMALLEST = 1e-12  # part of the cluster: a trainer that asks for nothing
+
 FloatArray = NDArray[np.float64]
 
 
@@ -62,7 +64,8 @@ def make_room(room: Room, demand: Demand, allowance: Mapping[int, int]) -> int:
                 room.kill(index)
             if left[0][0] == SERVING:
                 room.for_serving.update(choice.seats)
-            allowed = {j: n - dying[j] for j, n in allowed.items()}
+            for j, n in dying.items():
+                allowed[j] -= n
             for _ in range(choice.slots):
                 place(room, demand.shape, left.popleft(), choice.node)
         if len(left) == before:
@@ -85,25 +88,30 @@ class Grower:
     """Where the next trainer of each shape would go, kept up to date as room is used.
 
     Attributes:
-        rank: (shapes, nodes) the cost of one more trainer of each shape on each node; infinite where it does not fit.
+        nodes: (nodes,) those that hold one more trainer of any shape.
+        rank: (shapes, nodes) the cost of one more trainer of each shape on each of them; infinite where it does not
+            fit.
     """
 
     def __init__(self, room: Room) -> None:
         self.room = room
         self.shapes = sorted({claim.shape for claim in room.world.claims})
-        self.rank = self._ranks(np.arange(len(room.free)))
+        fits = [(room.slots(shape) > 0) for shape in self.shapes]
+        self.nodes = np.flatnonzero(np.logical_or.reduce(fits)) if fits else np.zeros(0, dtype=np.int64)
+        self.rank = self._ranks(self.nodes)
 
     def find(self, shape: int) -> int:
         """The node where one more trainer of the shape costs the least room; -1 where none is left."""
         rank = self.rank[self.shapes.index(shape)]
         if not len(rank) or not has_load_left(self.room, shape):
             return -1
-        node = int(rank.argmin())
-        return node if rank[node] < np.inf else -1
+        at = int(rank.argmin())
+        return int(self.nodes[at]) if rank[at] < np.inf else -1
 
     def refresh(self, node: int) -> None:
         """Look again at a node whose room has changed."""
-        self.rank[:, [node]] = self._ranks(np.array([node], dtype=np.int64))
+        at = int(np.searchsorted(self.nodes, node))
+        self.rank[:, [at]] = self._ranks(self.nodes[at : at + 1])
 
     def _ranks(self, rows: IntArray) -> FloatArray:
         room, world = self.room, self.room.world
@@ -113,17 +121,15 @@ class Grower:
         after = _slots(free[None] - request[:, None], request)  # (shapes, shape placed, rows)
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
         late = (room.now[rows][None] < request[:, None]).any(axis=2)
-        scale = world.allocatable.max(axis=0, initial=1).clip(min=1)
+        scale = world.largest
         spare = ((free[None] - request[:, None]) / scale).clip(0, 1).sum(axis=2) / max(1, len(scale))
         return np.where((slots > 0) & opened, lost * 4 + late * 2 + spare, np.inf)
 
 
 def _slots(free: IntArray, request: IntArray) -> IntArray:
     """(shapes, ...) pods of each shape that fit into each row of room."""
-    rows = request.reshape(len(request), *[1] * (free.ndim - 1), request.shape[1])
-    ratio = np.where(rows > 0, free[None] // np.where(rows > 0, rows, 1), np.iinfo(np.int32).max)
-    slots: IntArray = ratio.min(axis=-1, initial=np.iinfo(np.int32).max).clip(min=0)
-    return slots
+    slots = [count_slots(free.reshape(-1, free.shape[-1]), row).reshape(free.shape[:-1]) for row in request]
+    return np.stack(slots) if slots else np.zeros((0, *free.shape[:-1]), dtype=np.int64)
 
 
 def has_load_left(room: Room, shape: int) -> bool:
@@ -146,8 +152,8 @@ def grow(
     """Give one trainer after the other until nobody below its ceiling can have one more.
 
     Whoever is below what its fair share promises comes first, the worst off before the others. What rounding leaves
-    goes where it adds most to what the certificate bounds: the sum of weighted fulfilment, or of worths. A job whose
-    queue has no quota left gets none.
+    goes where it adds most, for the room it takes, to what the certificate bounds: the sum of weighted fulfilment, or
+    of worths. A job whose queue has no quota left gets none.
 
     Args:
         room: the trial; it is changed.
@@ -157,8 +163,11 @@ def grow(
             whether it did.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
     """
+    size = _sizes(room.world)
+    heap = [(_urgency(room, j, promised, worths, size), j) for j in ceiling if room.count[j] < ceiling[j]]
+    if not heap:
+        return
     grower, meter = Grower(room), room.meter()
-    heap = [(_urgency(room, j, promised, worths), j) for j in ceiling]
     heapq.heapify(heap)
     while heap:
         _, j = heapq.heappop(heap)
@@ -169,21 +178,28 @@ def grow(
             room.place_trainer(j, node)
             meter.add(j)
             grower.refresh(node)
-            heapq.heappush(heap, (_urgency(room, j, promised, worths), j))
+            heapq.heappush(heap, (_urgency(room, j, promised, worths, size), j))
         elif take is not None and room.count[j] < promised[j] and take(room, j):
             grower, meter = Grower(room), room.meter()
-            heap = [(_urgency(room, i, promised, worths), i) for i in ceiling]
+            heap = [(_urgency(room, i, promised, worths, size), i) for i in ceiling]
             heapq.heapify(heap)
 
 
+def _sizes(world: World) -> dict[int, float]:
+    """The largest part of all there is that one trainer of each shape asks for."""
+    total = world.allocatable.sum(axis=0).clip(min=1)
+    shapes = sorted({claim.shape for claim in world.claims})
+    return {s: max(float((world.request[s] / total).max(initial=0.0)), SMALLEST) for s in shapes}
+
+
 def _urgency(
-    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None
+    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None, size: Mapping[int, float]
 ) -> tuple[float, float, JobKey]:
     claim = room.world.claims[j]
     if room.count[j] < promised[j]:
         return (-inf, room.fulfilment(j), claim.job.key)
     each = worths[j].next(room.count[j]) if worths is not None else claim.job.weight / max(1, claim.high - claim.low)
-    return (-each, room.fulfilment(j), claim.job.key)
+    return (-each / size[claim.shape], room.fulfilment(j), claim.job.key)
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:

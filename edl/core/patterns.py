@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edl.core.capacity import BoolArray, IntArray, count_slots
 
@@ -68,18 +71,36 @@ def classify(room: IntArray, request: IntArray, opened: BoolArray) -> tuple[Node
         The classes that can hold anything, sorted by their first node.
     """
     most = np.stack([count_slots(room, row) for row in request]) * opened if len(request) else opened.astype(np.int64)
-    usable = np.minimum(room, most.T @ request)  # (nodes, resources)
-    columns = range(room.shape[1])
-    sums: dict[tuple[bytes, int], IntArray] = {}
-    groups: dict[tuple[tuple[int, ...], Pattern], list[int]] = {}
-    for node in np.flatnonzero(most.sum(axis=0)).tolist():
-        mask = most[:, node] > 0
-        for r in columns:
-            if (mask.tobytes(), r) not in sums:
-                sums[mask.tobytes(), r] = _sums(set(request[mask, r].tolist()), int(usable[:, r].max()))
-        kept = tuple(_round_down(int(usable[node, r]), sums[mask.tobytes(), r]) for r in columns)
-        groups.setdefault((kept, tuple(most[:, node].tolist())), []).append(node)
-    return tuple(NodeClass(kept, held, tuple(nodes)) for (kept, held), nodes in groups.items())
+    holds = np.flatnonzero(most.any(axis=0))
+    if not len(holds):
+        return ()
+    most = np.ascontiguousarray(most.T[holds])  # (nodes, shapes)
+    usable = np.minimum(room[holds], most @ request)  # (nodes, resources)
+    kinds, kind_of = distinct(most > 0)
+    limit = usable.max(axis=0).tolist()
+    for k, node in enumerate(kinds.tolist()):
+        asks = request[most[node] > 0]
+        members = np.flatnonzero(kind_of == k)
+        for r, most_used in enumerate(limit):
+            sums = _sums(frozenset(asks[:, r].tolist()), most_used)
+            if len(sums):
+                usable[members, r] = sums[np.searchsorted(sums, usable[members, r], side="right") - 1]
+    first, group_of = distinct(np.hstack([usable, most]))
+    order = np.argsort(group_of, kind="stable")
+    nodes = np.split(holds[order], np.flatnonzero(np.diff(group_of[order])) + 1)
+    return tuple(
+        NodeClass(tuple(usable[i].tolist()), tuple(most[i].tolist()), tuple(members.tolist()))
+        for i, members in zip(first.tolist(), nodes, strict=True)
+    )
+
+
+def distinct(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """The first of each set of equal rows, ascending, and for each row which of them it equals."""
+    flat = np.ascontiguousarray(rows, dtype=np.int64)
+    cells = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    numbers: dict[object, int] = {}
+    kind = np.fromiter((numbers.setdefault(c, len(numbers)) for c in cells.tolist()), dtype=np.int64, count=len(flat))
+    return np.unique(kind, return_index=True)[1], kind
 
 
 def list_patterns(group: NodeClass, request: IntArray, limit: int = ENUMERATION_LIMIT) -> Menu:
@@ -183,18 +204,27 @@ def _fill(room: tuple[int, ...], rows: tuple[tuple[int, ...], ...], order: Itera
     return tuple(pattern)
 
 
-def _round_down(have: int, sums: IntArray) -> int:
-    """The largest sum of requests that is at most `have`; `have` itself where the sums are not known."""
-    return int(sums[np.searchsorted(sums, have, side="right") - 1]) if len(sums) else have
+@lru_cache(maxsize=4096)
+def _sums(asks: frozenset[int], limit: int) -> IntArray:
+    """Every sum of multiples of these amounts up to a limit, ascending; empty where they are too many.
+
+    Sums are bits of one number, so that adding an amount to all of them is one shift.
+    """
+    amounts = sorted(asks - {0})
+    if not amounts:
+        return np.zeros(1, dtype=np.int64)
+    step = gcd(*amounts)
+    size = limit // step
+    if size > SUMS_LIMIT * 64:
+        return np.zeros(0, dtype=np.int64)
+    reached, mask = 1, (1 << (size + 1)) - 1
+    for ask in amounts:
+        shift = ask // step
+        while shift <= size:
+            reached |= (reached << shift) & mask
+            shift *= 2
+    sums = np.flatnonzero(np.frombuffer(reached.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)[:, None] & _BITS)
+    return (sums * step if len(sums) <= SUMS_LIMIT else sums[:0]).astype(np.int64)
 
 
-def _sums(asks: Iterable[int], limit: int) -> IntArray:
-    """Every sum of multiples of these amounts up to a limit, ascending; empty where they are too many."""
-    sums = np.zeros(1, dtype=np.int64)
-    for ask in sorted(set(asks) - {0}):
-        multiples = np.arange(min(limit // ask, SUMS_LIMIT) + 1, dtype=np.int64) * ask
-        if limit // ask > SUMS_LIMIT or len(sums) * len(multiples) > SUMS_LIMIT * 64:
-            return np.zeros(0, dtype=np.int64)
-        sums = np.unique((sums[:, None] + multiples[None, :]).ravel())
-        sums = sums[sums <= limit]
-    return sums if len(sums) <= SUMS_LIMIT else np.zeros(0, dtype=np.int64)
+_BITS = 1 << np.arange(8, dtype=np.uint8)

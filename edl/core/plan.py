@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.model import JobKey, Reason, Role
+from edl.core.model import JobKey, PodShape, Reason, Role
+from edl.errors import PlanFailure
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
 """Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
@@ -66,6 +67,7 @@ class ScaleDecision:
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
         shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
         message: one sentence for the user: why this count.
+        pending: trainers of the target that have no room; only a plan to compare with leaves any.
     """
 
     job: JobKey
@@ -81,6 +83,7 @@ class ScaleDecision:
     nodes: tuple[tuple[str, int], ...] = ()
     fixed_nodes: tuple[tuple[Role, str], ...] = ()
     shrink_reason: str = ""
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,37 @@ class ServingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptColumns:
+    """The patterns that a decision's programs used: the next decision begins with them. They cannot change its rules.
+
+    Patterns are kept for classes of nodes by their usable room and name pods by shape, so that they hold whatever
+    jobs and nodes come and go; what no longer fits is passed over.
+
+    Attributes:
+        shapes: of the pods.
+        rooms: (resource, amount) of the classes, sorted by resource.
+        patterns: (index of a room, (index of a shape, pods) sorted), sorted.
+    """
+
+    shapes: tuple[PodShape, ...] = ()
+    rooms: tuple[tuple[tuple[str, int], ...], ...] = ()
+    patterns: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+
+
+NO_COLUMNS = KeptColumns()
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """One decision about the whole cluster; decisions are sorted by job key."""
+    """One decision about the whole cluster; decisions are sorted by job key.
+
+    Attributes:
+        is_comparison: it may break our rules and is never carried out.
+        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
+            are then that one's.
+        given: the columns that this decision began with: with snapshot and limits, all that it was made from.
+        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
+    """
 
     decisions: tuple[ScaleDecision, ...]
     certificate: Certificate
@@ -126,6 +158,10 @@ class ScalePlan:
     serving: ServingReport = ServingReport()
     seconds: float = 0.0
     policy: str = "maxmin"
+    is_comparison: bool = False
+    fallback: PlanFailure | None = None
+    given: KeptColumns = NO_COLUMNS
+    columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
         """The decision for that job, where the plan has one."""

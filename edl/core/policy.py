@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
 from edl.core.capacity import read_world
-from edl.core.explain import Outcome, explain, prices_of
+from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
 from edl.core.optimizer import Proof, prove
-from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.outcome import Outcome
+from edl.core.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
+from edl.core.programs import keep_columns
 from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of
 from edl.core.utility import prove_utility
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError, PlanError, PlanFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,24 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]
 
 
-def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePlan:
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A decision with all that it was made of, for whoever asks further."""
+
+    plan: ScalePlan
+    outcome: Outcome
+    proof: Proof
+
+
+def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
     """Decide which jobs run, how many trainers each has, where new ones go and which die.
 
     Args:
         snapshot: the world; equal snapshots give equal plans, but for `seconds`.
         policy: see POLICIES.
         limits: what the operator allows; `deadline_s` bounds each linear program and the decision as a whole.
+        columns: the columns of the last plan; with them this one is made sooner. They belong to what is decided from:
+            equal snapshots and columns give equal plans.
 
     Returns:
         A plan that has passed `guard.check`.
@@ -95,19 +108,25 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
         PlanError: no plan could be made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    return study(snapshot, policy, limits, columns).plan
+
+
+def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+    """Decide, and keep what the decision was made of."""
     started_s = time.perf_counter()
 
     def watch(stage: str) -> None:
         if time.perf_counter() - started_s > limits.deadline_s:
             raise PlanError(
-                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force"
+                f"no plan within {limits.deadline_s:g} s: late after {stage}; the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    world = read_world(adapted, limits)
+    world = read_world(adapted, limits, columns)
     served = serve(world, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served)
+    world, hopeless = cap(world, served, limits.deadline_s)
     admission = admit(world, served, hopeless, limits.deadline_s)
     watch("admission")
     worths = _worths(policy, admission.room)
@@ -116,12 +135,13 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> ScalePl
     follow_preferences(shared.room)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    plan = _write(adapted, Outcome(world, served, admission, shared), proof, name)
-    problems = check(adapted, plan)
+    outcome = Outcome(world, served, admission, shared)
+    plan = _write(adapted, outcome, proof, name)
+    problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return plan
+    return Study(plan, outcome, proof)
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
@@ -149,6 +169,8 @@ def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: st
         prices=prices_of(proof, outcome.world),
         serving=ServingReport(waiting, placed, outcome.served.short + marked),
         policy=policy,
+        given=outcome.world.columns,
+        columns=keep_columns(outcome.world),
     )
 
 
@@ -171,19 +193,17 @@ def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
     )
     if index is None:
         return base
-    room, claim = outcome.shared.room, outcome.world.claims[index]
-    dying = {*room.victims, *room.homeless[index]}
-    victims = tuple(sorted(outcome.world.seats[i].pod.name for i in claim.seats if i in dying))
-    names = [node.name for node in outcome.world.snapshot.nodes]
-    new = [place for place in room.placed if place.owner == index]
-    nodes = Counter(names[place.node] for place in new if place.role is Role.TRAINER)
-    fixed = [(place.role, names[place.node]) for place in new if place.role and place.role is not Role.TRAINER]
+    seats, nodes = outcome.world.seats, outcome.world.snapshot.nodes
+    victims = tuple(sorted(seats[i].pod.name for i in outcome.dying(index)))
+    new = outcome.placed(index)
+    places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
+    fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
     return replace(
         base,
-        target=room.count[index],
+        target=outcome.shared.room.count[index],
         admitted=True,
         victims=victims,
-        nodes=tuple(sorted(nodes.items())),
+        nodes=tuple(sorted(places.items())),
         fixed_nodes=tuple(sorted(fixed)),
         shrink_reason=told.shrink_reason if victims else "",
     )

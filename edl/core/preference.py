@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edl.core.capacity import IntArray, World
+from edl.core.capacity import BoolArray, IntArray, World
 from edl.core.eligibility import AVOIDING_EFFECT, add_weights, count_avoided
 from edl.core.model import Job, Preference, Role
 from edl.core.room import Placed, Room
 from edl.core.victims import lost_slots
 
 AFFINITY_WEIGHT, TAINT_WEIGHT = 2, 3  # of the two scores, each 0 to 100, as in kube-scheduler's default profile
-WORK_LIMIT = 5_000_000
+WORK_LIMIT = 25_000_000  # about half a second
+SCORING, LOOKING = 20, 1  # of that work, for each node: to score it for a preference; to look whether it is better
+COMPARED = 256  # equally welcome nodes that are compared by the room that a pod would cost there
 
 Group = tuple[int, Role]
 """The pods of one role of one member."""
@@ -36,56 +38,63 @@ class _Scores:
 
     Attributes:
         work: nodes that may still be looked at.
-        labels: of each node, read once.
+        avoiding: nodes with a taint that only avoids.
+        columns: labels of all nodes by key, and their names; read once.
         known: by shape and preferences.
     """
 
     world: World
     work: int
     of: dict[Group, IntArray] = field(default_factory=dict)
-    labels: list[dict[str, str]] = field(default_factory=list)
+    avoiding: list[int] = field(default_factory=list)
+    columns: dict[str | None, list[str | None]] = field(default_factory=dict)
     known: dict[tuple[int, tuple[Preference, ...]], IntArray] = field(default_factory=dict)
 
     def learn(self, group: Group, shape: int, preferred: tuple[Preference, ...]) -> None:
         """Score the nodes for a group, unless the time for it is over or all of them are the same to it."""
         key = (shape, preferred)
         if key not in self.known:
-            if not self.affords(len(self.world.snapshot.nodes)):
+            if not self.affords(SCORING * len(self.world.snapshot.nodes)):
                 return
             self.known[key] = self._score(shape, preferred)
         if self.known[key].any():
             self.of[group] = self.known[key]
 
-    def affords(self, nodes: int) -> bool:
+    def affords(self, work: int) -> bool:
         """Take that much off the work that is left; False where it is too much."""
-        self.work -= nodes
+        self.work -= work
         return self.work >= 0
 
     def _score(self, shape: int, preferred: tuple[Preference, ...]) -> IntArray:
         opened = self.world.opened[shape]
         tolerations = self.world.shapes[shape].placement.tolerations
-        nodes = self.world.snapshot.nodes
-        avoided = np.array([count_avoided(node, tolerations) for node in nodes], dtype=np.int64) * opened
-        wanted = self._weigh(preferred) * opened
-        score: IntArray = AFFINITY_WEIGHT * _percent(wanted) + TAINT_WEIGHT * (100 - _percent(avoided))
-        score = score * opened
+        avoided = np.zeros(len(opened), dtype=np.int64)
+        for node in self.avoiding:
+            avoided[node] = count_avoided(self.world.snapshot.nodes[node], tolerations) * opened[node]
+        wanted = _percent(self._weigh(preferred) * opened)
+        score: IntArray = (AFFINITY_WEIGHT * wanted + TAINT_WEIGHT * (100 - _percent(avoided))) * opened
         return score - score[opened].min() if opened.any() else score
 
     def _weigh(self, preferred: tuple[Preference, ...]) -> IntArray:
         """(nodes,) weights that are met; nodes whose labels in question are the same are asked once."""
-        nodes = self.world.snapshot.nodes
-        if not self.labels:
-            self.labels = [dict(node.labels) for node in nodes]
         keys = sorted({r.key for _, term in preferred for r in term.expressions})
-        by_name = any(term.fields for _, term in preferred)
+        names = self._column(None) if any(term.fields for _, term in preferred) else []
+        columns = [self._column(key) for key in keys]
         asked: dict[tuple[str | None, ...], int] = {}
-        weights = []
-        for node, labels in zip(nodes, self.labels, strict=True):
-            kind = (node.name if by_name else None, *map(labels.get, keys))
+        weights = np.zeros(len(self.world.snapshot.nodes), dtype=np.int64)
+        for number, kind in enumerate(zip(*columns, *([names] if names else []), strict=True)):
             if kind not in asked:
-                asked[kind] = add_weights(preferred, labels, {"metadata.name": node.name})
-            weights.append(asked[kind])
-        return np.array(weights, dtype=np.int64)
+                labels = {key: value for key, value in zip(keys, kind, strict=False) if value is not None}
+                asked[kind] = add_weights(preferred, labels, {"metadata.name": kind[-1] or ""} if names else {})
+            weights[number] = asked[kind]
+        return weights
+
+    def _column(self, key: str | None) -> list[str | None]:
+        """(nodes,) the value of a label, or the names."""
+        if key not in self.columns:
+            nodes = self.world.snapshot.nodes
+            self.columns[key] = [n.name for n in nodes] if key is None else [dict(n.labels).get(key) for n in nodes]
+        return self.columns[key]
 
 
 def follow_preferences(room: Room, *, work: int = WORK_LIMIT) -> None:
@@ -93,21 +102,24 @@ def follow_preferences(room: Room, *, work: int = WORK_LIMIT) -> None:
 
     Args:
         room: a finished packing.
-        work: how many nodes may be looked at in all; a pod for which nothing is left of it stays where it is.
+        work: how much may be looked at in all, in nodes; a pod for which nothing is left of it stays where it is.
     """
     scores = _read_scores(room, work)
     if scores.of:
-        _move(room, scores)
+        half, scores.work = scores.work // 2, scores.work - scores.work // 2
         _swap(room, scores)
+        scores.work = half + max(0, scores.work)
+        _move(room, scores)
 
 
 def _read_scores(room: Room, work: int) -> _Scores:
-    scores = _Scores(room.world, work)
-    taints = any(t.effect == AVOIDING_EFFECT for node in room.world.snapshot.nodes for t in node.taints)
+    nodes = room.world.snapshot.nodes
+    avoiding = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
+    scores = _Scores(room.world, work, avoiding=avoiding)
     shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in room.placed if p.owner >= 0 and p.role}
     for group, shape in sorted(shapes.items()):
         preferred = _preferences(room.world.claims[group[0]].job, group[1])
-        if preferred or taints:
+        if preferred or avoiding:
             scores.learn(group, shape, preferred)
     return scores
 
@@ -134,31 +146,46 @@ def _move(room: Room, scores: _Scores) -> None:
     for number, place in enumerate(room.placed):
         if _group(place) in scores.of:
             groups.setdefault(_group(place), []).append(number)
+    everywhere = np.arange(len(room.free))
+    fits = {
+        shape: _fits(room, shape, everywhere) for shape in {room.placed[n].shape for g in groups.values() for n in g}
+    }
     for group, numbers in sorted(groups.items()):
         score = scores.of[group]
         for number in sorted(numbers, key=lambda n: (score[room.placed[n].node], n)):
-            if not _move_one(room, number, scores):
+            before = room.placed[number]
+            if not scores.affords(LOOKING * len(score)):
+                return
+            better = np.flatnonzero((score > score[before.node]) & fits[before.shape])
+            if not len(better):
                 break
+            node = _harmless(room, before, better, score)
+            if node >= 0:
+                room.move(number, node)
+                changed = np.array([before.node, node], dtype=np.int64)
+                for shape, there in fits.items():
+                    there[changed] = _fits(room, shape, changed)
 
 
-def _move_one(room: Room, number: int, scores: _Scores) -> bool:
-    """Move one pod, if it can be; False where no better node has room for it, nor would for a better placed one."""
-    place, score = room.placed[number], scores.of[_group(room.placed[number])]
-    request, source = room.world.request[place.shape], place.node
-    if not scores.affords(len(score)):
-        return False
-    has_room = (np.minimum(room.free, room.now) >= request)[:, request > 0].all(axis=1)
-    better = np.flatnonzero((score > score[source]) & has_room)
-    if not len(better):
-        return False
-    room.free[source] += request
-    lost = lost_slots(room, place.shape, np.append(better, source), 1)
-    room.free[source] -= request
-    harmless = lost[:-1] <= lost[-1]
-    if harmless.any():
-        nodes, cost = better[harmless], lost[:-1][harmless]
-        room.move(number, int(nodes[np.lexsort((nodes, cost, -score[nodes]))[0]]))
-    return True
+def _fits(room: Room, shape: int, nodes: IntArray) -> BoolArray:
+    """(nodes,) True where one more pod of the shape has room that is free already."""
+    request = room.world.request[shape]
+    has_room: BoolArray = (np.minimum(room.free[nodes], room.now[nodes]) >= request)[:, request > 0].all(axis=1)
+    return has_room
+
+
+def _harmless(room: Room, place: Placed, nodes: IntArray, score: IntArray) -> int:
+    """The most welcome of some nodes where a pod takes no more room from others than where it is; -1 if none."""
+    source, shape = np.array([place.node], dtype=np.int64), place.shape
+    room.free[source] += room.world.request[shape]
+    spared = lost_slots(room, shape, source, 1)[0]
+    room.free[source] -= room.world.request[shape]
+    for level in np.unique(score[nodes])[::-1]:
+        alike = nodes[score[nodes] == level][:COMPARED]
+        lost = lost_slots(room, shape, alike, 1)
+        if lost.min() <= spared:
+            return int(alike[lost.argmin()])
+    return -1
 
 
 def _swap(room: Room, scores: _Scores) -> None:

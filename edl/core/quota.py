@@ -96,6 +96,11 @@ class Meter:
         for ask in self._asks.get(j, ()):
             self.used[ask.row] += ask.each
 
+    def start(self, asks: Iterable[QuotaAsk], low: int) -> None:
+        """Count a job that was not counted yet, with its minimum."""
+        for ask in asks:
+            self.used[ask.row] = self.used.get(ask.row, 0) + ask.total(low)
+
     def short_of(self, j: int) -> Short | None:
         """The first limit that one more trainer of the job would pass; None where it may have one."""
         for ask in self._asks.get(j, ()):

@@ -6,18 +6,19 @@ It keeps the books (room left, counts, victims, new pods) and chooses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from edl.core.capacity import IntArray, World, count_slots
+import numpy as np
+
+from edl.core.capacity import IntArray, World, count_slots, sum_requests
 from edl.core.model import Role
 from edl.core.quota import Meter
 
 SERVING = -1  # the owner of a place that is kept for a serving pod
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A pod that does not exist yet, or is not bound yet, and the node it is meant for."""
 
     owner: int
@@ -33,7 +34,7 @@ class Room:
         free: (nodes, resources) left after everything that stays and everything placed; terminating pods are gone.
         now: (nodes, resources) left while terminating pods and victims still hold their room.
         count: trainers of each member, kept and new.
-        at: live trainers (seat indices) on each node.
+        at: live trainers (seat indices) on each node; copies share the lists: they are replaced, never changed.
         node_of: node of each seat that has one.
         homeless: unbound trainers of each member that have no room.
         homeless_fixed: unbound masters and pservers without room, as (owner, role, shape).
@@ -53,15 +54,14 @@ class Room:
         self.free = world.empty.copy()
         self.now = world.now.copy()
         self.count = dict.fromkeys(self.members, 0)
-        self.at: list[list[int]] = [[] for _ in range(len(world.empty))]
+        self.at: list[Sequence[int]] = [()] * len(world.empty)
         self.node_of: dict[int, int] = {}
         self.homeless: dict[int, list[int]] = {j: [] for j in self.members}
         self.homeless_fixed: list[tuple[int, Role, int]] = []
         self.victims: list[int] = []
         self.for_serving: set[int] = set()
         self.placed: list[Placed] = []
-        for j in self.members:
-            self._seat_bound(j)
+        self._seat_bound()
         self._settle_unbound(settle=settle)
 
     def copy(self) -> Room:
@@ -70,7 +70,7 @@ class Room:
         twin.world, twin.members = self.world, self.members
         twin.free, twin.now = self.free.copy(), self.now.copy()
         twin.count = dict(self.count)
-        twin.at = [list(seats) for seats in self.at]
+        twin.at = list(self.at)
         twin.node_of = dict(self.node_of)
         twin.homeless = {j: list(seats) for j, seats in self.homeless.items()}
         twin.homeless_fixed = list(self.homeless_fixed)
@@ -94,7 +94,7 @@ class Room:
         self.count[seat.claim] -= 1
         node = self.node_of.pop(index, -1)
         if node >= 0:
-            self.at[node].remove(index)
+            self.at[node] = [i for i in self.at[node] if i != index]
             self.free[node] += self.world.request[seat.shape]
         if seat.pod.node:
             self.victims.append(index)
@@ -135,6 +135,26 @@ class Room:
         self.placed.append(place)
         self._take(place.shape, place.node)
 
+    def hold_all(self, places: list[Placed]) -> None:
+        """Keep room for many pods that do not exist yet; trainers among them count."""
+        used = self._sum(places)
+        self.free -= used
+        self.now -= used
+        self.placed += places
+        for place in places:
+            if place.role is Role.TRAINER:
+                self.count[place.owner] += 1
+
+    def drop_all(self) -> None:
+        """Take back the placing of every pod that does not exist yet."""
+        freed = self._sum(self.placed)
+        self.free += freed
+        self.now += freed
+        for place in self.placed:
+            if place.role is Role.TRAINER:
+                self.count[place.owner] -= 1
+        self.placed = []
+
     def drop(self, place: Placed) -> None:
         """Take back the placing of a pod that does not exist yet."""
         self.placed.remove(place)
@@ -146,7 +166,7 @@ class Room:
     def move(self, number: int, node: int) -> None:
         """Mean a pod that does not exist yet, by its number in `placed`, for another node."""
         place = self.placed[number]
-        self.placed[number] = replace(place, node=node)
+        self.placed[number] = place._replace(node=node)
         for books in (self.free, self.now):
             books[place.node] += self.world.request[place.shape]
             books[node] -= self.world.request[place.shape]
@@ -165,8 +185,27 @@ class Room:
         open_nodes = self.slots(shape).nonzero()[0]
         if not len(open_nodes):
             return -1
-        spare = (self.free[open_nodes] / self.world.allocatable.max(axis=0).clip(min=1)).sum(axis=1)
+        spare = (self.free[open_nodes] / self.world.largest).sum(axis=1)
         return int(open_nodes[spare.argmin()])
+
+    def lacking(self, shape: int) -> list[int]:
+        """(resources,) on how many of the nodes that are open to a shape there is too little of each for one pod."""
+        free = self.free[self.world.opened[shape]]
+        lacks: list[int] = (free < self.world.request[shape]).sum(axis=0).tolist()
+        return lacks
+
+    def near(self, shape: int) -> frozenset[int]:
+        """Members with a trainer, kept or new, on a node that is open to a shape."""
+        world, is_open = self.world, self.world.opened[shape]
+        seats = np.fromiter(self.node_of, dtype=np.int64, count=len(self.node_of))
+        node = np.fromiter(self.node_of.values(), dtype=np.int64, count=len(self.node_of))
+        kept = np.unique(world.seat_claim[seats[is_open[node]]]).tolist()
+        usable = is_open.tolist()
+        return frozenset(kept) | {p.owner for p in self.placed if p.role is Role.TRAINER and usable[p.node]}
+
+    def _sum(self, places: list[Placed]) -> IntArray:
+        node, shape = [place.node for place in places], [place.shape for place in places]
+        return sum_requests(len(self.free), self.world.request, node, shape)
 
     def _take(self, shape: int, node: int) -> None:
         self.free[node] -= self.world.request[shape]
@@ -174,20 +213,29 @@ class Room:
 
     def _sit(self, index: int, node: int) -> None:
         self.node_of[index] = node
-        self.at[node].append(index)
+        self.at[node] = [*self.at[node], index]
         self.free[node] -= self.world.request[self.world.seats[index].shape]
 
-    def _seat_bound(self, j: int) -> None:
-        claim = self.world.claims[j]
-        self.free -= claim.held
-        for index in claim.seats:
-            seat = self.world.seats[index]
-            if not seat.pod.node:
-                continue
-            self.count[j] += 1
-            if seat.node >= 0:
-                self.node_of[index] = seat.node
-                self.at[seat.node].append(index)
+    def _seat_bound(self) -> None:
+        """Everything that the members have bound."""
+        world = self.world
+        runs = np.zeros(len(world.claims), dtype=np.bool_)
+        runs[list(self.members)] = True
+        held = world.held
+        ours = runs[held.claim]
+        self.free -= sum_requests(len(self.free), world.request, held.node[ours], held.shape[ours])
+        at: dict[int, list[int]] = {}
+        for j in self.members:
+            for index in world.claims[j].seats:
+                seat = world.seats[index]
+                if not seat.pod.node:
+                    continue
+                self.count[j] += 1
+                if seat.node >= 0:
+                    self.node_of[index] = seat.node
+                    at.setdefault(seat.node, []).append(index)
+        for node, seats in at.items():
+            self.at[node] = seats
 
     def _settle_unbound(self, *, settle: bool) -> None:
         for j in self.members:

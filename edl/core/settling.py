@@ -78,6 +78,14 @@ def _settle_exactly(room: Room, served: Served, deadline_s: float) -> Room | Non
     return None if any(queues.values()) else room
 
 
+def settle_freely(room: Room, served: Served) -> Room | None:
+    """Place all that must have room without a death; the room is changed. None where that does not do."""
+    for demand in demands_of(room, served):
+        if make_room(room, demand, {}) < len(demand.owners):
+            return None
+    return room
+
+
 def _settle_by_surplus(start: Room, served: Served) -> Room | None:
     """Try a few orders of the shapes; the fewest deaths win."""
     demands = demands_of(start, served)
@@ -167,5 +175,5 @@ def by_size(world: World, shapes: Iterable[int]) -> list[int]:
 
 def size_of(world: World, shape: int) -> float:
     """The largest part of a node's room that the shape asks for."""
-    most = world.allocatable.max(axis=0, initial=1).clip(min=1)
+    most = world.largest
     return float((world.request[shape] / most).max(initial=0.0))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.capacity import Claim, World
+from edl.core.filling import fill
 from edl.core.guard import DEAD_BAND, growth_hold_left_s, restrain
 from edl.core.integer import pack_anew
 from edl.core.model import Role
@@ -21,7 +22,7 @@ from edl.core.packing import grow, make_room
 from edl.core.room import Room
 from edl.core.settling import Served, for_serving, spare_victims
 from edl.core.speedup import Worth
-from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised
+from edl.core.taking import EPSILON, Terms, kept, moved, take_one, take_promised, undo_moves
 from edl.core.trading import (
     Goal,
     grown_by_worth,
@@ -35,6 +36,7 @@ from edl.core.trading import (
 )
 
 RAISES_TRIED = 8
+FEW_JOBS = 20  # up to so many, raising the worst off is tried even where only packing anew or a death could do it
 STAYS_TRIED = 3  # how often trainers are taken anew, without those that would only have moved
 
 
@@ -93,45 +95,92 @@ def share(room: Room, served: Served, deadline_s: float, worths: Mapping[int, Wo
         level = {j: low[j] + (level[j] - low[j]) / 2 for j in room.members}
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in room.members})
         best, refused = _reshare_by_worth(room, terms, worths, deadline_s)
+    best = undo_moves(best)
     spare_victims(best)
     return Share(best, level, young, for_quota & frozenset(best.victims), refused, worths)
 
 
-def _grown(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None = None) -> Room:
+Take = Callable[[Room, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
+
+
+def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None) -> Room:
     """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
     best = _filled(room, terms, deadline_s, take)
+    if room.world.is_large:
+        return best
+    can_repack = len({place.shape for place in room.placed}) > 1
+    is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
+
+    def reach(wanted: Terms) -> Room | None:
+        return _reached(room, best, wanted, deadline_s, take)
+
+    if any(best.count[j] < terms.promised[j] for j in room.members):
+        best, terms = _lowered(room, terms, _worst(best), reach) or (best, terms)
     for _ in range(RAISES_TRIED):
-        raised = _raised(room, terms)
+        raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
-        if any(best.count[j] < raised.promised[j] for j in room.members):
-            if not could_reach(read_cluster(best), raised.promised, deadline_s):
-                break
-            trial = _filled(room, raised, deadline_s, take)
-            if any(trial.count[j] < raised.promised[j] for j in room.members):
-                break
-            best = trial
-        terms = raised
+        reached = reach(raised)
+        level = min(room.world.claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members)
+        step = (reached, raised) if reached else _lowered(room, raised, level, reach)
+        if step is None:
+            break
+        best, terms = step
     return best
 
 
-def _raised(room: Room, terms: Terms) -> Terms | None:
-    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it."""
+def _reached(room: Room, best: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room | None:
+    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    if all(best.count[j] >= terms.promised[j] for j in room.members):
+        return best
+    if not could_reach(read_cluster(best), terms.promised, deadline_s):
+        return None
+    trial = _filled(room, terms, deadline_s, take)
+    return trial if all(trial.count[j] >= terms.promised[j] for j in room.members) else None
+
+
+def _lowered(
+    room: Room, terms: Terms, level: float, reach: Callable[[Terms], Room | None]
+) -> tuple[Room, Terms] | None:
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had."""
+    claims = room.world.claims
+    for _ in range(RAISES_TRIED if len(room.members) <= FEW_JOBS else 0):
+        promised = terms.promised
+        rich = [j for j, n in promised.items() if n > claims[j].low and claims[j].fulfilment(n - 1) > level + EPSILON]
+        if not rich:
+            return None
+        giver = max(rich, key=lambda j: (claims[j].fulfilment(promised[j]), claims[j].job.key))
+        terms = Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()})
+        if (reached := reach(terms)) is not None:
+            return reached, terms
+    return None
+
+
+def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
+    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it.
+
+    `is_settled` says that nothing can be packed anew and nobody dies: then there is no room but what is free.
+    """
     claims = room.world.claims
     level = {j: claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members}
     worst = [j for j in room.members if level[j] <= min(level.values()) + EPSILON]
     can_grow = {shape: bool(room.slots(shape).any()) for shape in {claims[j].shape for j in worst}}
     if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
         return None
-    if any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
+    if is_settled and any(room.count[j] <= terms.promised[j] and not can_grow[claims[j].shape] for j in worst):
         return None
     return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
 
 
-def _filled(room: Room, terms: Terms, deadline_s: float, take: Callable[[Room, int], bool] | None) -> Room:
+def _filled(room: Room, terms: Terms, deadline_s: float, take: Take | None) -> Room:
     """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if room.world.is_large:
+        filled = fill(room, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, taking)
+        return filled
     grown = room.copy()
-    grow(grown, terms.ceiling, terms.promised, take)
+    grow(grown, terms.ceiling, terms.promised, taking)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown
@@ -145,12 +194,14 @@ def _trim(room: Room) -> frozenset[int]:
     Returns:
         The seats that die for a quota.
     """
-    for j in room.members:
-        for index in _dying(room, j):
-            if room.count[j] <= room.world.claims[j].high:
-                break
-            room.kill(index)
     killed = set()
+    for j in room.members:
+        claim = room.world.claims[j]
+        above = room.count[j] - claim.high
+        for index in _dying(room, j)[:above] if above > 0 else ():
+            if room.count[j] <= (claim.job.pinned or claim.job.max_trainers):
+                killed.add(index)
+            room.kill(index)
     while passed := room.meter().passed():
         givers = [
             j
@@ -198,21 +249,28 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
         return grown
     short = [j for j in room.members if terms.promised[j] > grown.count[j]]
     gain = max((claims[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
-    if not short or (not admits and gain <= DEAD_BAND + EPSILON):
+    is_fine = not short and len(room.members) > FEW_JOBS
+    if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
         return grown
 
     def take(keep: Mapping[int, int]) -> Room:
         start = take_promised(room.copy(), terms, keep)
-        return _grown(start, terms, deadline_s, lambda trial, j: take_one(trial, j, terms, keep))
+        if not room.world.is_large:
+            return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        lost = {j: n if (n := start.count[j]) < room.count[j] else terms.ceiling[j] for j in room.members}
+        return _grown(start, Terms(lost, terms.promised), deadline_s)
 
     keep = _givers(room, admits=admits)
+    if not any(room.count[d] > min(terms.promised[d], claims[d].low) and claims[d].seats for d in keep):
+        return grown
     taken = take(keep)
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
     if admits:
-        return taken if _standing(taken, terms) > _standing(grown, terms) else grown
-    return taken if _worst_gain(grown, taken) > DEAD_BAND + EPSILON else grown
+        return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    return taken if is_worth_it else grown
 
 
 def _reshare_by_worth(
@@ -281,6 +339,11 @@ def _is_at_rest(room: Room) -> bool:
     return not room.for_serving and not any(
         p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
     )
+
+
+def _worst(room: Room) -> float:
+    """How well off the worst off is."""
+    return round(min((room.fulfilment(j) for j in room.members), default=1.0), 9)
 
 
 def _standing(room: Room, terms: Terms) -> tuple[tuple[float, ...], float]:

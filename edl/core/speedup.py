@@ -18,6 +18,7 @@ from math import ceil, isfinite, log
 
 from edl.core.model import Job
 
+SLOWEST = 1e-9  # samples per second, one in thirty years: below it quotients would lose their digits
 UNKNOWN_POWER = 0.75  # speed grows like this power of the count where nothing is known of it
 TRUSTED = 2  # times the largest count seen: from there on a curve is flat
 SINGLE_STEPS = 8  # trainers above the minimum that have a segment each; then segments grow by STEP_RATIO
@@ -59,7 +60,7 @@ def curve_of(seen: Iterable[Point]) -> Curve:
 
     Args:
         seen: (trainers, samples per second) in any order; several measurements of one count are smoothed into their
-            mean, and what is not positive is no measurement.
+            mean, and what is below SLOWEST is no measurement.
 
     Returns:
         The upper concave envelope of the points, and what follows from it elsewhere: below the first point the speed
@@ -68,7 +69,7 @@ def curve_of(seen: Iterable[Point]) -> Curve:
     """
     by_count: dict[int, list[float]] = {}
     for count, speed in seen:
-        if count >= 1 and speed > 0 and isfinite(speed):
+        if count >= 1 and speed >= SLOWEST and isfinite(speed):
             by_count.setdefault(count, []).append(speed)
     means = [(count, sum(speeds) / len(speeds)) for count, speeds in sorted(by_count.items())]
     if not means:

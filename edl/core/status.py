@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
+from edl.core.happenings import RESTARTING, TRAINER_LOST, again_reason, finished_trainers, preempted_trainers
 from edl.core.model import (
     LABEL_JOB,
     LABEL_ROLE,
@@ -18,18 +19,16 @@ from edl.core.model import (
     Job,
     JobPhase,
     JobStatus,
-    Pod,
     PodPhase,
     Reason,
     Resize,
     Role,
     RoleCount,
 )
-from edl.core.plan import Limits
+from edl.core.plan import VOLUNTARY_SHRINKS, Limits
 
-PREEMPTED = "PreemptionByScheduler"
-RESTARTING = "Restarting"
-TRAINER_LOST = "TrainerLost"
+_LONGEST_WORDS = 1024
+"""Of the API server, which repeats what webhooks say at any length."""
 
 
 class Stage(StrEnum):
@@ -52,7 +51,8 @@ class Step:
         message: one sentence for the user.
         failures: failures counted so far, those of this round included.
         shrink_reason: why trainers die in this round; empty where none does by the plan.
-        restarting: a gang is being taken down to start anew.
+        restarting: why the job is being taken down to start anew; empty where it is not.
+        again: the role whose pods have all exited 0 and are to run again.
         finishing: trainers have begun to exit 0; no more growth.
         trainer_lost: the last trainer that had not finished was lost, and is replaced.
         held: no plan says anything about the job: it stays as it is.
@@ -65,7 +65,8 @@ class Step:
     message: str
     failures: int = 0
     shrink_reason: str = ""
-    restarting: bool = False
+    restarting: str = ""
+    again: Role | None = None
     finishing: bool = False
     trainer_lost: bool = False
     held: bool = False
@@ -103,30 +104,47 @@ def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitE
     return status, _events(job, old, status, step)
 
 
-def recount(job: Job) -> JobStatus:
-    """The stored status of a job that is over, with its pods counted anew: nothing else of it ever changes."""
-    old = job.status or JobStatus()
-    over = Step(Stage.FAILED, 0, old.reason, old.explanation)
-    counts = _counts(job, over)
-    return replace(old, trainer=counts[Role.TRAINER], pserver=counts[Role.PSERVER], master=counts[Role.MASTER])
+def with_trouble_of(old: JobStatus, new: JobStatus) -> JobStatus:
+    """The old status with condition Degraded of the new one, where nothing else of the new may be stored yet."""
+    degraded = new.condition("Degraded")
+    conditions = (degraded if degraded is not None and c.type == "Degraded" else c for c in old.conditions)
+    return replace(old, conditions=tuple(conditions))
 
 
-def preempted_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that kube-scheduler is evicting, or has evicted, for a pod of higher priority."""
-    return tuple(
-        p for p in job.pods if p.role is Role.TRAINER and p.disruption == PREEMPTED and not p.is_live and not p.intent
-    )
+def is_over(job: Job) -> bool:
+    """True where the job has ended; a spec that was refused before any pod ran is judged afresh once it changes.
+
+    Phase, condition and completion time must agree, two of three: what somebody else wrote into one is recomputed.
+    Where there are no conditions, as in a file written by hand, the phase alone decides.
+    """
+    status = job.status
+    if status is None:
+        return False
+    step = ended_as(job)
+    said = (status.phase.is_final, _holds(status, "Complete") or _holds(status, "Failed"), bool(status.completion_s))
+    if sum(said) < 2 and (status.conditions or not status.phase.is_final):
+        return False
+    if step.reason == Reason.INVALID_SPEC and status.start_s is None:
+        return bool(job.problem) and status.observed_generation >= job.generation
+    return True
 
 
-def finished_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
-    return tuple(
-        p
-        for p in job.pods
-        if p.role is Role.TRAINER
-        and p.phase is PodPhase.SUCCEEDED
-        and not (p.terminating or p.intent or p.disruption)
-    )
+def ended_as(job: Job) -> Step:
+    """How a job that is over ended, by its stored condition; by the rest of the status where that is missing."""
+    status = job.status or JobStatus()
+    succeeded = _holds(status, "Complete")
+    if not succeeded and not _holds(status, "Failed"):
+        succeeded = status.phase is JobPhase.SUCCEEDED
+    ending = status.condition("Complete" if succeeded else "Failed")
+    reason, message = status.reason, status.explanation
+    if ending is not None and ending.status == "True":
+        reason, message = ending.reason, ending.message
+    return Step(Stage.SUCCEEDED if succeeded else Stage.FAILED, 0, reason, message, status.failures)
+
+
+def _holds(status: JobStatus, kind: str) -> bool:
+    condition = status.condition(kind)
+    return condition is not None and condition.status == "True"
 
 
 def _start(old: JobStatus, step: Step, started: float) -> float | None:
@@ -157,7 +175,7 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
         return fixed[step.stage]
     if not job.pods:
         return JobPhase.PENDING
-    if not _has_base(job, step, counts):
+    if step.restarting or step.again or not _has_base(job, step, counts):
         return JobPhase.CREATING
     trainer = counts[Role.TRAINER]
     leaving = any(p.role is Role.TRAINER and p.terminating for p in job.pods)
@@ -166,15 +184,18 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
 
 
 def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
-    """True where the job can work: a job that is finishing does not replace its trainers, and needs no minimum."""
+    """True where the job can work: without its minimum only where trainers that finish are not replaced."""
     if any(counts[f.role].ready < f.count for f in job.fixed):
         return False
-    return step.finishing or counts[Role.TRAINER].ready + len(finished_trainers(job)) >= job.min_trainers
+    return (step.finishing and job.fault_tolerant) or counts[Role.TRAINER].ready + len(
+        finished_trainers(job)
+    ) >= job.min_trainers
 
 
 def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Condition, ...]:
     runs = phase in {JobPhase.RUNNING, JobPhase.SCALING}
-    running_reason = RESTARTING if step.restarting else phase.value
+    running_reason = again_reason(step.again) if step.again is not None else phase.value
+    running_reason = RESTARTING if step.restarting else running_reason
     complete = "Finishing" if step.finishing else "NotFinished"
     complete = TRAINER_LOST if step.trainer_lost else complete
     complete_message = {
@@ -187,7 +208,7 @@ def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Co
         ("Admitted", step.stage is Stage.RUNNING, step.reason, step.message),
         ("Running", runs, running_reason, _RUNNING_MESSAGES.get(running_reason, "the job has no pods")),
         ("Resizing", phase is JobPhase.SCALING, *_resizing(step, phase)),
-        ("Degraded", step.trouble is not None, *(step.trouble or ("AsExpected", "nothing is wrong"))),
+        ("Degraded", step.trouble is not None, *_trouble(step)),
         ("Complete", done, *((step.reason, step.message) if done else (complete, complete_message))),
         ("Failed", failed, *((step.reason, step.message) if failed else ("NotFailed", "the job has not failed"))),
     )
@@ -209,8 +230,16 @@ _RUNNING_MESSAGES = {
     JobPhase.CREATING.value: "waiting for the master, the pservers and the minimum of trainers",
     JobPhase.RUNNING.value: "every pod that is wanted is ready",
     JobPhase.SCALING.value: "the minimum is ready and the number of trainers is changing",
-    RESTARTING: "every pod of the gang is taken down before it starts anew",
+    RESTARTING: "every pod is taken down before the job starts anew",
+    **{again_reason(role): f"every {role.value} exited 0 and is to run again" for role in Role},
 }
+
+
+def _trouble(step: Step) -> tuple[str, str]:
+    if step.trouble is None:
+        return "AsExpected", "nothing is wrong"
+    reason, message = step.trouble
+    return reason, message if len(message) <= _LONGEST_WORDS else f"{message[: _LONGEST_WORDS - 3]}..."
 
 
 def _resizing(step: Step, phase: JobPhase) -> tuple[str, str]:
@@ -228,19 +257,24 @@ def _since(job: Job, kind: str, *, holds: bool, stamp: float) -> float:
 def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: float) -> Resize | None:
     """The last resize; a shrink stands as long as a rule counts from it, even if the job grows meanwhile."""
     was, live = old.trainer.ready + old.trainer.pending, trainer.ready + trainer.pending
-    if preempted_trainers(job) and live < was:
-        return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value)
     before, last = old.trainer.desired, old.last_resize
+    voluntary_s = last.voluntary_s if last is not None else None
+    if voluntary_s is not None and stamp - voluntary_s >= job.cooldown_s:
+        voluntary_s = None
+    if preempted_trainers(job) and live < was:
+        return Resize(stamp, was, live, Reason.SERVING_NEEDS_ROOM.value, voluntary_s)
     if step.stage is Stage.RUNNING and not job.was_admitted:
         before = min(step.target, job.min_trainers)
     if step.held or step.target == before or step.stage not in {Stage.RUNNING, Stage.WAITING} or step.finishing:
         return last
     if step.target < before:
-        return Resize(stamp, before, step.target, _shrink_reason(job, step))
+        reason = _shrink_reason(job, step)
+        is_voluntary = step.stage is Stage.RUNNING and reason in VOLUNTARY_SHRINKS
+        return Resize(stamp, before, step.target, reason, stamp if is_voluntary else voluntary_s)
     hold_s = max(job.cooldown_s, Limits().growth_hold_s)
     if last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s:
         return last
-    return Resize(stamp, before, step.target, step.reason)
+    return Resize(stamp, before, step.target, step.reason, voluntary_s)
 
 
 def _shrink_reason(job: Job, step: Step) -> str:
@@ -259,7 +293,7 @@ def _events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> tuple[EmitE
     if new.failures > old.failures:
         told.append((EventKind.WARNING, Intent.POD_FAILED.value, _failure_message(job, new)))
     if step.restarting and not _had(old, "Running", RESTARTING):
-        told.append((EventKind.WARNING, RESTARTING, "a pod of the gang was lost; every pod starts anew"))
+        told.append((EventKind.WARNING, RESTARTING, f"{step.restarting}; every pod starts anew"))
     if step.trouble and not _had(old, "Degraded", step.trouble[0]):
         told.append((EventKind.WARNING, *step.trouble))
     return tuple(EmitEvent(job.key, job.uid, *event) for event in told)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from edl.core.model import Role
 from edl.core.packing import Demand, has_load_left, make_room
-from edl.core.room import Room
+from edl.core.packing import place as put
+from edl.core.room import SERVING, Placed, Room
 
 EPSILON = 1e-6
+MOVES_LOOKED_AT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,53 @@ def moved(room: Room, before: Room) -> Counter[int]:
     dead = Counter(room.world.seats[i].claim for i in set(room.victims) - set(before.victims))
     new = Counter(place.owner for place in room.placed if place.role is Role.TRAINER)
     return +Counter({d: min(n, new[d]) for d, n in dead.items()})
+
+
+def undo_moves(room: Room) -> Room:
+    """Let trainers live whose job gets a new one elsewhere, where what was meant for their place can change with it.
+
+    Only what does not exist yet changes places, so it costs nobody anything. Deaths for serving stand: where serving
+    goes is not ours to say.
+    """
+    claims, seats = room.world.claims, room.world.seats
+    tries = 0
+    for index in sorted(set(room.victims) - room.for_serving, key=lambda i: seats[i].order, reverse=True):
+        j = seats[index].claim
+        if seats[index].node < 0 or room.count[j] > claims[j].high:
+            continue
+        for place in [p for p in room.placed if p.owner == j and p.role is Role.TRAINER]:
+            tries += 1
+            if tries > MOVES_LOOKED_AT:
+                return room
+            if (without := _without_move(room, index, place)) is not None:
+                room = without
+                break
+    return room
+
+
+def _without_move(room: Room, index: int, place: Placed) -> Room | None:
+    """The room in which a trainer lives instead of the new one of its job; None where its place cannot be cleared."""
+    trial, seat = room.copy(), room.world.seats[index]
+    trial.drop(place)
+    for other in sorted((p for p in trial.placed if p.node == seat.node), key=lambda p: -p.shape):
+        if trial.has_room(seat.shape, seat.node):
+            break
+        if other.owner == SERVING:
+            continue
+        slots = trial.slots(other.shape)
+        slots[seat.node] = 0
+        if slots[place.node] or slots.any():
+            trial.drop(other)
+            put(
+                trial,
+                other.shape,
+                (other.owner, other.role),
+                place.node if slots[place.node] else int(slots.argmax()),
+            )
+    if not trial.has_room(seat.shape, seat.node):
+        return None
+    trial.revive(index)
+    return trial
 
 
 def take_promised(room: Room, terms: Terms, keep: Mapping[int, int]) -> Room:

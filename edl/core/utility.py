@@ -89,14 +89,24 @@ def fewest_shrinks(
     return Best(float(pieces.slope @ solution.v), _counts(cluster, pieces, solution))
 
 
-def prove_utility(room: Room, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float) -> Proof:
-    """Bound the total worth of a finished plan from above, with at least the floor or the planned trainers each."""
+def prove_utility(
+    room: Room,
+    worths: Mapping[int, Worth],
+    floor: Mapping[int, int],
+    deadline_s: float,
+    *,
+    least: Mapping[int, int] | None = None,
+) -> Proof:
+    """Bound the total worth of a finished plan from above, with at least the floor or the planned trainers each.
+
+    With `least`, trainers that some members are to have all the same, it is the bound of another plan than this one.
+    """
     cluster = read_cluster(room)
     achieved = sum(worths[j].value(room.count[j]) for j in room.members)
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
         return Proof(achieved, achieved, cluster, None)
-    held = {j: min(floor[j], room.count[j]) for j in room.members}
+    held = {j: max(min(floor[j], room.count[j]), (least or {}).get(j, 0)) for j in room.members}
     solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
     return Proof(achieved, solution.bound + EPSILON, cluster, solution)
 

@@ -26,6 +26,7 @@ KILL, RUNNING, UNFAIR_STEPS = 1 << 44, 1 << 26, 127
 BASE, LOST, LATE, SPARE_STEPS = 1 << 44, 1 << 22, 16, 15
 IMPOSSIBLE = np.iinfo(np.int64).max // 2
 MIX_LIMIT = 64  # combinations of shapes to die on one node that are tried
+SPARE_CHOICE = 2  # a large cluster's nodes that are looked at could hold so many times what is wanted
 WIDE = 8  # a node that holds more than this many pods offers only its most above it
 
 
@@ -64,18 +65,75 @@ def choose(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> 
         The choices, one for each node used, sorted by node. Together they hold as many pods as can be held, with the
         fewest deaths.
     """
-    free_offers = _free_offers(room, shape, count)
+    if room.world.is_large:
+        slots = room.slots(shape)
+        if int(slots.sum()) >= count:
+            return _fill_free(room, shape, count, slots)
+        nodes = _promising(room, shape, count, allowance)
+        prices = _rough_prices(room, allowance, nodes)
+    else:
+        nodes = np.flatnonzero(room.world.opened[shape])
+    free_offers = _free_offers(room, shape, count, nodes)
     if sum(offers[-1].slots for offers in free_offers.values()) >= count:
         return _cheapest(free_offers, count)
-    prices = _seat_prices(room, allowance)
+    if not room.world.is_large:
+        prices = _seat_prices(room, allowance)
     offers = {
         node: [
             *free_offers.get(node, ()),
             *_killing_offers(room, (shape, count), node, dying_order(room, node, allowance), prices),
         ]
-        for node in np.flatnonzero(room.world.opened[shape]).tolist()
+        for node in nodes.tolist()
     }
     return _cheapest({node: o for node, o in offers.items() if o}, count)
+
+
+def _promising(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
+    """The nodes of a large cluster that need the fewest deaths for a slot, enough of them to choose from.
+
+    For each node, its trainers that may die are taken away one by one, the first to die first, and the best part of
+    them is kept.
+    """
+    world = room.world
+    allowed = np.zeros(len(world.claims), dtype=np.int64)
+    allowed[list(allowance)] = list(allowance.values())
+    seats = np.fromiter(room.node_of, dtype=np.int64, count=len(room.node_of))
+    node = np.fromiter(room.node_of.values(), dtype=np.int64, count=len(room.node_of))
+    may_die = (allowed[world.seat_claim[seats]] > 0) & world.opened[shape, node]
+    seats, node = seats[may_die], node[may_die]
+    free = room.slots(shape)
+    full = np.flatnonzero(free)[:count]
+    if not len(seats):
+        return full
+    slack = room.free.clip(min=0)[node]
+    size = (world.request[world.seat_shape[seats]] / world.largest).sum(axis=1)
+    order = np.lexsort((seats, -size, node))
+    seats, node, slack = seats[order], node[order], slack[order]
+    starts = np.flatnonzero(np.diff(node, prepend=-1))
+    freed = np.cumsum(world.request[world.seat_shape[seats]], axis=0)
+    rank = np.arange(len(node)) - np.repeat(starts, np.diff(starts, append=len(node)))
+    before = np.vstack([np.zeros((1, freed.shape[1]), dtype=np.int64), freed])[np.arange(len(node)) - rank]
+    gained = np.minimum(count_slots(slack + freed - before, world.request[shape]), count) - free[node]
+    deaths = np.where(gained > 0, (rank + 1) / gained.clip(min=1), np.inf)
+    best = np.lexsort((node, -gained, deaths))
+    best = best[np.isfinite(deaths[best])]
+    best = best[np.sort(np.unique(node[best], return_index=True)[1])]
+    enough = int(np.searchsorted(np.cumsum(gained[best]), SPARE_CHOICE * count + WIDE)) + 1
+    return np.union1d(node[best[:enough]], full)
+
+
+def _rough_prices(room: Room, allowance: Mapping[int, int], nodes: IntArray) -> dict[int, Cost]:
+    """The cost of each death on these nodes, as if it were the only one of its job."""
+    prices: dict[int, Cost] = {}
+    for node in nodes.tolist():
+        for index in room.at[node]:
+            seat = room.world.seats[index]
+            if allowance.get(seat.claim, 0) > 0:
+                running, base = seat.order[:2]
+                excess = room.count[seat.claim] > room.world.claims[seat.claim].high
+                unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, room.fulfilment(seat.claim)))))
+                prices[index] = ((not excess) * KILL + running * RUNNING + unfair, base * BASE)
+    return prices
 
 
 def dying_order(room: Room, node: int, allowance: Mapping[int, int]) -> list[int]:
@@ -100,23 +158,40 @@ def dying_order(room: Room, node: int, allowance: Mapping[int, int]) -> list[int
     return order
 
 
-def lost_slots(room: Room, shape: int, kept: IntArray, pods: int) -> IntArray:
+def _fill_free(room: Room, shape: int, count: int, slots: IntArray) -> list[Choice]:
+    """Nodes with free slots for so many pods: those first where a slot costs the least, each as full as it gets."""
+    nodes = np.flatnonzero(slots)
+    pods = slots[nodes]
+    cost = lost_slots(room, shape, nodes, pods) / pods
+    late = (room.now[nodes] < pods[:, None] * room.world.request[shape]).any(axis=1)
+    order = np.lexsort((nodes, -pods, late, cost))
+    before = np.cumsum(pods[order]) - pods[order]
+    used = order[before < count]
+    given = np.minimum(pods[used], count - before[before < count])
+    return sorted(
+        (Choice(node, n, ()) for node, n in zip(nodes[used].tolist(), given.tolist(), strict=True)),
+        key=lambda choice: choice.node,
+    )
+
+
+def lost_slots(room: Room, shape: int, kept: IntArray, pods: int | IntArray) -> IntArray:
     """(len(kept),) trainers of the reference shapes that no longer fit once `pods` more of the shape are there."""
     world = room.world
     lost = np.zeros(len(kept), dtype=np.int64)
     before = room.free[kept]
-    after = before - pods * world.request[shape]
+    after = before - np.reshape(pods, (-1, 1)) * world.request[shape]
     for other in world.reference:
         fits = world.opened[other, kept]
         lost += fits * (count_slots(before, world.request[other]) - count_slots(after, world.request[other]))
     return lost
 
 
-def _free_offers(room: Room, shape: int, count: int) -> dict[int, list[Offer]]:
-    slots = np.minimum(room.slots(shape), count)
+def _free_offers(room: Room, shape: int, count: int, within: IntArray) -> dict[int, list[Offer]]:
+    slots = np.zeros(len(room.free), dtype=np.int64)
+    slots[within] = np.minimum(room.slots(shape)[within], count)
     offers: dict[int, list[Offer]] = {}
     request = room.world.request[shape]
-    scale = room.world.allocatable.max(axis=0, initial=1).clip(min=1)
+    scale = room.world.largest
     for pods in _steps(slots):
         nodes = np.flatnonzero(slots >= pods)
         lost = lost_slots(room, shape, nodes, pods)

@@ -63,6 +63,12 @@ async def test_a_pod_of_ours_on_its_way_out_is_a_conflict(tmp_path: Path) -> Non
         assert (await here.apply(create())).result is Result.CONFLICT
 
 
+async def test_a_pod_of_a_former_job_of_that_name_on_its_way_out_is_waited_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(owner="former", deletionTimestamp="2026-01-05T10:00:00Z"))
+        assert (await here.apply(create())).result is Result.CONFLICT
+
+
 async def test_a_job_that_was_deleted_and_made_again_gets_no_pod_by_the_old_decision(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         outcome = await here.apply(CreatePod(KEY, "another-uid", Role.TRAINER, 0, None))
@@ -91,6 +97,14 @@ async def test_a_deletion_never_hits_another_pod_of_the_same_name(tmp_path: Path
         left = here.stored(PODS, "ctr-trainer-0")
         assert left is not None
         assert "annotations" not in left["metadata"]
+
+
+async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(uid="p2"))
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "Restart", marked=True))
+        assert outcome.result is Result.CONFLICT
+        assert here.stored(PODS, "ctr-trainer-0") is not None
 
 
 async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:
@@ -123,7 +137,7 @@ STATUS = JobStatus(
     master=RoleCount(1, 1, 0),
     start_s=990.0,
     completion_s=None,
-    last_resize=Resize(995.0, 2, 4, "AtMax"),
+    last_resize=Resize(995.0, 2, 4, "AtMax", 990.0),
     failures=1,
     explanation="4 of 4: at its maximum",
 )

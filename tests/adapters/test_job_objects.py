@@ -11,12 +11,14 @@ from edl.adapters.keys import make_token
 from edl.core.lifecycle import (
     EmitEvent,
     EnsureClaim,
+    EnsurePodGroup,
     EnsureSecret,
     EnsureService,
     EventKind,
     Result,
 )
 from edl.core.model import Role
+from tests.adapters.fake_api import refusal
 from tests.adapters.writing import KEY, PODS, UID, bench, create, pod
 
 
@@ -35,6 +37,28 @@ async def test_a_service_of_somebody_else_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put("/api/v1/namespaces/ads/services", pod("ctr", owner="another"))
         assert (await here.apply(EnsureService(KEY, UID))).reason == "NameTaken"
+
+
+async def test_the_pod_group_counts_the_minimum_set_and_is_recognised(tmp_path: Path) -> None:
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ads/podgroups"
+    async with bench(tmp_path) as here:
+        assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.DONE
+        group = here.stored(groups, "ctr")
+        assert group is not None
+        assert group["spec"]["minMember"] == 2, "the master and one trainer"
+        assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.UNCHANGED
+
+
+@pytest.mark.parametrize(("spec", "result"), [({}, Result.DONE), ({"schedulerName": "volcano"}, Result.REFUSED)])
+async def test_without_volcano_the_group_is_missed_only_by_its_scheduler(
+    tmp_path: Path, spec: dict[str, str], result: Result
+) -> None:
+    async with bench(tmp_path, gang=True, **spec) as here:
+        for fault in (refusal(403, "Forbidden"), refusal(404, "NotFound")):
+            here.api.faults.append(fault)
+            outcome = await here.apply(EnsurePodGroup(KEY, UID))
+            assert outcome.result in {result, Result.UNCHANGED}
+            assert outcome.is_ok is (result is Result.DONE)
 
 
 async def test_the_secret_holds_the_two_tokens_and_is_never_read(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from edl.adapters.metrics import Metrics
 from edl.core.lifecycle import EnsureService, Outcome, Result
 from edl.core.model import ClusterSnapshot, JobKey, Reason
 from edl.core.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
+from edl.errors import PlanFailure
 from edl.ports import RoundResult
 from tests.builders import make_job, make_nodes, make_serving, make_snapshot
 
@@ -103,12 +104,15 @@ def test_rounds_writes_and_failures_are_counted() -> None:
     metrics.ended(RoundResult.ACTED, 0.1)
     metrics.ended(RoundResult.SKIPPED, 0.1)
     metrics.refused()
-    metrics.undecided()
+    metrics.undecided(PlanFailure.LATE_SOLVER)
     metrics.acted(Outcome(EnsureService(KEY, "u"), Result.REFUSED))
     found = samples(metrics)
     assert found["edl_rounds_total{result=acted}"] == 1
     assert found["edl_plans_refused_total"] == 1
-    assert found["edl_decision_failures_total"] == 1
+    assert found["edl_decision_failures_total{failure=late_solver}"] == 1
+    assert found["edl_decision_failures_total{failure=infeasible}"] == 0, (
+        "a series to alert on is there from the start"
+    )
     assert found["edl_actions_total{action=EnsureService,result=Refused}"] == 1
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from edl.adapters.metrics import Metrics
 from edl.adapters.recorder import ControllerRecorder, DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import CreatePod, DeletePod, Outcome, Result
 from edl.core.model import (
     ClusterSnapshot,
@@ -30,7 +31,8 @@ from edl.core.model import (
     Taint,
     Toleration,
 )
-from edl.core.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
+from edl.core.plan import Certificate, Limits, Price, Quota, ScaleDecision, ScalePlan, ServingReport
+from edl.core.policy import decide, policy_named
 from edl.errors import ConfigError
 from tests.adapters.fake_api import FakeClock
 from tests.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -77,6 +79,19 @@ def record(now_s: float = 1000.0) -> DecisionRecord:
 def test_a_record_is_read_back_as_it_was_written() -> None:
     assert decode_record(encode_record(record())) == record()
     assert decode_record(encode_record(DecisionRecord("x", Limits(), ClusterSnapshot(0.5), plan()))).policy == "x"
+
+
+def test_a_decision_within_quotas_and_by_known_speeds_is_made_again_from_its_record() -> None:
+    limits = Limits(quotas=(Quota("blue", (("cpu", 3000), ("nvidia.com/gpu", 0))),))
+    job = replace(make_job("a"), queue="blue", throughput=((1, 10.0), (4, 35.0)), resize_cost_s=12.5)
+    world = make_snapshot((make_node("n000"),), (job, make_job("b")))
+    first = decide(world, policy_named(""), limits)
+    again = decode_record(encode_record(DecisionRecord("", limits, world, first)))
+    assert again.limits == limits
+    assert replace(decide(again.snapshot, policy_named(again.policy), again.limits), seconds=0) == replace(
+        first, seconds=0
+    )
+    assert (first.policy, [d.target for d in first.decisions]) == ("utility", [3, 5])
 
 
 def test_a_record_is_plain_json() -> None:
@@ -134,6 +149,13 @@ def test_a_decision_is_told_and_recorded_once_until_it_changes(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
+    metrics = Metrics()
+    told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")
+    told.planned(snapshot(), Limits(), plan())
+    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+
+
 def test_a_disk_that_fails_later_is_an_error_in_the_log_and_not_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,5 +191,5 @@ def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCapture
 
 
 def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().refused(snapshot(), plan(), ("one", "two"))
-    assert [fields(r)["problem"] for r in caplog.records] == ["one", "two"]
+    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edl.adapters.report import plan_dict, plan_json, print_plan
 from edl.adapters.saved import read_saved
 from edl.core.model import JobKey, Reason
 from edl.core.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
+from edl.errors import PlanFailure
 
 INPUTS = sorted(Path(__file__).parent.joinpath("plan").glob("*.input.yaml"))
 
@@ -57,19 +59,19 @@ PLAN = ScalePlan(
 )
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to six digits: below that, solvers differ between machines."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name.removesuffix(".input.yaml"))
 def test_a_saved_cluster_gives_the_plan_that_was_reviewed(path: Path) -> None:
     snapshot, left_out = read_saved([str(path)]).snapshot()
-    answer = _rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
+    answer = rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
     answer["seconds"] = 0.0
     expected = path.with_name(path.name.replace(".input.yaml", ".output.json"))
     if os.environ.get("EDL_REGENERATE_PLANS"):
@@ -132,6 +134,14 @@ def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.C
     assert "0.25 cpu class pool default" in rest
     assert rest[-1] == "ads/ctr: no more [cpu] on any node"
     assert "\x1b" not in json.dumps(rest)
+
+
+def test_a_plan_that_stands_in_for_another_says_so() -> None:
+    stands_in = replace(PLAN, fallback=PlanFailure.LATE_SOLVER)
+    out = io.StringIO()
+    print_plan(stands_in, Console(file=out, width=160))
+    assert "No plan could be made (late_solver): this is what stands of the last one" in out.getvalue()
+    assert json.loads(plan_json(stands_in))["fallback"] == "late_solver"
 
 
 def test_a_plan_without_jobs_is_a_table_without_rows() -> None:

@@ -316,13 +316,19 @@ def test_a_status_is_read() -> None:
         "conditions": [{"type": "Admitted", "status": "True", "lastTransitionTime": "1970-01-01T00:00:05Z"}],
         "trainer": {"desired": 4, "ready": 3, "pending": 1},
         "startTime": "1970-01-01T00:00:01Z",
-        "lastResize": {"time": "1970-01-01T00:00:09Z", "from": 5, "to": 4, "reason": "ServingNeedsRoom"},
+        "lastResize": {
+            "time": "1970-01-01T00:00:09Z",
+            "from": 5,
+            "to": 4,
+            "reason": "ServingNeedsRoom",
+            "voluntaryTime": "1970-01-01T00:00:07Z",
+        },
         "failures": 2,
     }
     found = the_job(job(status=status))
     assert found.status is not None
     assert found.status.phase is JobPhase.SCALING
-    assert found.status.last_resize == Resize(9.0, 5, 4, "ServingNeedsRoom")
+    assert found.status.last_resize == Resize(9.0, 5, 4, "ServingNeedsRoom", 7.0)
     assert (found.status.trainer.desired, found.status.start_s, found.status.failures) == (4, 1.0, 2)
     assert found.was_admitted
     assert not found.finished

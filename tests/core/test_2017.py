@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.planner import jobs_2017, nodes_2017
+from benchmarks.worlds import jobs_2017, nodes_2017
 from edl.core.model import CPU, ClusterSnapshot, FixedPods, Job, Node, Role
 from edl.core.plan import ScalePlan
 from tests.core.worlds import (

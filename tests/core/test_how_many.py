@@ -26,6 +26,8 @@ from edl.errors import ConfigError, PlanError
 from tests.core.worlds import (
     apply_plan,
     decision_of,
+    essence,
+    later,
     make_job,
     make_node,
     make_nodes,
@@ -179,18 +181,79 @@ def test_a_running_job_is_shrunk_for_another_where_much_is_gained() -> None:
 def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     wide = [replace(job, max_trainers=41) for job in unequal(poor=9, rich=11).jobs]
     assert targets(plan_for(make_snapshot(make_nodes(1, cpu=20), tuple(wide)))) == {"poor": 9, "rich": 11}
-    cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 6, 7, "")))
+    cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 8, 7, Reason.INSUFFICIENT_CAPACITY, 970.0)))
     assert targets(cooling) == {"poor": 1, "rich": 7}
     assert decision_of(cooling, "poor").reason is Reason.COOLDOWN
     assert "30 s" in decision_of(cooling, "poor").message
 
 
+@pytest.mark.parametrize(
+    "resize",
+    [
+        Resize(990.0, 6, 7, Reason.INSUFFICIENT_CAPACITY),
+        Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM),
+        Resize(990.0, 8, 7, Reason.ADMITTED),
+        Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM, 939.0),
+    ],
+    ids=["growth", "serving", "an admission", "long after a voluntary shrink"],
+)
+def test_only_a_shrink_for_the_share_of_another_starts_the_cooldown(resize: Resize) -> None:
+    assert targets(plan_for(unequal(poor=1, rich=7, resize=resize))) == {"poor": 4, "rich": 4}
+
+
+def test_a_cooldown_goes_on_when_the_job_gives_way_to_serving() -> None:
+    resize = Resize(990.0, 8, 7, Reason.SERVING_NEEDS_ROOM, 970.0)
+    assert targets(plan_for(unequal(poor=1, rich=7, resize=resize))) == {"poor": 1, "rich": 7}
+
+
+def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() -> None:
+    world = with_pods(unequal(poor=1, rich=7), make_serving("s", cpu=1))
+    assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
-    rich = with_status(
-        make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=Resize(990.0, 2, 12, ""), admitted=True
-    )
+    resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
+    rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
     plan = plan_for(make_snapshot(make_nodes(1, cpu=12), (rich, make_job("new", maximum=12))))
     assert targets(plan) == {"new": 6, "rich": 6}
+
+
+def test_an_arrival_ends_in_the_same_shares_as_a_start_together() -> None:
+    """The fair share is 3.5 and 1.5 trainers; of 4 and 1 the newcomer would have nothing, of 3 and 2 both gain."""
+    nodes = (make_node("n000", 5),)
+    old, new = make_job("old", minimum=2, maximum=5), make_job("new", minimum=1, maximum=2)
+    together = plan_for(make_snapshot(nodes, (old, new)))
+    running = make_job("old", trainers=5, minimum=2, maximum=5, on=("n000",))
+    assert targets(plan_for(make_snapshot(nodes, (running, new)))) == targets(together) == {"new": 2, "old": 3}
+
+
+def test_a_wide_job_gives_up_a_rounded_share_where_narrow_ones_would_have_nothing() -> None:
+    """The fair share is 3, 1.5 and 1.5 trainers: 3, 2 and 1 would leave one job at its minimum, 2, 2 and 2 nobody."""
+    jobs = (make_job("a", maximum=5), make_job("b", maximum=2), make_job("c", maximum=2))
+    world = make_snapshot((make_node("n0", 6),), jobs)
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 2, "b": 2, "c": 2}
+    settled = later(apply_plan(world, plan), 100)
+    assert targets(plan_for(settled)) == targets(plan)
+
+
+def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
+    """After the newcomer came, it is not raised from 2 to 3 of 5 at the cost of all that b has above its minimum."""
+    a = make_job("a", trainers=5, maximum=5, memory_gib=2, on=("n0", "n0", "n1", "n1", "n1"), tier=1)
+    b = make_job("b", trainers=2, maximum=2, memory_gib=3, on=("n0",))
+    new = make_job("new", maximum=5, cpu=2, memory_gib=3, tier=1)
+    world = make_snapshot((make_node("n0", 8, 10), make_node("n1", 8, 10)), (a, b, new))
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 4, "b": 2, "new": 2}
+    assert essence(plan_for(later(apply_plan(world, plan), 100))) == essence(plan)
+
+
+def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:
+    others = tuple(make_serving(f"s{i}", cpu=4, node="n0") for i in range(3))
+    world = make_snapshot(
+        (make_node("n0"), make_node("n1", 4)), (make_job("a", trainers=2, maximum=10, on=("n0",)),), others
+    )
+    assert targets(plan_for(world)) == {"a": 6}
 
 
 def test_a_maximum_beyond_the_cluster_buys_nothing() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from edl.core.lifecycle import (
     CreatePod,
     DeleteJob,
@@ -182,6 +184,34 @@ def test_a_job_being_deleted_is_left_alone() -> None:
     here.world.add(replace(here.job, deleting=True))
     here.round(6)
     assert here.actions == ()
+
+
+def test_a_shrink_for_the_share_of_another_is_remembered_through_other_resizes() -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    first = here.job.status.last_resize
+    assert first is not None
+    assert first.voluntary_s == first.time_s
+    here.now_s += 20
+    here.settle(2, rounds=1, victims=("a-trainer-2",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)
+    second = here.job.status.last_resize
+    assert second is not None
+    assert (second.reason, second.voluntary_s) == ("ServingNeedsRoom", first.time_s)
+    here.now_s += 100
+    here.settle(4)
+    third = here.job.status.last_resize
+    assert third is not None
+    assert (third.to_count, third.voluntary_s) == (4, None)
+
+
+@pytest.mark.parametrize("reason", [Reason.SERVING_NEEDS_ROOM, Reason.ADMITTED, Reason.AT_MAX, Reason.QUOTA_REACHED])
+def test_other_shrinks_are_not_voluntary(reason: Reason) -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=reason.value)
+    assert here.job.status is not None
+    assert here.job.status.last_resize is not None
+    assert (here.job.status.last_resize.to_count, here.job.status.last_resize.voluntary_s) == (3, None)
 
 
 def test_growth_does_not_hide_a_shrink_that_a_rule_still_counts_from() -> None:

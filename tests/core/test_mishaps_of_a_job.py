@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.lifecycle import (
@@ -27,6 +27,7 @@ from edl.core.model import (
     Role,
 )
 from tests.core.stories import FIXED, KEY, Story, decision, gang, running, story
+from tests.core.worlds import examples
 
 
 def test_a_failed_trainer_is_counted_once_then_replaced() -> None:
@@ -251,7 +252,7 @@ def happen(here: Story, move: str, which: int) -> None:
         here.around = Surroundings(lost=frozenset({pod.uid}))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(lives())
 def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
     life: tuple[Story, list[tuple[str, int, int, bool]]],
@@ -277,7 +278,7 @@ def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
         assert here.phase() is JobPhase.RUNNING
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(lives())
 def test_saying_it_twice_gives_the_same_status(life: tuple[Story, list[tuple[str, int, int, bool]]]) -> None:
     here, moves = life

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.capacity import read_world
@@ -12,10 +12,10 @@ from edl.core.packing import grow
 from edl.core.plan import Limits
 from edl.core.room import Room
 from edl.errors import PlanError
-from tests.core.worlds import cluster_of, make_job, make_serving, reachable, small_nodes, with_pods
+from tests.core.worlds import cluster_of, examples, make_job, make_serving, reachable, small_nodes, with_pods
 
 DEADLINE_S = 10.0
-quick = settings(derandomize=True, deadline=None, max_examples=80)
+quick = examples(80)
 
 
 @given(small_nodes(), st.lists(st.integers(1, 4), min_size=1, max_size=6))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.capacity import read_world
@@ -16,6 +16,7 @@ from tests.core.worlds import (
     apply_plan,
     cluster_of,
     decision_of,
+    examples,
     later,
     make_job,
     make_node,
@@ -29,7 +30,7 @@ from tests.core.worlds import (
     with_pods,
 )
 
-quick = settings(derandomize=True, deadline=None, max_examples=60)
+quick = examples(60)
 
 
 # What dies where
@@ -121,6 +122,15 @@ def test_fixed_pods_start_first_then_minimums_then_the_rest_in_turn() -> None:
     assert order[:4] == [("a", "master"), ("a", "pserver"), ("b", "master"), ("b", "pserver")]
     assert order[4:6] == [("a", "trainer"), ("b", "trainer")]
     assert order[6:] == [("a", "trainer"), ("b", "trainer")] * 2
+
+
+def test_no_more_start_on_a_node_than_have_room_there_now() -> None:
+    """Eight are planned; six that are dying still hold their room."""
+    old = make_job("old", trainers=6, on=("n000",))
+    dying = replace(old, suspended=True, pods=tuple(replace(pod, terminating=True) for pod in old.pods))
+    world = make_snapshot(make_nodes(1), (dying, make_job("new", maximum=8)))
+    assert decision_of(plan_for(world), "new").target == 8
+    assert created(world) == [("new", "trainer", "n000")] * 2
 
 
 def test_room_that_waiting_serving_could_take_now_is_left_to_it() -> None:

@@ -3,14 +3,17 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
+from edl.core import patterns
 from edl.core.patterns import NodeClass, Pattern, classify, list_patterns, price
+from tests.core.worlds import examples
 
 requests = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=3)
 rooms = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4)
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = examples(150)
 
 
 def all_patterns(room: tuple[int, ...], rows: list[tuple[int, int]]) -> set[Pattern]:
@@ -97,3 +100,16 @@ def test_a_pricing_search_that_is_cut_short_still_bounds_from_above() -> None:
     value = float(np.dot(priced.pattern, worth))
     fractional = 997 * max(w / row[0] for w, row in zip(worth, rows.tolist(), strict=True))
     assert value <= priced.at_most <= fractional + 1e-6
+
+
+@given(rooms, requests, st.lists(st.floats(0.1, 5), min_size=3, max_size=3))
+@quick
+def test_however_short_a_pricing_search_is_no_pattern_is_worth_more_than_it_says(
+    room: list[tuple[int, int]], rows: list[tuple[int, int]], worth: list[float]
+) -> None:
+    worth = worth[: len(rows)]
+    for group in classes_of(room, rows):
+        best = max(sum(w * n for w, n in zip(worth, way, strict=True)) for way in all_patterns(group.room, rows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(patterns, "SEARCH_LIMIT", 1)
+            assert price(group, np.array(rows), worth).at_most >= best - 1e-6

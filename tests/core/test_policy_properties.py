@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.guard import check
@@ -15,6 +15,7 @@ from tests.core.worlds import (
     cluster_of,
     cores_of,
     essence,
+    examples,
     free_cores,
     fresh_worlds,
     make_serving,
@@ -27,12 +28,7 @@ from tests.core.worlds import (
     with_pods,
 )
 
-quick = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+quick = examples(100)
 worlds = st.one_of(fresh_worlds(), running_worlds())
 
 

@@ -76,6 +76,23 @@ def test_the_sum_of_the_weights_that_are_met_decides() -> None:
     assert add_weights((Preference(9, NodeTerm()),), {"pool": "b"}, {}) == 0
 
 
+def test_the_most_welcome_node_with_room_comes_first_and_then_the_next() -> None:
+    for trainers, expected in ((1, {"n2": 1}), (6, {"n1": 2, "n2": 4})):
+        job = wishing(make_job("a", maximum=trainers), pool("b", 10), pool("c", 90))
+        assert used(plan_for(make_snapshot(nodes("a", "b", "c"), (job,)))) == expected
+
+
+def test_a_node_that_is_closed_does_not_set_the_scale() -> None:
+    """An avoided node is worse by 300 than one that is not, which a preference does not make up for: 200."""
+    one, two = AVOIDED, AVOIDED._replace(key="old")
+    avoided, other, closed = nodes("ssd", "hdd", "hdd")
+    world = make_snapshot(
+        (replace(avoided, taints=(one,)), other, replace(closed, taints=(one, two), cordoned=True)),
+        (wishing(make_job("a", maximum=4), pool("ssd")),),
+    )
+    assert used(plan_for(world)) == {"n1": 4}
+
+
 def test_a_preference_can_name_the_node() -> None:
     wish = Preference(1, NodeTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)))
     assert used(plan_for(make_snapshot(nodes("x", "x", "x"), (wishing(make_job("a", maximum=2), wish),)))) == {
@@ -154,15 +171,26 @@ def test_preferences_do_not_tell_shapes_apart() -> None:
     assert len(read_world(make_snapshot(nodes("hdd", "ssd"), jobs), Limits()).shapes) == 1
 
 
-@pytest.mark.parametrize(("work", "moved"), [(1, 0), (3, 0), (6, 2), (100, 4)])
+@pytest.mark.parametrize(("work", "moved"), [(1, 0), (41, 0), (44, 2), (100, 4)])
 def test_where_there_is_too_much_to_look_at_pods_stay_where_they_are(work: int, moved: int) -> None:
-    """Two nodes are scored, then two are looked at for each pod."""
+    """Two nodes are scored, for 20 each, then two are looked at for each pod."""
     world = make_snapshot(nodes("hdd", "ssd"), (wishing(make_job("a", maximum=4), pool("ssd")),))
     room = Room(read_world(world, Limits()), (0,))
     for _ in range(4):
         room.place_trainer(0, 0)
     follow_preferences(room, work=work)
     assert [place.node for place in room.placed].count(1) == moved
+
+
+@pytest.mark.parametrize(("work", "moved"), [(84, 0), (90, 0), (200, 4)])
+def test_places_are_changed_only_while_there_is_time_for_it(work: int, moved: int) -> None:
+    jobs = (wishing(make_job("a", maximum=8), pool("ssd")), wishing(make_job("b", maximum=8), pool("hdd")))
+    room = Room(read_world(make_snapshot(nodes("hdd", "ssd"), jobs), Limits()), (0, 1))
+    for j in range(8):
+        room.place_trainer(j % 2, j // 4)
+    before = [place.node for place in room.placed]
+    follow_preferences(room, work=work)
+    assert sum(place.node != node for place, node in zip(room.placed, before, strict=True)) == moved
 
 
 @st.composite

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.core.speedup import curve_of, worth_of
+from edl.core.speedup import SLOWEST, curve_of, worth_of
 from tests.builders import make_job
 
 quick = settings(derandomize=True, deadline=None, max_examples=200)
@@ -60,8 +60,8 @@ def test_a_curve_is_concave_never_falls_and_is_flat_beyond_twice_what_was_seen(s
 @quick
 def test_the_envelope_is_above_every_mean_and_touches_the_fastest(seen: list[tuple[int, float]]) -> None:
     curve = curve_of(seen)
-    counts = {n for n, speed in seen if speed > 0}
-    means = {n: [speed for m, speed in seen if m == n and speed > 0] for n in counts}
+    counts = {n for n, speed in seen if speed >= SLOWEST}
+    means = {n: [speed for m, speed in seen if m == n and speed >= SLOWEST] for n in counts}
     for n, speeds in means.items():
         assert curve.speed(n) >= sum(speeds) / len(speeds) * (1 - 1e-9)
     if means:

@@ -13,6 +13,7 @@ from edl.core.model import ClusterSnapshot, Pod
 from edl.core.packing import startable
 from edl.core.plan import ServingReport
 from edl.core.unplaceable import LONGEST_PAUSE_S, Offer, mark, watch
+from edl.errors import PlanFailure
 from tests.core.worlds import (
     decision_of,
     make_job,
@@ -91,7 +92,8 @@ BLOCKED: dict[str, Callable[[], ClusterSnapshot]] = {
 @pytest.mark.parametrize("build", BLOCKED.values(), ids=BLOCKED.keys())
 def test_who_is_not_offered_room_is_never_marked(build: Callable[[], ClusterSnapshot]) -> None:
     world = build()
-    assert marked(world, seen({}, world, range(0, 600, 5)), 600) == set()
+    offers = seen({}, world, range(0, 600, 5))
+    assert {offer.pause_s for offer in offers.values()} <= {0.0}
 
 
 def test_an_offer_that_is_interrupted_begins_anew() -> None:
@@ -104,7 +106,7 @@ def test_an_offer_that_is_interrupted_begins_anew() -> None:
 def test_while_pods_of_its_shape_are_being_bound_a_pod_is_in_a_queue_and_not_stuck() -> None:
     """One slot after the other comes free, and each is taken by the next of forty."""
     offers: Offers = {}
-    nodes = (make_node("n0", 400),)
+    nodes = (make_node("n0", 400, 400),)
     for now_s in range(0, 80, 2):
         queue = [tried(f"s{i:02d}") for i in range(40)]
         pods = [replace(pod, node="n0") if i < now_s // 2 else pod for i, pod in enumerate(queue)]
@@ -188,9 +190,9 @@ def test_a_plan_that_hides_who_is_short_is_refused() -> None:
 def test_a_last_plan_kills_nobody_for_whom_leaves_room_unused_since() -> None:
     world = crowded(tried("s"))
     old = plan_for(world)
-    assert decision_of(without_growth(old, world), "a").victims
+    assert decision_of(without_growth(old, world, PlanFailure.LATE_SOLVER), "a").victims
     now = crowded(tried("s", unplaceable=True))
-    kept = without_growth(old, now)
+    kept = without_growth(old, now, PlanFailure.LATE_SOLVER)
     assert decision_of(kept, "a").victims == ()
     assert check(now, kept) == ()
 

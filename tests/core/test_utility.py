@@ -100,10 +100,12 @@ def test_no_way_to_fill_the_cluster_is_worth_more(cores: list[int], jobs: list[J
     assert plan.certificate.bound >= plan.certificate.achieved
 
 
-def half_shares(world: ClusterSnapshot, run: Sequence[Job], tops: Sequence[int]) -> list[int]:
+def half_shares(
+    world: ClusterSnapshot, run: Sequence[Job], tops: Sequence[int], limits: Limits = LIMITS
+) -> list[int]:
     """The floors: halfway from each minimum to the fair share, in whole trainers."""
     capped = [replace(job, max_trainers=max(top, job.min_trainers)) for job, top in zip(run, tops, strict=True)]
-    read = read_world(replace(world, jobs=tuple(capped)), LIMITS)
+    read = read_world(replace(world, jobs=tuple(capped)), limits)
     room = Room(read, range(len(capped)))
     least = {j: read.claims[j].low for j in room.members}
     grow(room, least, least)

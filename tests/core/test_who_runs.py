@@ -9,9 +9,12 @@ import pytest
 from edl.core.model import (
     ClusterSnapshot,
     FixedPods,
+    Placement,
     PodPhase,
     Reason,
     Role,
+    Taint,
+    Toleration,
 )
 from edl.core.plan import Limits
 from tests.core.worlds import (
@@ -121,6 +124,25 @@ def test_pods_not_yet_running_die_first_then_the_highest_index() -> None:
     assert victims(plan) == ["a-trainer-3", "a-trainer-7"]
 
 
+def test_on_a_cluster_too_large_to_search_exactly_minimums_are_spared_too() -> None:
+    """60 nodes with 480 trainers, all but the 8 of one job part of a minimum."""
+    nodes = tuple(f"n{i:03d}" for i in range(60))
+    rigid = make_job("rigid", trainers=472, minimum=472, maximum=472, on=nodes[:-1])
+    loose = make_job("loose", trainers=8, minimum=1, maximum=8, on=nodes[-1:])
+    plan = plan_for(make_snapshot(make_nodes(60), (rigid, loose), (make_serving("s", cpu=3),)))
+    assert targets(plan) == {"loose": 5, "rigid": 472}
+    assert len(victims(plan)) == 3
+
+
+def test_and_so_are_trainers_that_run_already() -> None:
+    nodes = tuple(f"n{i:03d}" for i in range(60))
+    job = make_job("a", trainers=480, maximum=480, on=nodes)
+    starting = {f"a-trainer-{i}" for i in (37, 97, 157)}  # on n037
+    pods = tuple(replace(p, phase=PodPhase.PENDING) if p.name in starting else p for p in job.pods)
+    plan = plan_for(make_snapshot(make_nodes(60), (replace(job, pods=pods),), (make_serving("s", cpu=3),)))
+    assert set(victims(plan)) == starting
+
+
 def test_when_serving_eats_all_surplus_the_youngest_job_of_the_lowest_tier_goes_whole() -> None:
     jobs = (
         make_job("old", trainers=2, minimum=2, cpu=2, on=("n000",), age_s=50),
@@ -183,6 +205,25 @@ def test_a_job_that_could_never_fit_says_what_is_missing_and_holds_nobody_back()
     assert "9 cores" in decision.message
     assert "8 cores" in decision.message
     assert decision_of(plan, "a").admitted
+
+
+def test_a_job_that_fits_beside_serving_in_one_way_only_is_not_called_unschedulable() -> None:
+    """Trainers of 3 cores fill the node of 8 but for 2 cores: serving must go there, not where it fits best."""
+    gang = make_job("a", minimum=3, maximum=3, cpu=3)
+    world = make_snapshot((make_node("n0", 4), make_node("n1", 8)), (gang,), (make_serving("s", cpu=2),))
+    assert targets(plan_for(world)) == {"a": 3}
+
+
+def test_a_job_that_could_not_run_beside_serving_is_unschedulable_and_no_head() -> None:
+    """Two serving pods fit, one of them only on the open node; then no node is left for a pserver and a trainer."""
+    tainted = [replace(make_node(f"n{i}", 4), taints=(Taint("x", "y", "NoSchedule"),)) for i in (0, 2)]
+    tolerant = make_shape(3, 4, Placement(tolerations=(Toleration("x", "Equal", "y", "NoSchedule"),)))
+    job = make_job("a", minimum=1, maximum=2, fixed=(FixedPods(Role.PSERVER, tolerant, 1),))
+    serving = (make_serving("w0", memory_gib=2), replace(make_serving("w1"), shape=tolerant))
+    nodes = (tainted[0], make_node("n1", 4), tainted[1])
+    plan = plan_for(make_snapshot(nodes, (replace(job, trainer=tolerant),), serving))
+    assert plan.serving.placed == 2
+    assert decision_of(plan, "a").reason is Reason.UNSCHEDULABLE
 
 
 def test_a_waiting_job_takes_surplus_but_never_the_place_of_an_equal() -> None:

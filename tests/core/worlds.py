@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from edl.core.model import (
@@ -27,12 +28,18 @@ from edl.core.model import (
     RoleCount,
 )
 from edl.core.packing import Start, startable
-from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.core.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
 from edl.core.policy import decide, policy_named
 from tests.builders import make_job, make_node, make_nodes, make_resources, make_serving, make_shape, make_snapshot
 
 LIMITS = Limits()
 Vector = tuple[int, ...]
+
+
+def examples(count: int) -> settings:
+    """Try so many examples; under a profile that tries more than the usual 100, as many times more."""
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(max_examples=max(1, count * settings().max_examples // 100), suppress_health_check=slow)
 
 
 def plan_for(snapshot: ClusterSnapshot, limits: Limits = LIMITS, policy: str = "maxmin") -> ScalePlan:
@@ -155,11 +162,24 @@ def _status(job: Job, decision: ScaleDecision, now_s: float) -> JobStatus | None
         old.trainer.desired if job.was_admitted else min(decision.target, job.min_trainers),
     )
     if decision.target != before:
-        resize = Resize(now_s, before, decision.target, decision.shrink_reason or decision.reason)
+        resize = _resize(job, before, decision, now_s)
     start_s = old.start_s if old.start_s is not None or not decision.admitted else now_s
     return replace(
         old, conditions=(admitted,), last_resize=resize, start_s=start_s, trainer=RoleCount(desired=decision.target)
     )
+
+
+def _resize(job: Job, before: int, decision: ScaleDecision, now_s: float) -> Resize:
+    """As the controller stores it: a shrink for another's share is remembered, and a shrink stands for a while."""
+    last = job.status.last_resize if job.status is not None else None
+    voluntary_s = last.voluntary_s if last is not None else None
+    if decision.target < before:
+        reason = decision.shrink_reason or decision.reason
+        is_voluntary = decision.admitted and reason in VOLUNTARY_SHRINKS
+        return Resize(now_s, before, decision.target, reason, now_s if is_voluntary else voluntary_s)
+    if last is not None and last.to_count < last.from_count and now_s - last.time_s < max(job.cooldown_s, 30.0):
+        return last
+    return Resize(now_s, before, decision.target, decision.reason, voluntary_s)
 
 
 def small_jobs(*, with_fixed: bool = True, with_tiers: bool = True) -> st.SearchStrategy[Job]:
@@ -282,8 +302,8 @@ def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
 
 
 __all__ = [
-    "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "free_cores",
-    "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources", "make_serving", "make_shape",
-    "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs", "small_nodes", "targets", "victims",
-    "with_jobs", "with_pods", "with_status",
+    "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "examples",
+    "free_cores", "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources",
+    "make_serving", "make_shape", "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs",
+    "small_nodes", "targets", "victims", "with_jobs", "with_pods", "with_status",
 ]  # fmt: skip

@@ -1,0 +1,75 @@
+"""A baseline: one integer program with a variable for each job and node, as far as it ends within a time limit.
+
+It admits every job and maximises the sum of fulfilment; that the worst off come first is not asked of it. It is what
+one would write down first, and it shows what node classes and patterns save.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from edl.core.capacity import read_world
+from edl.core.model import ClusterSnapshot
+from edl.core.plan import Limits
+
+MOST_VARIABLES = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the program found: CPU seconds, trainers, and the sum of fulfilment; None where it found nothing."""
+
+    cpu_s: float
+    trainers: int | None
+    fulfilment: float | None
+
+
+def solve(snapshot: ClusterSnapshot, limit_s: float) -> Answer | None:
+    """Solve the program for an empty cluster; None where it would be too large to be built."""
+    world = read_world(snapshot, Limits())
+    pods = [(claim.index, claim.shape, -1) for claim in world.claims]
+    pods += [(claim.index, need.shape, need.missing) for claim in world.claims for need in claim.needs]
+    nodes = len(world.empty)
+    if len(pods) * nodes > MOST_VARIABLES:
+        return None
+    started_s = time.process_time()
+    rows, columns, amounts, sums = [], [], [], []
+    scale = world.largest.astype(np.float64)
+    high = np.zeros(len(pods) * nodes)
+    for k, (_, shape, _) in enumerate(pods):
+        variables = k * nodes + np.arange(nodes)
+        high[variables] = np.where(world.opened[shape], np.inf, 0.0)
+        for r in np.flatnonzero(world.request[shape]).tolist():
+            rows.append(np.arange(nodes) * len(scale) + r)
+            columns.append(variables)
+            amounts.append(np.full(nodes, world.request[shape, r] / scale[r]))
+        sums.append(variables)
+    size = len(pods) * nodes
+    room = (world.empty.clip(min=0) / scale).ravel()
+    capacity = coo_array(
+        (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(columns))), shape=(len(room), size)
+    ).tocsr()
+    count = coo_array(
+        (np.ones(size), (np.repeat(np.arange(len(pods)), nodes), np.concatenate(sums))), shape=(len(pods), size)
+    ).tocsr()
+    low = np.array([world.claims[j].low if n < 0 else n for j, _, n in pods], dtype=np.float64)
+    most = np.array([world.claims[j].high if n < 0 else n for j, _, n in pods], dtype=np.float64)
+    each = np.array([1.0 / max(1, c.high - c.low) for c in world.claims])
+    gain = np.array([each[j] if n < 0 else 0.0 for j, _, n in pods])
+    result = milp(
+        -np.repeat(gain, nodes),
+        integrality=np.ones(size, dtype=np.int64),
+        bounds=Bounds(np.zeros(size), high),
+        constraints=[LinearConstraint(capacity, ub=room), LinearConstraint(count, lb=low, ub=most)],
+        options={"time_limit": limit_s},
+    )
+    cpu_s = time.process_time() - started_s
+    if result.x is None:
+        return Answer(cpu_s, None, None)
+    given = np.asarray(count @ np.asarray(result.x).round(), dtype=np.float64)[: len(world.claims)]
+    return Answer(cpu_s, int(given.sum()), float(((given - low[: len(given)]) * each).sum()))

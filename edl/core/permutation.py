@@ -1,0 +1,116 @@
+"""The order in which an epoch reads a data set: position -> record, from the seed and the epoch alone.
+
+Blocks of neighbouring records are permuted by a keyed bijection, so that the order of 10^18 records takes no memory;
+inside a window of some blocks the records are shuffled, so that neighbours are strangers. Trainers compute the order
+themselves: the number of trainers, faults and restarts cannot change it.
+
+The bijection is a Feistel network of four rounds (Luby and Rackoff, 1988) on the next power of four, walked until it
+lands inside (cycle walking, Black and Rogaway, 2002).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+
+BLOCK = 1024
+"""Records that stay neighbours before the window's shuffle: what is read from a file in one go."""
+WINDOW = 8 * BLOCK
+_ROUNDS = 4
+
+
+class BlockPermutation:
+    """A bijection of `[0, size)` that a key decides.
+
+    Args:
+        size: at least 1.
+        key: at most 64 bytes.
+    """
+
+    def __init__(self, size: int, key: bytes) -> None:
+        self._size, self._key = size, key
+        self._half = max(1, ((size - 1).bit_length() + 1) // 2)
+        self._mask = (1 << self._half) - 1
+
+    def place(self, index: int) -> int:
+        """The image of `index`."""
+        return self._walk(index, range(_ROUNDS))
+
+    def index(self, place: int) -> int:
+        """What `place` is the image of."""
+        return self._walk(place, range(_ROUNDS - 1, -1, -1))
+
+    def _walk(self, value: int, rounds: range) -> int:
+        backwards = rounds.step < 0
+        while True:
+            high, low = value >> self._half, value & self._mask
+            for number in rounds:
+                if backwards:
+                    high, low = low ^ self._mix(number, high), high
+                else:
+                    high, low = low, high ^ self._mix(number, low)
+            value = high << self._half | low
+            if value < self._size:
+                return value
+
+    def _mix(self, number: int, half: int) -> int:
+        digest = hashlib.blake2b(half.to_bytes(16, "big"), key=self._key, person=bytes([number]), digest_size=8)
+        return int.from_bytes(digest.digest(), "big") & self._mask
+
+
+class EpochOrder:
+    """The order of one epoch.
+
+    Args:
+        total: records of the data set, at least 1.
+        seed: of the data set.
+        epoch: from 0.
+    """
+
+    def __init__(self, total: int, seed: int, epoch: int) -> None:
+        self._total = total
+        self._name = f"edl order {seed} {epoch}"
+        self._blocks = BlockPermutation(-(-total // BLOCK), hashlib.sha256(self._name.encode()).digest())
+        last = -(-total // BLOCK) - 1
+        self._tail_place = self._blocks.index(last)  # the one block that may be short
+        self._tail = total - last * BLOCK
+        self._window: tuple[int, list[int]] = (-1, [])
+        self._places: dict[int, int] = {}  # of the window's blocks
+
+    def record(self, position: int) -> int:
+        """The record at a position.
+
+        Args:
+            position: in `[0, total)`.
+        """
+        number, offset = divmod(position, WINDOW)
+        return self._unshuffled(number * WINDOW + self._shuffled(number)[offset])
+
+    def records(self, start: int, end: int) -> Iterator[int]:
+        """The records at the positions `[start, end)`, in their order."""
+        return map(self.record, range(start, end))
+
+    def _unshuffled(self, position: int) -> int:
+        edge = self._tail_place * BLOCK
+        if position < edge:
+            place, offset = divmod(position, BLOCK)
+        elif position < edge + self._tail:
+            place, offset = self._tail_place, position - edge
+        else:
+            place, offset = divmod(position - edge - self._tail, BLOCK)
+            place += self._tail_place + 1
+        block = self._places.get(place)
+        if block is None:
+            block = self._places[place] = self._blocks.place(place)
+        return block * BLOCK + offset
+
+    def _shuffled(self, number: int) -> list[int]:
+        """Offsets inside a window, by `random()`: Python keeps that sequence for ever, and may change `shuffle`."""
+        if self._window[0] != number:
+            size = min(WINDOW, self._total - number * WINDOW)
+            draw = random.Random(f"{self._name} {number}").random  # noqa: S311 an order, not a secret
+            keys = [draw() for _ in range(size)]
+            self._window = (number, sorted(range(size), key=keys.__getitem__))
+            self._places = {}
+        return self._window[1]

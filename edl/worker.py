@@ -1,0 +1,194 @@
+"""What a trainer imports to get its share of the data, whatever happens to other trainers and to the master.
+
+    from edl.worker import connect
+    with connect() as job:
+        for record in job.records():
+            train(record)
+
+Nothing but the standard library. A record counts as consumed when the loop asks for the next one, so that a trainer
+which dies while it trains on a record leaves that record to others; what is only prefetched is never acknowledged.
+A thread heartbeats and fetches work ahead. Leases are kept to by this process's own monotonic clock, counted from
+when a request was sent: a trainer that was cut off stops before others get its work. A lost master is waited for.
+
+A record that was trained on right before a crash may have changed the model although it is dispatched again: exactly
+once is said of the accounts. Where that matters, tie them to checkpoints: `with job.checkpoint(step)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from edl.core.permutation import EpochOrder
+from edl.errors import ConfigError, PermanentError, TemporaryError
+from edl.worker_session import Fault, Session
+from edl.worker_wire import Wire
+
+__all__ = ["Job", "connect"]
+
+Reader = Callable[[int], Any]
+_FAREWELL_S = 5.0
+
+
+def connect(
+    master: str | None = None,
+    *,
+    token: str | None = None,
+    ca_file: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Job:
+    """The job that this trainer works for.
+
+    Args:
+        master: URL of the master; by default EDL_MASTER.
+        token: of the job; by default the content of EDL_TOKEN_FILE.
+        ca_file: PEM of who signed the master's certificate, where the system does not know it.
+        environment: where POD_UID and POD_NAME tell who this is.
+
+    Raises:
+        ConfigError: something of it is missing or cannot be used.
+    """
+    url = master or environment.get("EDL_MASTER", "")
+    if not url:
+        raise ConfigError(
+            "connect: EDL_MASTER is empty: this job has no master, or this is no pod of a job; give master="
+        )
+    token = token or _token(environment.get("EDL_TOKEN_FILE", ""))
+    name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
+    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": time.time_ns(), "name": name}
+    return Job(Session(Wire(url, token, ca_file), who))
+
+
+class Job:
+    """A trainer's connection to its master; a context that gives back what it holds when it ends.
+
+    Args:
+        session: what speaks to the master.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._dataset: dict[str, Any] | None = None
+        self._order: tuple[int, EpochOrder | None] = (-1, None)
+
+    def __enter__(self) -> Job:
+        self._session.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed = isinstance(error, Exception)
+        self._session.close(f"{type(error).__name__}: {error}" if failed else "")
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the record that was handed out last, from 0."""
+        return self._order[0] if self._order[0] >= 0 else 0
+
+    def set_dataset(
+        self,
+        source: str,
+        *,
+        epochs: int = 1,
+        seed: int = 0,
+        shard_size: int | None = None,
+        max_quarantined_fraction: float | None = None,
+    ) -> None:
+        """Say what is sharded, where the job does not say it; every trainer may, all the same.
+
+        Raises:
+            PermanentError: another data set is being trained on.
+        """
+        body: dict[str, Any] = {"source": source, "epochs": epochs, "seed": seed}
+        if shard_size is not None:
+            body["shardSize"] = shard_size
+        if max_quarantined_fraction is not None:
+            body["maxQuarantinedFraction"] = max_quarantined_fraction
+        self._session.call("POST", "/v1/dataset", body)
+
+    def records(self, read: Reader | None = None) -> Generator[Any, None, None]:
+        """The records that this trainer is to train on, until the job has ended.
+
+        Args:
+            read: turns the number of a record into what the loop wants; by default the number itself. Where it
+                raises, the record is reported, tried again, and left out when it keeps failing.
+
+        Raises:
+            PermanentError: the master refuses this trainer, or the job has failed.
+        """
+        for lease in self._session.leases():
+            order = self._order_of(lease.epoch)
+            for position in lease.positions():
+                number = order.record(position)
+                try:
+                    record = number if read is None else read(number)
+                except Exception as error:
+                    lease.fail(Fault(f"record {number}: {type(error).__name__}: {error}"))
+                    break
+                yield record
+        self._check_end()
+
+    def checkpoint(self, step: int) -> contextlib.AbstractContextManager[int]:
+        """What was reported when the block begins is committed when it ends without an error.
+
+        with job.checkpoint(step) as number: save(model)
+        """
+        return self._checkpoint(step)
+
+    @contextlib.contextmanager
+    def _checkpoint(self, step: int) -> Iterator[int]:
+        self._session.flush()
+        body = {"session": self._session.who, "step": step}
+        number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
+        yield number
+        self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
+
+    def should_save(self, step: int, ttl_s: float = 600.0) -> bool:
+        """True for one trainer per step: it saves the model, the others go on.
+
+        Args:
+            step: the same number on every trainer.
+            ttl_s: after such a time another trainer may be asked.
+        """
+        body = {"session": self._session.who, "step": step, "ttl_s": ttl_s}
+        return bool(self._session.call("POST", "/v1/save-election", body)["elected"])
+
+    def status(self) -> dict[str, Any]:
+        """What the master holds."""
+        return self._session.call("GET", "/v1/status")
+
+    def _order_of(self, epoch: int) -> EpochOrder:
+        if self._order[0] != epoch or self._order[1] is None:
+            if self._dataset is None:
+                self._dataset = self.status()["dataset"]
+            data = self._dataset or {}
+            self._order = (epoch, EpochOrder(data["total"], data["seed"], epoch))
+        order = self._order[1]
+        assert order is not None  # noqa: S101 for the type checker
+        return order
+
+    def _check_end(self) -> None:
+        try:
+            status = self._session.call("GET", "/v1/status", patience_s=_FAREWELL_S)
+        except TemporaryError:
+            return  # the job has ended, and its master may have gone with it
+        if status["state"] == "failed":
+            raise PermanentError(
+                f"job: {status['quarantined']} records of epoch {status['epoch']} cannot be trained on, more than the"
+                " data set allows; look at the data, or raise maxQuarantinedFraction"
+            )
+
+
+def _token(path: str) -> str:
+    if not path:
+        raise ConfigError("connect: EDL_TOKEN_FILE is empty; give token=, or the file with the job's token")
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 no more imports than needed
+            return file.read().strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"connect: EDL_TOKEN_FILE {path}: cannot be read: {error}; give a readable file") from error
