@@ -85,7 +85,14 @@ def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path
     assert damaged.returncode == 1
     assert "damaged at byte 0" in damaged.stderr
     assert "Traceback" not in lost.stderr + damaged.stderr
-    for flags in (["--dataset", "{"], ["--tls-cert", "x"], ["--lease-ttl-s", "-1"], ["--expect-progress", "x"]):
+    (tmp_path / "empty").write_text("\n")
+    for flags in (
+        ["--controller-token-file", str(tmp_path / "empty")],
+        ["--dataset", "{"],
+        ["--tls-cert", "x"],
+        ["--lease-ttl-s", "-1"],
+        ["--expect-progress", "x"],
+    ):
         assert start(*flags).returncode == 2, flags
 
 
