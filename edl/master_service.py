@@ -24,7 +24,6 @@ from edl.errors import ConfigError, EdlError
 from edl.master import Master, Progress, recover
 
 _log = logging.getLogger("edl.master")
-_LEAST_TOKEN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +117,14 @@ def read_token(path: Path, flag: str) -> bytes:
     """The token in a file, without the line's end.
 
     Raises:
-        ConfigError: it cannot be read, or is too short to be one.
+        ConfigError: it cannot be read, or is empty.
     """
     try:
         token = path.read_bytes().strip()
     except OSError as error:
         raise ConfigError(f"{flag} {path}: cannot be read: {error.strerror}; give a readable file") from error
-    if len(token) < _LEAST_TOKEN:
-        raise ConfigError(f"{flag} {path}: a token has at least {_LEAST_TOKEN} characters, this one {len(token)}")
+    if not token:
+        raise ConfigError(f"{flag} {path}: it is empty; write the job's token into it")
     return token
 
 

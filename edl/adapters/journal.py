@@ -214,8 +214,8 @@ class FileLedgerStore:
         for number, path in reversed(files):
             kept += path.stat().st_size
             if kept > _KEPT_BYTES:
+                self._folder.snapshot(number).unlink(missing_ok=True)  # first: alone it would tell of missing records
                 path.unlink()
-                self._folder.snapshot(number).unlink(missing_ok=True)
 
     def _on_synced(self, number: int) -> None:
         self._synced = number

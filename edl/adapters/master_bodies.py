@@ -75,8 +75,8 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     done: Annotated[list[Item], Meta(max_length=MOST_ITEMS)] = []
     failed: Annotated[list[FailedItem], Meta(max_length=MOST_ITEMS)] = []
     progress: Annotated[list[ProgressItem], Meta(max_length=MOST_ITEMS)] = []
-    want: Annotated[int, Meta(ge=0, le=64)] = 0
-    wait_s: Annotated[float, Meta(ge=0, le=25)] = 0.0
+    want: Annotated[int, Meta(ge=0, le=MOST_ITEMS)] = 0
+    wait_s: Annotated[float, Meta(ge=0, le=3600, description="the master holds a request for at most 25 s")] = 0.0
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -53,3 +54,25 @@ def test_kills_of_trainers_and_of_the_master_lose_nothing_and_double_nothing(tmp
     ]
     assert set(world.consumed()) == {(epoch, record) for epoch in range(EPOCHS) for record in range(RECORDS)}
     assert all((tmp_path / f"t{n}.log").read_text().endswith("end\n") for n in range(TRAINERS))
+
+
+def test_a_trainer_that_was_stopped_for_long_comes_back_without_doubling_anything(tmp_path: Path) -> None:
+    with cluster(tmp_path, json.dumps({"source": "index:60", "shardSize": 10}), 0.6) as world:
+        world.start_trainer("t0", 0.02)
+        until = time.monotonic() + 60
+        while not world.consumed():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        world.trainers["t0"].send_signal(signal.SIGSTOP)
+        world.start_trainer("t1", 0.001)
+        assert world.trainers["t1"].wait(timeout=60) == 0  # it need not wait for the other
+        before = len((tmp_path / "t0.log").read_text().splitlines())
+        world.trainers["t0"].send_signal(signal.SIGCONT)
+        assert world.trainers["t0"].wait(timeout=60) == 0
+        (epoch,) = json.loads(world.audit().stdout)["epochs"]
+    assert (epoch["done"], epoch["closed"]) == (60, True)
+    assert epoch["redispatched"] > 0
+    assert epoch["by"]["t0"] + epoch["by"]["t1"] == 60
+    told = (tmp_path / "t0.log").read_text().splitlines()
+    assert len(told) <= before + 2  # the record in hand, and the end: nothing of what it had lost
+    assert told[-1] == "end"

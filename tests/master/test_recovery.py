@@ -41,15 +41,17 @@ async def test_a_restart_goes_on_where_the_master_was(tmp_path: Path) -> None:
         assert served.master.status()["state"] == "finished"
 
 
+@pytest.mark.parametrize(("kept_bytes", "files"), [(10**9, 4), (0, 1)])
 async def test_snapshots_keep_restarts_short_and_are_what_the_records_lead_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int, files: int
 ) -> None:
     monkeypatch.setattr("edl.master.SNAPSHOT_EVENTS", 50)
+    monkeypatch.setattr("edl.adapters.journal._KEPT_BYTES", kept_bytes)
     async with serving(tmp_path, shard_size=1) as served:
         await train(served, "a", 60)
         before = served.master.status()
-    snapshots = sorted(tmp_path.glob("snapshot-*"))  # noqa: ASYNC240 a few names
-    assert len(snapshots) >= 3
+    journals = list(tmp_path.glob("journal-*"))  # noqa: ASYNC240 a few names
+    assert len(journals) == files if kept_bytes == 0 else len(journals) >= files
     assert audit(tmp_path).problems == ()
     async with serving(tmp_path, shard_size=1) as served:
         after = served.master.status()
@@ -85,7 +87,14 @@ def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path
     assert damaged.returncode == 1
     assert "damaged at byte 0" in damaged.stderr
     assert "Traceback" not in lost.stderr + damaged.stderr
-    for flags in (["--dataset", "{"], ["--tls-cert", "x"], ["--lease-ttl-s", "-1"], ["--expect-progress", "x"]):
+    (tmp_path / "empty").write_text("\n")
+    for flags in (
+        ["--controller-token-file", str(tmp_path / "empty")],
+        ["--dataset", "{"],
+        ["--tls-cert", "x"],
+        ["--lease-ttl-s", "-1"],
+        ["--expect-progress", "x"],
+    ):
         assert start(*flags).returncode == 2, flags
 
 
