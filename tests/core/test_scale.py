@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.worlds import carried_out, fleet, nodes_2017, with_changes
+from benchmarks.worlds import carried_out, fleet, with_changes
 from edl.adapters.recorder import DecisionRecord, decode_record, encode_record
 from edl.core.guard import check
-from edl.core.model import ClusterSnapshot, FixedPods, Role
+from edl.core.model import ClusterSnapshot
 from edl.core.plan import KeptColumns, Limits, ScalePlan
 from edl.core.policy import decide, policy_named
-from tests.core.worlds import make_job, make_serving, make_shape, make_snapshot, plan_for, targets
 
 POLICY = policy_named("maxmin")
 
@@ -74,5 +73,3 @@ def test_columns_of_another_cluster_do_no_harm(empty: ClusterSnapshot, cold: Sca
     plan = decide(empty, POLICY, Limits(deadline_s=60.0), replace(other, patterns=wild))
     assert check(empty, plan) == ()
     assert abs(plan.certificate.achieved - cold.certificate.achieved) < 0.01 * cold.certificate.bound
-
-
