@@ -44,7 +44,8 @@ MOST_ASKED = 2**49
 UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The room of a class, by resource, and a pattern: the index of a shape and how many pods, for each that it has."""
 
-LARGE_NODES = 150  # above so many nodes, what is done node by node and tried again and again is done in bulk
+LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
+MANY_ROOMS = 64  # so does a smaller cluster whose nodes have more kinds of room than this
 
 
 class Seat(NamedTuple):
@@ -144,6 +145,7 @@ class World:
         held: what the claims' pods hold.
         seat_claim, seat_shape: (seats,) those of each seat, for whoever counts thousands of them.
         reference: shapes of the trainers that may grow: what lost room is measured in.
+        is_large: whole patterns are placed instead of pods one by one.
         columns: patterns to begin with; used_columns: those that the programs of this decision used, written by them.
     """
 
@@ -169,10 +171,7 @@ class World:
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
 
-    @property
-    def is_large(self) -> bool:
-        """True where whole patterns are placed instead of pods one by one."""
-        return len(self.empty) > LARGE_NODES
+    is_large: bool = False
 
 
 @dataclass(slots=True)
@@ -254,6 +253,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
         reference=tuple(sorted({c.shape for c in claims if c.high > c.low})),
         node_index=index,
         columns=columns,
+        is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_ROOMS,
     )
 
 

@@ -32,7 +32,7 @@ EPSILON = 1e-7
 MAX_ROUNDS = 40
 _FAILURES = {1: PlanFailure.LATE_SOLVER, 2: PlanFailure.INFEASIBLE, 3: PlanFailure.UNBOUNDED}  # linprog's status
 FEW_CLASSES = 64  # up to which every pattern of a class is listed where they are few
-CLOSED = 1e-5  # of the value: a bound so near is not brought nearer where classes are many
+CLOSED = 1e-6  # of the value: a bound so near is not brought nearer where classes are many
 SMOOTHING = 0.5  # part of the best prices so far in those that patterns are priced at
 
 
@@ -166,6 +166,10 @@ def make_columns(world: World, room: IntArray, shapes: Iterable[int], most: int 
         columns.is_lazy = True
         if not _recall(world, columns):
             columns.widen()
+        largest = np.argsort(-(request / world.largest).max(axis=1, initial=0.0), kind="stable").tolist()
+        start = columns.pricer.fill(np.zeros((len(classes), len(rows)), dtype=np.int64), largest)
+        for g in (g for g, menu in enumerate(columns.menus) if not menu):
+            columns.add(g, tuple(start[g].tolist()))
         return columns
     limit = max(ENUMERATION_LIMIT, most // max(1, len(classes)))
     menus = [list_patterns(group, request, limit) for group in classes]
