@@ -71,8 +71,8 @@ generate: $(STAMP) ## write the generated files again: crds/, deploy/
 faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
 	@$(BIN)/python -m tests.core.ledger_world 100000
 
-kills: $(STAMP) ## real trainers and a real master, killed each second for some minutes
-	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILL_EVERY_S=1 $(BIN)/python -m pytest tests/master/test_kills.py
+kills: $(STAMP) ## real trainers and a real master, killed 60 times
+	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILLS=60 $(BIN)/python -m pytest tests/master/test_kills.py
 
 benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the bound) and the data master (tasks/s, waits, restart)
 	@$(BIN)/python -m benchmarks.planner

@@ -45,7 +45,7 @@ from edl.master import Master
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MOST_CONNECTIONS = 20_000
-_CALLS_PER_S, _BURST = 500.0, 1000.0
+_CALLS_PER_S, _BURST = 5000.0, 10_000.0
 _JSON = "application/json"
 _log = logging.getLogger("edl.master")
 _Body = TypeVar("_Body")
