@@ -1,8 +1,8 @@
 """Filling a large cluster: the linear program's patterns, rounded to whole nodes, with jobs assigned to the slots.
 
 Where an integer program would be too large, the linear one says how many nodes of each class hold which pattern.
-Whole parts are taken as they are; the few nodes left over, about one for each class, take whichever pattern is worth
-most of what is still missing. What remains after that is for `packing.grow`, pod by pod.
+Whole parts are taken as they are; what is still missing then goes, pod by pod, to the few nodes left over, about one
+for each class, by `packing.grow`: that loses less than one more pattern for each of them.
 
 Source: rounding of cutting-stock solutions with a residual problem, Waescher and Gau, OR Spektrum 18, 1996.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from edl.core.capacity import IntArray
 from edl.core.model import Role
 from edl.core.optimizer import add_used
+from edl.core.packing import grow
 from edl.core.programs import Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.core.room import Placed, Room
 
@@ -71,13 +72,14 @@ def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], de
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
     solution = solve(program, columns, deadline_s, closed=CLOSED)
-    used = program.need + program.use @ solution.v
-    slots = _slots(columns, solution, used, program.need + program.use @ program.high)
+    slots = _slots(columns, solution, program.need + program.use @ program.high)
     queues = [deque(nodes) for nodes in slots]
     places = _fixed_places(fixed, queues, columns, room)
     if places is None:
         return room
     _assign(base, places, steps, queues)
+    least = {j: claims[j].low for j in base.members}
+    grow(base, least, least)
     lost = any(base.count[j] < min(room.count[j], claims[j].low) for j in base.members)
     return room if lost else base
 
@@ -144,41 +146,17 @@ def _program(steps: _Steps, need: FloatArray) -> Program:
     return Program(kinds[:, 1], np.zeros(len(kinds)), count, use, need, nothing, np.zeros(0))
 
 
-def _slots(columns: Columns, solution: Solution, wanted: FloatArray, most: FloatArray) -> list[list[int]]:
-    """(shapes,) nodes with a slot for a pod of each shape, one entry for each slot.
-
-    Args:
-        columns: the patterns.
-        solution: how many nodes use each, in fractions.
-        wanted: (shapes,) slots that the solution gives.
-        most: (shapes,) slots that could be used at all.
-    """
+def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[int]]:
+    """(shapes,) nodes with a slot for a pod of each shape, an entry for each slot, at most as many as are usable."""
     owner, patterns = columns.flat()
     held = np.array(patterns, dtype=np.int64)
-    whole = np.floor(solution.y + NEARLY_WHOLE).astype(np.int64)
-    of_class: list[list[int]] = [[] for _ in columns.classes]
-    for column, g in enumerate(owner):
-        of_class[g].append(column)
-    left = wanted - whole @ held
     nodes: list[int] = []
     used: list[int] = []
-    rest: list[tuple[int, int]] = []
-    for g, group in enumerate(columns.classes):
-        free = iter(group.nodes)
-        for column in of_class[g]:
-            for _, node in zip(range(int(whole[column])), free, strict=False):
-                nodes.append(node)
-                used.append(column)
-        rest += [(g, node) for node in free]
-    choices = [held[mine] for mine in of_class]
-    for g, node in rest:
-        worth = np.minimum(choices[g], left.clip(min=0)) @ solution.slot_price
-        best = int(worth.argmax())
-        if worth[best] <= 0:
-            continue
-        left -= choices[g][best]
-        nodes.append(node)
-        used.append(of_class[g][best])
+    free = [iter(group.nodes) for group in columns.classes]
+    for column, count in enumerate(np.floor(solution.y + NEARLY_WHOLE).astype(np.int64).tolist()):
+        for _, node in zip(range(count), free[owner[column]], strict=False):
+            nodes.append(node)
+            used.append(column)
     placed = held[used]  # (nodes, shapes)
     where = np.array(nodes, dtype=np.int64)
     return [np.repeat(where, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
