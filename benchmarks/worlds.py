@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from edl.core.model import ClusterSnapshot, FixedPods, Job, JobStatus, Node, Pod, PodPhase, Resources, Role
+from edl.core.asks import Resources
+from edl.core.model import ClusterSnapshot, FixedPods, Job, JobStatus, Node, Pod, PodPhase, Role
 from edl.core.plan import ScalePlan
 from tests.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 

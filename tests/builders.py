@@ -5,22 +5,8 @@ Amounts are given as people say them: cpu in cores, memory in GiB.
 
 from __future__ import annotations
 
-from edl.core.model import (
-    CPU,
-    MEMORY,
-    PODS,
-    ClusterSnapshot,
-    FixedPods,
-    Job,
-    JobKey,
-    Node,
-    Placement,
-    Pod,
-    PodPhase,
-    PodShape,
-    Resources,
-    Role,
-)
+from edl.core.asks import CPU, MEMORY, PODS, Placement, PodShape, Resources
+from edl.core.model import ClusterSnapshot, FixedPods, Job, JobKey, Node, Pod, PodPhase, Role
 
 GIB = 1024**3
 

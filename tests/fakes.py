@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from edl.core.asks import PodShape
 from edl.core.fallback import failure_of
 from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import (
@@ -26,7 +27,7 @@ from edl.core.lifecycle import (
     PatchStatus,
     Result,
 )
-from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodPhase, PodShape, Role
+from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodPhase, Role
 from edl.core.plan import Limits, ScalePlan
 from edl.errors import NotSyncedError, PlanFailure
 from edl.ports import RoundResult

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from edl.controller import Controller, Pace, Planner
+from edl.core.asks import PodShape
 from edl.core.guard import check
 from edl.core.happenings import is_told_to_go
 from edl.core.lifecycle import (
@@ -30,7 +31,7 @@ from edl.core.lifecycle import (
     Result,
     is_over,
 )
-from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodPhase, PodShape, Role
+from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodPhase, Role
 from edl.core.packing import startable
 from edl.core.plan import Limits
 from edl.core.policy import decide, policy_named

@@ -19,7 +19,7 @@ from edl.adapters.objects import (
     Scalar,
 )
 from edl.adapters.shapes import parse_amounts
-from edl.core.model import CPU, GPU, MEMORY
+from edl.core.asks import CPU, GPU, MEMORY
 from edl.errors import ConfigError
 
 MAX_NODES = 50

@@ -21,9 +21,9 @@ from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.core.answers import JobEvent, default_action
+from edl.core.asks import PODS, PodShape, Resources
 from edl.core.lifecycle import is_over
 from edl.core.model import (
-    PODS,
     Answer,
     Condition,
     FixedPods,
@@ -32,9 +32,7 @@ from edl.core.model import (
     JobPhase,
     JobStatus,
     Pod,
-    PodShape,
     Resize,
-    Resources,
     Role,
     RoleCount,
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from edl import __version__
+from edl.core.asks import HOST_PORT_PREFIX, Resources
 from edl.core.lifecycle import Outcome
-from edl.core.model import HOST_PORT_PREFIX, ClusterSnapshot, Job, JobKey, JobPhase, Resources
+from edl.core.model import ClusterSnapshot, Job, JobKey, JobPhase
 from edl.core.plan import ScaleDecision, ScalePlan
 from edl.errors import PlanFailure
 from edl.ports import RoundResult

@@ -23,7 +23,8 @@ from edl.adapters.objects import (
     text,
 )
 from edl.adapters.times import seconds_of
-from edl.core.model import JobKey, Pod, PodPhase, PodShape, Role
+from edl.core.asks import PodShape
+from edl.core.model import JobKey, Pod, PodPhase, Role
 
 DEFAULT_NAMESPACE = "default"
 

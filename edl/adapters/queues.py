@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from edl.adapters.shapes import OLD_GPU
-from edl.core.model import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
+from edl.core.asks import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
 from edl.core.plan import Quota
 from edl.core.quantity import parse_quantity
 from edl.errors import ConfigError

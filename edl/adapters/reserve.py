@@ -16,8 +16,9 @@ from edl.adapters.decoders import Quarantined
 from edl.adapters.objects import DaemonSetObject, Metadata, OwnerReference, PodSpec
 from edl.adapters.pods import DEFAULT_NAMESPACE
 from edl.adapters.shapes import shape_of
+from edl.core.asks import PodShape, Resources, Toleration
 from edl.core.eligibility import is_selected, is_tolerated
-from edl.core.model import Node, PodShape, Resources, Toleration
+from edl.core.model import Node
 from edl.errors import ConfigError
 
 DaemonKey = tuple[str, str]

@@ -25,7 +25,7 @@ from edl.adapters.objects import (
     TolerationObject,
     text,
 )
-from edl.core.model import (
+from edl.core.asks import (
     CPU,
     GPU,
     HOST_PORT_PREFIX,

@@ -30,7 +30,8 @@ from edl.adapters.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, read_pod
 from edl.adapters.reserve import DaemonKey, DaemonReader, daemon_of, reserve
 from edl.adapters.shapes import parse_amounts, shape_of
 from edl.api.manifest import PRIORITY_CLASSES
-from edl.core.model import PODS, ClusterSnapshot, JobKey, Node, Pod, PodShape, Resources, Taint
+from edl.core.asks import PODS, PodShape, Resources, Taint
+from edl.core.model import ClusterSnapshot, JobKey, Node, Pod
 from edl.errors import ConfigError
 
 DEFAULT_MAX_PODS = 110

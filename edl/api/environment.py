@@ -10,7 +10,8 @@ from typing import Any
 
 from edl.api.template import TOKEN_DIRECTORY
 from edl.api.v1 import TrainingJob
-from edl.core.model import CPU, GPU, Role
+from edl.core.asks import CPU, GPU
+from edl.core.model import Role
 from edl.core.quantity import exact_quantity
 
 MASTER_PORT = 8080

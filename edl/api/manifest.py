@@ -15,7 +15,8 @@ from edl.api.overlay import lay_over, prefer_node
 from edl.api.resources import Requirements
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
-from edl.core.model import ANNOTATION_NODE, CPU, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, MEMORY, Role
+from edl.core.asks import CPU, MEMORY
+from edl.core.model import ANNOTATION_NODE, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
 
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"

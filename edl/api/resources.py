@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from edl.api.parts import MAX_INT64, Part, Rule
-from edl.core.model import CPU, EPHEMERAL_STORAGE, GPU, MEMORY
+from edl.core.asks import CPU, EPHEMERAL_STORAGE, GPU, MEMORY
 from edl.core.quantity import exact_quantity
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from edl.core.model import Node, NodeTerm, Placement, Preference, Requirement, Taint, Toleration
+from edl.core.asks import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
+from edl.core.model import Node
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})

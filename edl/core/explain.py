@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from math import exp
 
+from edl.core.asks import CPU, EPHEMERAL_STORAGE, MEMORY, PodShape
 from edl.core.capacity import Claim, World
 from edl.core.guard import DEAD_BAND, growth_hold_left_s
-from edl.core.model import CPU, EPHEMERAL_STORAGE, MEMORY, Job, PodShape, Reason
+from edl.core.model import Job, Reason
 from edl.core.optimizer import Proof, quotas_of
 from edl.core.outcome import Outcome, Scarce
 from edl.core.plan import Price

@@ -18,12 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from edl.core.admission import cap, serve
-from edl.core.capacity import Claim, World, read_world
+from edl.core.asks import CPU, GPU, MEMORY
+from edl.core.capacity import Claim, World
 from edl.core.explain import excluded
-from edl.core.model import CPU, GPU, MEMORY, ClusterSnapshot, Job, JobKey, Pod, PodPhase, Reason, Role
+from edl.core.model import ClusterSnapshot, Job, JobKey, Pod, PodPhase, Reason, Role
 from edl.core.optimizer import Proof, fair_shares, prove, read_cluster
 from edl.core.packing import place
 from edl.core.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.core.reading import read_world
 from edl.core.room import SERVING, Room
 from edl.core.words import count
 

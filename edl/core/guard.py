@@ -11,20 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
+from edl.core.asks import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.core.eligibility import takes
-from edl.core.model import (
-    HOST_PORT_PREFIX,
-    ClusterSnapshot,
-    Job,
-    JobKey,
-    Node,
-    Pod,
-    PodShape,
-    Reason,
-    Resources,
-    Role,
-    port_at_every_address,
-)
+from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, Reason, Role
 from edl.core.plan import Limits, Quota, ScaleDecision, ScalePlan
 from edl.core.quota import QuotaRow, asks_of
 from edl.errors import PlanError, PlanFailure

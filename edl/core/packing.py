@@ -17,9 +17,10 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.core.capacity import IntArray, World, count_slots, read_world
+from edl.core.capacity import IntArray, World, count_slots
 from edl.core.model import ClusterSnapshot, JobKey, Role
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
+from edl.core.reading import read_world
 from edl.core.room import SERVING, Placed, Room
 from edl.core.speedup import Worth
 from edl.core.victims import choose

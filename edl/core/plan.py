@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.model import JobKey, PodShape, Reason, Role
+from edl.core.asks import PodShape
+from edl.core.model import JobKey, Reason, Role
 from edl.errors import PlanFailure
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
-from edl.core.capacity import read_world
 from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
@@ -22,6 +21,7 @@ from edl.core.outcome import Outcome
 from edl.core.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.core.preference import follow_preferences
 from edl.core.programs import keep_columns
+from edl.core.reading import read_world
 from edl.core.room import Room
 from edl.core.sharing import Share, share
 from edl.core.speedup import Worth, worth_of

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from edl.core.asks import Preference
 from edl.core.capacity import BoolArray, IntArray, World
 from edl.core.eligibility import AVOIDING_EFFECT, add_weights, count_avoided
-from edl.core.model import Job, Preference, Role
+from edl.core.model import Job, Role
 from edl.core.room import Placed, Room
 from edl.core.victims import lost_slots
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edl.core.capacity import count_slots, read_world
-from edl.core.model import ClusterSnapshot, Pod, PodShape
+from edl.core.asks import PodShape
+from edl.core.capacity import count_slots
+from edl.core.model import ClusterSnapshot, Pod
 from edl.core.plan import Limits
+from edl.core.reading import read_world
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again at most 10 s after room came free (podMaxBackoffSeconds)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 480.0

@@ -6,9 +6,10 @@ A sentence names times in whole minutes and none that has passed its end, so tha
 from __future__ import annotations
 
 from edl.core.admission import waiting_since_s
+from edl.core.asks import PodShape, Resources
 from edl.core.capacity import Claim, World, count_slots
 from edl.core.eligibility import is_selected, is_tolerated
-from edl.core.model import PodShape, Reason, Resources
+from edl.core.model import Reason
 from edl.core.outcome import Outcome
 from edl.core.quota import QuotaRow, Short, most_alone
 from edl.core.words import amount, amounts, count, listed, minutes, rank_of

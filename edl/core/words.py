@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edl.core.model import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, PODS, Resources
+from edl.core.asks import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, PODS, Resources
 
 GIB = 1024**3
 MINUTE_S, HOUR_S = 60, 3600

@@ -11,6 +11,7 @@ import pytest
 
 from edl.adapters.metrics import Metrics
 from edl.adapters.recorder import ControllerRecorder, DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.core.asks import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 from edl.core.guard import RefusedPlanError
 from edl.core.lifecycle import CreatePod, DeletePod, Outcome, Result
 from edl.core.model import (
@@ -20,16 +21,10 @@ from edl.core.model import (
     JobKey,
     JobPhase,
     JobStatus,
-    NodeTerm,
-    Placement,
-    Preference,
     Reason,
-    Requirement,
     Resize,
     Role,
     RoleCount,
-    Taint,
-    Toleration,
 )
 from edl.core.plan import Certificate, Limits, Price, Quota, ScaleDecision, ScalePlan, ServingReport
 from edl.core.policy import decide, policy_named

@@ -9,7 +9,7 @@ import pytest
 from edl.adapters.decoders import PODS, Quarantined
 from edl.adapters.objects import PodSpec, PodStatus
 from edl.adapters.shapes import ANY_ADDRESS, placement_of, shape_of
-from edl.core.model import NodeTerm, Toleration
+from edl.core.asks import NodeTerm, Toleration
 from tests.adapters.raw import GI, MI, Object, container, sidecar
 
 

@@ -9,7 +9,8 @@ import pytest
 from edl.adapters.decoders import PODS, PRIORITY_CLASSES, Quarantined
 from edl.adapters.jobs import read_status
 from edl.adapters.translate import Translator
-from edl.core.model import JobPhase, PodPhase, Resize, Role, Toleration
+from edl.core.asks import Toleration
+from edl.core.model import JobPhase, PodPhase, Resize, Role
 from tests.adapters.raw import (
     DAEMON_SET,
     GI,

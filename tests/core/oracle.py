@@ -14,7 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, PodShape, Role
+from edl.core.asks import PodShape
+from edl.core.model import ClusterSnapshot, Job, JobKey, Node, Pod, Role
 from edl.core.plan import ScalePlan
 
 Counts = tuple[int, ...]

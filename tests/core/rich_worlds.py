@@ -6,19 +6,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from edl.core.model import (
-    GPU,
-    ClusterSnapshot,
-    FixedPods,
-    Job,
-    Node,
-    Placement,
-    PodShape,
-    Resources,
-    Role,
-    Taint,
-    Toleration,
-)
+from edl.core.asks import GPU, Placement, PodShape, Resources, Taint, Toleration
+from edl.core.model import ClusterSnapshot, FixedPods, Job, Node, Role
 from tests.core.worlds import (
     apply_plan,
     later,

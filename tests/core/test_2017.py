@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.worlds import jobs_2017, nodes_2017
-from edl.core.model import CPU, ClusterSnapshot, FixedPods, Job, Node, Role
+from edl.core.asks import CPU
+from edl.core.model import ClusterSnapshot, FixedPods, Job, Node, Role
 from edl.core.plan import ScalePlan
 from tests.core.worlds import (
     apply_plan,

@@ -10,19 +10,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from edl.core.asks import GPU, NodeTerm, Placement, Requirement, Resources
 from edl.core.guard import check
-from edl.core.model import (
-    GPU,
-    ClusterSnapshot,
-    Job,
-    Node,
-    NodeTerm,
-    Placement,
-    PodPhase,
-    Reason,
-    Requirement,
-    Resources,
-)
+from edl.core.model import ClusterSnapshot, Job, Node, PodPhase, Reason
 from edl.core.plan import Limits, ScaleDecision
 from tests.core.worlds import (
     apply_plan,

@@ -17,11 +17,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from edl.core.admission import admit, cap, serve
-from edl.core.capacity import read_world
+from edl.core.asks import PodShape
 from edl.core.guard import check
-from edl.core.model import ClusterSnapshot, Job, Node, PodShape, Reason
+from edl.core.model import ClusterSnapshot, Job, Node, Reason
 from edl.core.optimizer import prove
 from edl.core.plan import ScalePlan
+from edl.core.reading import read_world
 from tests.core import oracle
 from tests.core.rich_worlds import nodes, rich_fresh_worlds, rich_running_worlds
 from tests.core.worlds import LIMITS, apply_plan, essence, examples, later, plan_for, victims

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from edl.core.asks import PodShape, Resources
 from edl.core.guard import check
-from edl.core.model import Job, Node, Pod, PodPhase, PodShape, Resources
+from edl.core.model import Job, Node, Pod, PodPhase
 from tests.core.worlds import (
     decision_of,
     make_job,

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from edl.core.asks import NodeTerm, Placement, Requirement, Taint, Toleration
 from edl.core.eligibility import takes
-from edl.core.model import Node, NodeTerm, Placement, Requirement, Taint, Toleration
+from edl.core.model import Node
 from tests.builders import make_node
 
 NODE = make_node("n0", labels={"pool": "gpu", "size": "8"})

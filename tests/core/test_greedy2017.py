@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from edl.core import greedy2017
+from edl.core.asks import CPU, GPU, PodShape, Resources
 from edl.core.eligibility import takes
-from edl.core.model import CPU, GPU, ClusterSnapshot, FixedPods, Job, PodPhase, PodShape, Reason, Resources, Role
+from edl.core.model import ClusterSnapshot, FixedPods, Job, PodPhase, Reason, Role
 from edl.core.plan import Limits, ScalePlan
 from tests.core.worlds import (
     cores_of,

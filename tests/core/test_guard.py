@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from edl.core.asks import Taint
 from edl.core.guard import RefusedPlanError, check
-from edl.core.model import ClusterSnapshot, FixedPods, Role, Taint
+from edl.core.model import ClusterSnapshot, FixedPods, Role
 from edl.core.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
 from edl.errors import PlanError
 from tests.core.worlds import (

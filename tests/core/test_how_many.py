@@ -6,20 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from edl.core.model import (
-    PODS,
-    ClusterSnapshot,
-    Condition,
-    FixedPods,
-    Job,
-    JobStatus,
-    Node,
-    PodPhase,
-    Reason,
-    Resize,
-    Resources,
-    Role,
-)
+from edl.core.asks import PODS, Resources
+from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, PodPhase, Reason, Resize, Role
 from edl.core.plan import Limits
 from edl.core.policy import POLICIES, policy_named
 from edl.errors import ConfigError, PlanError

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.worlds import carried_out, mixed
-from edl.core.capacity import LARGE_NODES
+from edl.core.asks import CPU
 from edl.core.guard import check
-from edl.core.model import CPU, ClusterSnapshot
+from edl.core.model import ClusterSnapshot
 from edl.core.plan import Limits, Quota, ScalePlan
+from edl.core.reading import LARGE_NODES
 from tests.core.worlds import plan_for
 
 NODES = LARGE_NODES + 44

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.core.capacity import read_world
 from edl.core.integer import pack_most
 from edl.core.optimizer import Program, fair_shares, make_columns, place_most, prove, read_cluster, solve
 from edl.core.packing import grow
 from edl.core.plan import Limits
+from edl.core.reading import read_world
 from edl.core.room import Room
 from edl.errors import PlanError
 from tests.core.worlds import cluster_of, examples, make_job, make_serving, reachable, small_nodes, with_pods

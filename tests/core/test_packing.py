@@ -6,10 +6,11 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.core.capacity import read_world
-from edl.core.model import CPU, ClusterSnapshot, FixedPods, Job, PodPhase, Role
+from edl.core.asks import CPU
+from edl.core.model import ClusterSnapshot, FixedPods, Job, PodPhase, Role
 from edl.core.packing import Start, startable
 from edl.core.plan import Limits
+from edl.core.reading import read_world
 from edl.core.room import SERVING, Room
 from edl.core.victims import choose
 from tests.core.worlds import (

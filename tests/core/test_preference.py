@@ -8,25 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.core.capacity import read_world
+from edl.core.asks import NodeTerm, Placement, PodShape, Preference, Requirement, Taint, Toleration
 from edl.core.eligibility import add_weights
-from edl.core.model import (
-    ClusterSnapshot,
-    FixedPods,
-    Job,
-    Node,
-    NodeTerm,
-    Placement,
-    PodShape,
-    Preference,
-    Requirement,
-    Role,
-    Taint,
-    Toleration,
-)
+from edl.core.model import ClusterSnapshot, FixedPods, Job, Node, Role
 from edl.core.packing import startable
 from edl.core.plan import Limits, ScalePlan
 from edl.core.preference import follow_preferences
+from edl.core.reading import read_world
 from edl.core.room import Room
 from tests.core.worlds import (
     decision_of,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edl.core.asks import CPU
 from edl.core.guard import check
-from edl.core.model import CPU, ClusterSnapshot, FixedPods, Job, Reason, Role
+from edl.core.model import ClusterSnapshot, FixedPods, Job, Reason, Role
 from edl.core.plan import Limits, Quota, ScalePlan
 from edl.core.quota import Meter, asks_of, most_alone
 from tests.core.test_utility import curves, half_shares, utility

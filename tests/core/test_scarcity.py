@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from edl.core.model import CPU, ClusterSnapshot, Role
+from edl.core.asks import CPU
+from edl.core.model import ClusterSnapshot, Role
 from edl.core.outcome import Outcome
 from edl.core.plan import Limits
 from edl.core.policy import policy_named, study

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edl.core.capacity import read_world
 from edl.core.guard import check
 from edl.core.model import ClusterSnapshot, Job
 from edl.core.optimizer import fair_shares, read_cluster
 from edl.core.packing import grow
 from edl.core.plan import Limits, ScalePlan
 from edl.core.policy import decide, policy_named
+from edl.core.reading import read_world
 from edl.core.room import Room
 from edl.core.speedup import curve_of
 from tests.core.worlds import (

@@ -6,16 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from edl.core.model import (
-    ClusterSnapshot,
-    FixedPods,
-    Placement,
-    PodPhase,
-    Reason,
-    Role,
-    Taint,
-    Toleration,
-)
+from edl.core.asks import Placement, Taint, Toleration
+from edl.core.model import ClusterSnapshot, FixedPods, PodPhase, Reason, Role
 from edl.core.plan import Limits
 from tests.core.worlds import (
     decision_of,

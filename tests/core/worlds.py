@@ -13,8 +13,8 @@ from itertools import product
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from edl.core.asks import CPU, PodShape
 from edl.core.model import (
-    CPU,
     ClusterSnapshot,
     Condition,
     FixedPods,
@@ -22,7 +22,6 @@ from edl.core.model import (
     JobStatus,
     Pod,
     PodPhase,
-    PodShape,
     Resize,
     Role,
     RoleCount,
