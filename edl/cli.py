@@ -85,8 +85,6 @@ def plan(
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
-    from pathlib import Path
-
     from edl.adapters.planning import plan_snapshot
     from edl.adapters.queues import read_queues
     from edl.adapters.report import plan_json, print_plan
@@ -229,12 +227,18 @@ def explain(
             envvar="EDL_POLICY", metavar="NAME", help="Of the controller: {policies to run}; default: as edl plan."
         ),
     ] = "",
+    queues: Annotated[
+        str,
+        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
+    ] = "",
     output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
 ) -> None:
     """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
     from edl.adapters.explanation import account_json, explain_job, print_account
+    from edl.adapters.queues import read_queues
     from edl.adapters.report import make_console
     from edl.adapters.saved import read_saved
+    from edl.core.plan import Limits
 
     if now and not filenames:
         raise ConfigError(
@@ -247,7 +251,8 @@ def explain(
         snapshot, left_out = _look(kubeconfig)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
-    account = explain_job(snapshot, job, namespace, policy)
+    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
+    account = explain_job(snapshot, job, namespace, policy, limits)
     if output is TextOutput.JSON:
         typer.echo(account_json(account, snapshot.observed_at_s))
     else:

@@ -193,6 +193,14 @@ def test_a_job_of_a_saved_cluster_is_explained(run: Run, cluster: str) -> None:
     assert json.loads(out)["remedies"] == ["raise spec.trainer.max-instance"]
 
 
+def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluster: str, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("default: {cpu: 2}\n")
+    code, out, err = run("explain", "ctr", "-f", cluster, "--queues", str(queues), "-o", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["reason"] == "QuotaReached"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -23,7 +23,7 @@ HOLDERS_TOLD = 5
 NAMES_OFFERED = 5
 
 
-def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: str) -> Account:
+def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: str, limits: Limits) -> Account:
     """Plan the cluster and account for one job of it.
 
     Args:
@@ -31,13 +31,13 @@ def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: st
         name: of the job, or NAMESPACE/NAME.
         namespace: where it is; empty looks everywhere.
         policy: empty for the default.
+        limits: those of the controller.
 
     Raises:
         ConfigError: there is no such job, or several.
         PlanError: no plan could be made.
     """
     key = find_job(snapshot, name, namespace)
-    limits = Limits()
     return account_for(study_snapshot(snapshot, policy, limits), key, limits.deadline_s)
 
 

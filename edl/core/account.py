@@ -203,6 +203,8 @@ def _to_grow(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[st
         return ["raise spec.trainer.max-instance"]
     if decision.reason is Reason.COOLDOWN:
         return ["nothing: it is a matter of time"]
+    if decision.reason is Reason.QUOTA_REACHED:
+        return [_within_quota(claim)]
     scarce = outcome.scarce(claim.shape)
     node, lacks = nearest(room, claim.shape)
     if node < 0:
@@ -220,6 +222,11 @@ def _to_grow(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[st
     return found
 
 
+def _within_quota(claim: Claim) -> str:
+    queue = claim.job.queue
+    return f"raise the quota of queue {queue}, or let a job of that queue end or go without trainers"
+
+
 def _to_start(claim: Claim | None, decision: ScaleDecision, outcome: Outcome) -> list[str]:
     """What would let a job that does not run start."""
     if claim is None:
@@ -232,6 +239,8 @@ def _to_start(claim: Claim | None, decision: ScaleDecision, outcome: Outcome) ->
         return [
             "let its pods ask for less or go to more nodes, lower spec.trainer.min-instance, or add a node that fits"
         ]
+    if decision.reason is Reason.QUOTA_REACHED:
+        return [_within_quota(claim), "lower its own spec.trainer.min-instance"]
     head = outcome.admission.head.get(claim.index, claim.index)
     if head != claim.index:
         return [f"{outcome.world.claims[head].job.key} starts, ends or is suspended: it is first in the queue"]

@@ -13,10 +13,14 @@ from rich.console import Console
 
 from edl.adapters.explanation import account_json, explain_job, find_job, print_account
 from edl.adapters.glimpse import look
+from edl.core.asks import CPU
 from edl.core.model import ClusterSnapshot, JobStatus
+from edl.core.plan import Limits, Quota
 from edl.errors import ConfigError, TemporaryError
 from tests.adapters.fake_api import FakeApi, FakeClock, connected, refusal
 from tests.builders import make_job, make_nodes, make_snapshot
+
+LIMITS = Limits()
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +33,9 @@ def world() -> ClusterSnapshot:
     return make_snapshot(make_nodes(1), (make_job("a", maximum=6), make_job("b", maximum=6)))
 
 
-def printed(snapshot: ClusterSnapshot, name: str) -> str:
+def printed(snapshot: ClusterSnapshot, name: str, limits: Limits = LIMITS) -> str:
     out = io.StringIO()
-    print_account(explain_job(snapshot, name, "", ""), snapshot, Console(file=out, width=100))
+    print_account(explain_job(snapshot, name, "", "", limits), snapshot, Console(file=out, width=100))
     return out.getvalue()
 
 
@@ -59,6 +63,21 @@ def test_the_text_reads_like_a_report() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cores", "says", "remedy"),
+    [(2, "2 of 6: queue default uses 2 cores", "let a job of that queue end or go without trainers"),
+     (0, "does not run (min 1, max 6), QuotaReached", "lower its own spec.trainer.min-instance")],
+    ids=["runs", "cannot start"],
+)  # fmt: skip
+def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
+    alone = make_snapshot(make_nodes(1), (make_job("a", maximum=6),))
+    text = printed(alone, "a", Limits(quotas=(Quota("default", ((CPU, cores * 1000),)),)))
+    assert says in text
+    assert "QuotaReached" in text
+    assert "raise the quota of queue default" in text
+    assert remedy in text
+
+
 def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> None:
     snapshot = world()
     said = replace(snapshot.jobs[0], status=JobStatus(explanation="3 of 6: as it was"))
@@ -68,7 +87,7 @@ def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> N
 
 
 def test_the_json_says_the_same_in_fields() -> None:
-    body = json.loads(account_json(explain_job(world(), "a", "", ""), 1000.0))
+    body = json.loads(account_json(explain_job(world(), "a", "", "", LIMITS), 1000.0))
     assert (body["namespace"], body["name"], body["target"], body["reason"]) == (
         "default",
         "a",
