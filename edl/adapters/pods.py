@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from edl.adapters.objects import (
     ConditionObject,
     ContainerState,
+    ContainerStatus,
     Metadata,
     OwnerReference,
     PodLabels,
@@ -71,7 +72,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
     created_s = seconds_of(metadata.creation_timestamp)
-    main = _main_state(spec, status)
+    found = _main_status(spec, status)
+    main = found.state if found else None
     annotations = metadata.annotations
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
@@ -96,6 +98,9 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         exit_code=main.terminated.exit_code if main and main.terminated else None,
         intent=text(annotations.intent) if annotations else "",
         disruption=_disruption(_condition(status, "DisruptionTarget")),
+        ip=status.pod_ip or "",
+        said=_last_words(found),
+        journal=text(annotations.journal) if annotations else "",
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
 
@@ -157,13 +162,18 @@ def _disruption(target: ConditionObject | None) -> str:
     return (target.reason or "") if target is not None and target.status == "True" else ""
 
 
-def _main_state(spec: PodSpec, status: PodStatus) -> ContainerState | None:
-    """The state of the first container of the spec: what stands beside it only helps it."""
+def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
+    """That of the first container of the spec: what stands beside it only helps it."""
     if not status.container_statuses:
         return None
     main = spec.containers[0].name if spec.containers else None
-    chosen = next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
-    return chosen.state
+    return next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
+
+
+def _last_words(container: ContainerStatus | None) -> str:
+    """The termination message of its present end, else of the end before it was started again."""
+    states = (container.state, container.last_state) if container else ()
+    return next((s.terminated.message for s in states if s and s.terminated and s.terminated.message), "")
 
 
 def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:

@@ -13,10 +13,11 @@ from typing import Any
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.overlay import lay_over, prefer_node
 from edl.api.resources import Requirements
+from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
 from edl.core.asks import CPU, MEMORY
-from edl.core.model import ANNOTATION_NODE, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
+from edl.core.model import ANNOTATION_JOURNAL, ANNOTATION_NODE, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
 
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"
@@ -90,6 +91,8 @@ def pod_manifest(
     planned_node: str | None = None,
     priority_classes: Collection[str],
     claims_journal: bool = False,
+    expected: tuple[int, int] | None = None,
+    restarts_epoch: bool = False,
 ) -> Object:
     """The pod of a role and index.
 
@@ -102,8 +105,13 @@ def pod_manifest(
         priority_classes: those that the cluster has; a pod whose class is missing goes without.
         claims_journal: the master's journal is on a volume claim although the job asks for none, because the
             cluster has a default StorageClass.
+        expected: (epoch, positions done) that a master's journal must tell of; None where it may be empty.
+        restarts_epoch: a master whose journal is lost begins that epoch again, instead of refusing.
     """
-    spec = _pod_spec(job, role, index, default_master_image, _journal(job, claims_journal=claims_journal))
+    journal = _journal(job, claims_journal=claims_journal)
+    spec = _pod_spec(job, role, index, default_master_image, journal)
+    if role is Role.MASTER:
+        spec["containers"][0]["command"] += _expectation(expected, restarts_epoch=restarts_epoch)
     template = job.role(role).template
     if template and template.spec:
         spec = lay_over(spec, template.spec, role)
@@ -115,7 +123,7 @@ def pod_manifest(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, role, index, planned_node),
+        "metadata": _pod_metadata(job, role, index, planned_node, journal),
         "spec": _settle_network(_settle_account(spec)),
     }
 
@@ -192,7 +200,7 @@ def _metadata(job: TrainingJob, name: str) -> Object:
     }
 
 
-def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | None) -> Object:
+def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | None, journal: Object) -> Object:
     template = job.role(role).template
     extra = template.metadata if template else None
     metadata = _metadata(job, pod_name(job, role, index))
@@ -200,6 +208,8 @@ def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | 
     annotations = dict(extra.annotations) if extra else {}
     if planned_node:
         annotations[ANNOTATION_NODE] = planned_node
+    if role is Role.MASTER:
+        annotations[ANNOTATION_JOURNAL] = "claim" if "persistentVolumeClaim" in journal else "emptyDir"
     if job.needs_pod_group:
         annotations["scheduling.k8s.io/group-name"] = job.metadata.name
     if annotations:
@@ -255,6 +265,7 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
         container["image"] = job.spec.master.image or master_image
         container["ports"] = [{"name": "master-port", "containerPort": MASTER_PORT}]
         container["readinessProbe"] = {"httpGet": {"path": "/healthz", "port": MASTER_PORT}, "periodSeconds": 5}
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # why it ended is read from the pod
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         mounts.append({"name": JOURNAL_VOLUME, "mountPath": JOURNAL_DIRECTORY})
     else:
@@ -273,6 +284,13 @@ def _command(job: TrainingJob, role: Role) -> list[str]:
     if job.spec.dataset:
         command += ["--dataset", json.dumps(_dataset(job), sort_keys=True)]
     return command
+
+
+def _expectation(expected: tuple[int, int] | None, *, restarts_epoch: bool) -> list[str]:
+    if expected is None:
+        return []
+    flags = ["--expect-progress", f"{expected[0]}:{expected[1]}"]
+    return [*flags, "--on-ledger-lost", LedgerLoss.RESTART_EPOCH.value] if restarts_epoch else flags
 
 
 def _dataset(job: TrainingJob) -> Object:
