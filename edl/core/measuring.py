@@ -29,7 +29,7 @@ KEPT_S = 300.0
 HALF_LIFE_S = 3600.0
 """After so many seconds of measuring other numbers of trainers a speed counts half."""
 
-FORGOTTEN_S = 10.0
+FORGOTTEN_S = 0.5
 """A speed of less weight is forgotten."""
 
 MOST_SPEEDS = 32
