@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 
 from edl.core.model import JobKey, JobPhase
 from edl.core.progress import LOST_MODEL
+from tests.builders import make_nodes
 from tests.fakes import FakeLease, PodWorld
 from tests.linked import KEY, Linked, Trainer, controller_token, linked, sharded, until, wired
-from tests.master.serving import serving
+from tests.master.serving import Served, serving
 
 TTL_S = 30.0
 
@@ -268,3 +271,57 @@ async def keep_busy(here: Linked, served: object) -> None:
 
 def test_the_token_is_the_jobs_own() -> None:
     assert controller_token(sharded("a")) != controller_token(sharded("b"))
+
+
+async def test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers(tmp_path: Path) -> None:
+    """Both are measured with two and with four trainers; then room comes, and everybody wants it."""
+    flat, steep = sharded("flat", minimum=1, maximum=12), sharded("steep", minimum=1, maximum=12)
+    job_of = {"127.0.0.1": flat, "127.0.0.2": steep}
+    async with AsyncExitStack() as stack:
+        served, port = {}, 0
+        for host, job in job_of.items():
+            given = {"controller": controller_token(job), "shard_size": 100_000, "host": host, "port": port}
+            one = await stack.enter_async_context(serving(tmp_path / host, "index:10000000", **given))  # type: ignore[arg-type]
+            served[job.key], port = one, one.port
+        here = Linked(PodWorld(), await stack.enter_async_context(wired(tmp_path, port)), policy="utility")
+        here.ip = lambda key: next(ip for ip, job in job_of.items() if job.key == key)
+        here.nodes = here.cluster.nodes = make_nodes(2, cpu=4)
+        for job in job_of.values():
+            here.world.add(replace(job, pinned=2, cooldown_s=0.0))
+        here.start()
+        stack.push_async_callback(here.stop)
+        speeds = {flat.key: lambda _: 40, steep.key: lambda n: 40 * n}
+        busy = [asyncio.create_task(move_together(here, served[key], key, speeds[key])) for key in served]
+        stack.callback(lambda: [task.cancel() for task in busy])
+        await measure_at(here, served, 2)
+        here.nodes = here.cluster.nodes = make_nodes(3, cpu=4)
+        await measure_at(here, served, 4)
+        for key in served:
+            here.world.add(replace(here.job(key), pinned=0, generation=9))
+        here.nodes = here.cluster.nodes = make_nodes(4, cpu=4)
+        here.cluster.touch()
+        await until(lambda: len(here.job(steep.key).live_trainers) >= 10, "the one that scales is given them", 20)
+        assert len(here.job(flat.key).live_trainers) <= 4
+
+
+async def measure_at(here: Linked, served: Mapping[JobKey, Served], count: int) -> None:
+    """Pin every job's trainers and wait until its speed with that many is in its status."""
+    for key in served:
+        here.world.add(replace(here.job(key), pinned=count, generation=here.job(key).generation + 1))
+    here.cluster.touch()
+    for key in served:
+        await until(lambda key=key: count in {s.trainers for s in here.status(key).measured.speeds}, f"{key}", 25)  # type: ignore[misc]
+
+
+async def move_together(here: Linked, served: Served, key: JobKey, per_step: Callable[[int], int]) -> None:
+    """All trainers of a job move on, together by so many positions every fifth of a second."""
+    known: dict[str, Trainer] = {}
+    while True:
+        live = here.job(key).live_trainers
+        for pod in live:
+            trainer = known.setdefault(pod.uid, Trainer(served, pod))
+            if not trainer.leases:
+                await trainer.sync(1)
+            else:
+                await trainer.move(per_step(len(live)) // len(live))
+        await asyncio.sleep(0.2)

@@ -35,10 +35,11 @@ class Served:
     port: int
     client: aiohttp.ClientSession
     scheme: str = "http"
+    host: str = "localhost"
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://localhost:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **options: Any
@@ -65,6 +66,7 @@ async def serving(
     ttl_s: float = 30.0,
     controller: str | None = CONTROLLER,
     tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
     port: int = 0,
     expected: Progress | None = None,
     restarts_epoch: bool = False,
@@ -83,11 +85,12 @@ async def serving(
     if source is not None:
         await master.set_dataset(describe(DatasetBody(source=source, **dataset)))
     api = MasterApi(master, Tokens(TOKEN.encode(), controller.encode() if controller else None), MasterMetrics())
-    _, taken = await api.start("127.0.0.1", port, tls)
+    _, taken = await api.start(host, port, tls)
     running = asyncio.create_task(master.run())
     async with aiohttp.ClientSession() as client:
         try:
-            yield Served(master, api, store, taken, client, "https" if tls else "http")
+            name = "localhost" if host == "127.0.0.1" else host
+            yield Served(master, api, store, taken, client, "https" if tls else "http", name)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
