@@ -40,6 +40,7 @@ SPEC, POLICIES = "core/test_life_spec.py", "core/test_policies.py"
 CRASH = "test_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
 MACHINE = "test_life_machine.py"
 CLUSTER = "adapters/test_cluster.py"
+MASTERS, LEDGERS, MEASURING = "test_masters.py", "core/test_ledgers.py", "core/test_measuring.py"
 
 BUGS = (
     Bug(
@@ -231,6 +232,139 @@ BUGS = (
         "if code == 500 and _WEBHOOK_DOWN in message:",
         "if code == 501 and _WEBHOOK_DOWN in message:",
         "adapters/test_denials.py",
+    ),
+    Bug(
+        "a roster that is published once and never again",
+        "masters.py",
+        "last[1] == seats and now == (last[0], len(seats))",
+        "now is not None",
+        f"{MASTERS}::test_a_pod_that_is_gone_gives_its_leases_back_at_once",
+    ),
+    Bug(
+        "a roster published again and again although nothing has changed",
+        "masters.py",
+        "if last is not None and last[1] == seats",
+        "if last is None and last[1] == seats",
+        f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
+    ),
+    Bug(
+        "a roster older than what the master knows",
+        "masters.py",
+        "max(int(self._clock.now_s() * 1000), known + 1)",
+        "int(self._clock.now_s() * 1000)",
+        f"{MASTERS}::test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one",
+    ),
+    Bug(
+        "a trainer taken off the roster while it may still report",
+        "core/ledgers.py",
+        "not p.is_finished and p.uid not in lost",
+        "p.is_live and p.uid not in lost",
+        f"{LEDGERS}::test_the_roster_holds_whoever_may_still_report",
+    ),
+    Bug(
+        "a zombie left on the roster",
+        "core/ledgers.py",
+        "not p.is_finished and p.uid not in lost",
+        "not p.is_finished",
+        f"{LEDGERS}::test_the_roster_holds_whoever_may_still_report",
+    ),
+    Bug(
+        "training that goes on without a pserver",
+        "core/ledgers.py",
+        "return now not in {stored.model, restored} or not now",
+        'return now not in {stored.model, restored, ""}',
+        f"{MASTERS}::test_nobody_works_while_a_pserver_is_missing",
+    ),
+    Bug(
+        "accounts that stay where the model is lost",
+        "masters.py",
+        "checkpoint = await self._wire.restore(at)",
+        "checkpoint = 0",
+        f"{MASTERS}::test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost",
+    ),
+    Bug(
+        "a model that counts as kept although the whole job was taken down",
+        "core/ledgers.py",
+        'model = LOST_MODEL if before.is_begun else ""',
+        "model = before.model",
+        f"{LEDGERS}::test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again",
+    ),
+    Bug(
+        "a job that ends before its master was heard",
+        "core/happenings.py",
+        "is_told = heard is None or heard.is_current",
+        "is_told = bool(done)",
+        f"{MASTERS}::test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it",
+    ),
+    Bug(
+        "a master that is not told what its journal must hold",
+        "core/moves.py",
+        "expected=expected_of(job)",
+        "expected=None",
+        "test_lost_ledgers.py::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+    ),
+    Bug(
+        "a lost ledger that fails nobody",
+        "core/lifecycle.py",
+        "if lost := loss(job):",
+        "if (lost := loss(job)) and job.problem:",
+        "test_lost_ledgers.py::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+    ),
+    Bug(
+        "progress written each time it is heard",
+        "core/ledgers.py",
+        "return now.done == now.total or since_s >= TELL_S or (since_s >= TELL_SOON_S and is_much)",
+        "return bool(is_much) or since_s >= 0",
+        f"{MASTERS}::test_progress_reaches_the_status_at_once_and_then_at_a_bounded_rate",
+    ),
+    Bug(
+        "a speed measured across a resize",
+        "core/measuring.py",
+        "if reading.trainers != last.trainers:",
+        "if reading.trainers < 0:",
+        f"{MEASURING}::test_speed_is_told_by_number_of_trainers",
+    ),
+    Bug(
+        "a speed measured while new trainers do not work yet",
+        "core/measuring.py",
+        "is_whole = reading.working >= reading.trainers",
+        "is_whole = reading.trainers >= 0",
+        f"{MEASURING}::test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet",
+    ),
+    Bug(
+        "a single odd window believed",
+        "core/measuring.py",
+        "seen = min(max(per_s, known.per_s / OUTLIER), known.per_s * OUTLIER)",
+        "seen = per_s",
+        f"{MEASURING}::test_one_window_that_is_far_off_moves_a_known_speed_by_a_bounded_part",
+    ),
+    Bug(
+        "a resize that charges trainers which go on as if they had stopped",
+        "core/measuring.py",
+        "change.before.at_s - done / per_s)",
+        "change.before.at_s - 0 * done)",
+        f"{MEASURING}::test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet",
+    ),
+    Bug(
+        "a declared speed replaced by a measured one",
+        "core/measuring.py",
+        "if not throughput and len(found.speeds) > 1:",
+        "if len(found.speeds) > 1:",
+        f"{MEASURING}::test_the_planner_uses_what_was_measured_only_where_nothing_is_declared",
+    ),
+    Bug(
+        "measured speeds that the planner never sees",
+        "core/lifecycle.py",
+        "job = with_measured(job)",
+        "job = replace(with_measured(job), throughput=job.throughput)",
+        f"{MASTERS}::test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers",
+    ),
+    Bug(
+        "another replica's masters spoken to",
+        "controller.py",
+        "snapshot.jobs if leads and self._show is None else ()",
+        "snapshot.jobs",
+        f"{MASTERS}::test_only_the_leader_listens",
     ),
 )
 

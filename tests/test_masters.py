@@ -199,6 +199,13 @@ async def test_only_the_leader_speaks_to_masters(tmp_path: Path) -> None:
             await other.stop()
 
 
+async def test_only_the_leader_listens(tmp_path: Path) -> None:
+    async with linked(tmp_path, sharded()) as (here, _):
+        assert here.masters.heard(here.job()) is not None
+        here.lease.held = False
+        await until(lambda: here.masters.heard(here.job()) is None, "a follower hears nothing")
+
+
 async def test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded()) as (here, served):
         await served.master.set_roster(2**50, ["somebody"])
