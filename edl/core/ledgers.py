@@ -162,13 +162,13 @@ def stored_progress(job: Job, heard: Heard | None, *, runs: bool) -> Progress | 
     if told is None and stored is None:
         return None
     before = stored or Progress()
+    report = heard.report if heard is not None else None
+    is_begun = before.is_begun or (report is not None and bool(report.epoch or report.consumed))
     model = before.model
     if not runs:
-        model = LOST_MODEL if before.is_begun else ""
-    elif (now := model_of(job)) and told is not None:
-        is_new = not model or not (before.is_begun or told.is_begun)
-        restored = heard.restored if heard is not None else ""
-        model = now if is_new or now == restored else model
+        model = LOST_MODEL if is_begun else ""
+    elif (now := model_of(job)) and heard is not None and told is not None:
+        model = now if not (model and is_begun) or now == heard.restored else model
     return replace(told or before, model=model)
 
 

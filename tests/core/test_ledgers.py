@@ -359,3 +359,19 @@ def test_a_job_without_a_master_has_no_progress() -> None:
     life.settle(3)
     assert life.status.dataset is None
     assert not any(isinstance(a, PatchStatus) for a in life.actions)
+
+
+def test_a_model_that_has_seen_part_of_the_first_lease_is_a_model_to_lose() -> None:
+    life = fault_tolerant()
+    hear(life, report(0, epoch=0))
+    life.settle(2)
+    begun = report(0, epoch=0, consumed=7)
+    hear(life, begun)
+    life.evict("a-pserver-0")
+    life.settle(3)
+    assert must_go_back(life.job, begun, "")
+    other = fault_tolerant()
+    hear(other, begun)
+    other.settle(2)
+    other.settle(4, target=0, admitted=False)
+    assert stored(other).model == LOST_MODEL
