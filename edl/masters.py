@@ -43,6 +43,7 @@ class CallPace:
         calls_per_s: to all of them; with many jobs each is called more rarely.
         at_once: calls under way.
         retry_s, retry_at_most_s: pause after a call that failed; doubled each time, jittered.
+        told_after: after so many calls in vain it is said that a master is away; one that starts needs a few.
         patience_s: how long a job whose trainers have changed waits for its master to be heard since.
         tell_s: the least time between two writes of what was measured.
         window_s: see `measuring.observe`.
@@ -53,6 +54,7 @@ class CallPace:
     at_once: int = 16
     retry_s: float = 0.5
     retry_at_most_s: float = 10.0
+    told_after: int = 4
     patience_s: float = 15.0
     tell_s: float = 60.0
     window_s: float = WINDOW_S
@@ -242,14 +244,14 @@ class Masters:
             await self._visit(post, at)
         except Exception as error:  # one poison answer must not end the task, nor be asked for without a pause
             post.failures += 1
-            if post.failures == 1:
+            if post.failures == self._pace.told_after:
                 said = str(error) if isinstance(error, EdlError) else repr(error)
                 self._tell(post.job.key, f"the master is away: {said}")
             pause_s = self._pace.retry_s * 2.0 ** min(post.failures - 1, 10)
             return min(pause_s, self._pace.retry_at_most_s) * _JITTER.uniform(0.5, 1.0)
-        if post.failures:
+        if post.failures >= self._pace.told_after:
             self._tell(post.job.key, f"the master is back after {post.failures} calls in vain")
-            post.failures = 0
+        post.failures = 0
         rest_s = max(self._pace.interval_s, len(self._posts) / self._pace.calls_per_s)
         return rest_s * _JITTER.uniform(0.8, 1.2)
 
