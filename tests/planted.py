@@ -244,7 +244,7 @@ BUGS = (
         "a roster published again and again although nothing has changed",
         "masters.py",
         "if last is not None and last[1] == seats",
-        "if last is None and last[1] == seats",
+        "if last is not None and not seats and last[1] == seats",
         f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
     ),
     Bug(
@@ -285,7 +285,7 @@ BUGS = (
     Bug(
         "a model that counts as kept although the whole job was taken down",
         "core/ledgers.py",
-        'model = LOST_MODEL if before.is_begun else ""',
+        'model = LOST_MODEL if is_begun else ""',
         "model = before.model",
         f"{LEDGERS}::test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again",
     ),

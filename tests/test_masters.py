@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from edl.core.actions import PatchStatus
+from edl.core.ledgers import Report, Seat
 from edl.core.model import JobKey, JobPhase
 from edl.core.progress import LOST_MODEL
+from edl.ports import MasterAt, MasterWire
 from tests.builders import make_nodes
 from tests.fakes import FakeLease, PodWorld
 from tests.linked import KEY, Linked, Trainer, controller_token, linked, sharded, until, wired
@@ -68,8 +71,9 @@ async def test_progress_reaches_the_status_at_once_and_then_at_a_bounded_rate(tm
         await one.work()
         await until(lambda: here.progress().done == 1, "the first position is told at once")
         writes = len(here.world.writes)
-        await one.work(50)
-        await asyncio.sleep(2.0)
+        for _ in range(10):
+            await one.work(5)
+            await asyncio.sleep(0.25)
         assert (await served.ask("GET", "/v1/status"))[1]["done"] == 51
         assert len(here.world.writes) - writes <= 2
         assert here.progress().total == 1000
@@ -91,15 +95,35 @@ async def test_the_end_of_the_data_ends_the_job(tmp_path: Path) -> None:
 
 
 async def test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it(tmp_path: Path) -> None:
-    slow = replace(Linked.pace, interval_s=30.0)
     async with linked(tmp_path, sharded(), "index:40") as (here, served):
-        here.masters._pace = slow
-        await asyncio.sleep(0.4)
+        here.masters._pace = replace(here.pace, interval_s=30.0)
+        here.masters._wire = SlowWire(here.wire)
+        await asyncio.sleep(1.2)
         await Trainer(served, here.pod("a-trainer-0")).end()
         for name in ("a-trainer-0", "a-trainer-1"):
             here.finish(name)
         await until(lambda: here.phase() is JobPhase.SUCCEEDED, "the job is complete")
-        assert here.progress().done == 40
+        written = [a.status for a in here.world.writes if isinstance(a, PatchStatus)]
+        last = next(s for s in written if s.phase is JobPhase.SUCCEEDED)
+        assert last.dataset is not None
+        assert last.dataset.done == 40, "no master is left to ask once the end is stored"
+
+
+class SlowWire:
+    """Masters that take their time to answer."""
+
+    def __init__(self, wire: MasterWire) -> None:
+        self.wire = wire
+
+    async def report(self, master: MasterAt) -> Report:
+        await asyncio.sleep(0.5)
+        return await self.wire.report(master)
+
+    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+        await self.wire.publish(master, generation, roster)
+
+    async def restore(self, master: MasterAt) -> int:
+        return await self.wire.restore(master)
 
 
 async def lose_pserver(here: Linked, *, and_wait: bool = True) -> None:

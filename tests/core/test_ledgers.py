@@ -20,10 +20,10 @@ from edl.core.ledgers import (
     roster_of,
 )
 from edl.core.lifecycle import as_planned
-from edl.core.model import JobPhase, JobStatus, PodPhase, Role
+from edl.core.model import FixedPods, JobPhase, JobStatus, PodPhase, Role
 from edl.core.progress import LOST_MODEL, Measured, Progress, Speed
 from tests.builders import make_job
-from tests.core.lives import MASTER, Life, fault_tolerant
+from tests.core.lives import MASTER, PSERVERS, Life, fault_tolerant
 
 LOST = (
     "t=2026 lvl=info msg=x\nedl: LedgerLost: the journal is empty, but 40 positions of epoch 1 were done; put it back"
@@ -302,8 +302,9 @@ def test_accounts_go_back_once_other_pservers_hold_the_model() -> None:
     assert not must_go_back(life.job, report(40), "")
 
 
-def test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again() -> None:
-    life = trained(40)
+@pytest.mark.parametrize("fixed", [(MASTER,), (MASTER, PSERVERS)])
+def test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again(fixed: tuple[FixedPods, ...]) -> None:
+    life = trained(40, fixed=fixed)
     life.settle(4, target=0, admitted=False)
     life.settle(4)
     assert must_go_back(life.job, report(40), "")
