@@ -112,7 +112,7 @@ def test_a_lost_pserver_takes_the_accounts_back_and_a_lost_journal_fails_the_job
         here.kube.delete("pods", "a-master-0", grace_s=0)
         here.kube.wait_until(lambda: expectation(here, "a") == "0:10", 30, "the next master must find that much")
         said = "edl: LedgerLost: the journal is empty, but 10 positions of epoch 0 were done; put the journal back"
-        here.kube.wait_until(lambda: fail_master(here, "a", said), 15, "the kubelet tells why it ended")
+        here.kube.annotate("pods", "a-master-0", exit_code="1", exit_message=said)
         here.kube.wait_until(lambda: status(here, "a").get("phase") == "Failed", 15, "the job fails")
         assert status(here, "a")["reason"] == "LedgerLost"
         assert "10 positions of epoch 0" in condition(here, "a", "Failed")["message"]
@@ -123,21 +123,3 @@ def expectation(here: World, name: str) -> str:
     found = here.kube.find("pods", f"{name}-master-0")
     words: list[str] = found["spec"]["containers"][0]["command"] if found else []
     return words[words.index("--expect-progress") + 1] if "--expect-progress" in words else ""
-
-
-def fail_master(here: World, name: str, said: str) -> bool:
-    """As a kubelet tells of a container that ended with 1 and is about to be started again."""
-    pod = here.kube.get("pods", f"{name}-master-0")
-    if pod["status"].get("phase") != "Running":
-        return False
-    (container,) = pod["status"]["containerStatuses"]
-    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": said}}
-    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    container = {**container, "ready": False, "restartCount": 1, "state": waiting, "lastState": ended}
-    conditions = [
-        {**c, "status": "False"} if c["type"] in {"Ready", "ContainersReady"} else c
-        for c in pod["status"]["conditions"]
-    ]
-    patch = {"status": {"containerStatuses": [container], "conditions": conditions}}
-    here.kube.patch("pods", f"{name}-master-0", patch, subresource="status")
-    return True
