@@ -46,6 +46,12 @@ class _Roster(msgspec.Struct):
     pods: _Whole
 
 
+class _Closed(msgspec.Struct):
+    """An epoch that is over, with the ranges that were left out."""
+
+    quarantined: list[tuple[_Whole, _Whole]]
+
+
 class _Status(msgspec.Struct):
     """What `GET /v1/status` answers, as far as it is read."""
 
@@ -57,6 +63,7 @@ class _Status(msgspec.Struct):
     consumed: _Whole
     quarantined: _Whole
     holders: list[_Holder]
+    closed: list[_Closed] = []
     roster: _Roster | None = None
     blocked: str | None = None
 
@@ -95,6 +102,7 @@ class HttpMasterWire:
     async def report(self, master: MasterAt) -> Report:
         """What the master holds; see `ports.MasterWire`."""
         status = await self._call("GET", master, "/v1/status", _Status)
+        closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
         return Report(
             stand=status.state,
             epoch=status.epoch,
@@ -103,6 +111,7 @@ class HttpMasterWire:
             consumed=status.consumed,
             waiting=status.todo,
             quarantined=status.quarantined,
+            left_out=closed + (0 if status.state is Stand.FINISHED else status.quarantined),
             working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=(status.blocked or "")[:_SHOWN],

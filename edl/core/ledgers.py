@@ -46,6 +46,7 @@ class Report:
         consumed: `done`, and what trainers have behind them of leases in work.
         waiting: positions that nobody has a lease for.
         quarantined: positions of the epoch that were left out.
+        left_out: positions of all epochs so far that were.
         working: UIDs of pods that hold leases and have made progress with their work.
         roster: (generation, number of pods) of the roster in force; None where there is none.
         blocked: why nothing can be written to its journal; empty where it can.
@@ -58,6 +59,7 @@ class Report:
     consumed: int = 0
     waiting: int = 0
     quarantined: int = 0
+    left_out: int = 0
     working: frozenset[str] = frozenset()
     roster: tuple[int, int] | None = None
     blocked: str = ""
@@ -242,12 +244,9 @@ def trouble_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
 def worry_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
     """(reason, sentence) of what may go wrong with the ledger, or has gone wrong in part."""
     report = heard.report if heard is not None else None
-    if report is not None and report.quarantined:
-        return (
-            "RecordsQuarantined",
-            f"{report.quarantined} positions of epoch {report.epoch} failed again and again and are left out;"
-            " edl audit names them",
-        )
+    if report is not None and report.left_out:
+        told = f"{report.left_out} positions failed again and again and are left out; edl audit names them"
+        return "RecordsQuarantined", told
     master = master_of(job)
     is_sharded = job.has_dataset or (report is not None and report.total > 0)
     if is_sharded and master is not None and master.journal == "emptyDir":

@@ -105,6 +105,13 @@ async def test_what_is_no_answer_is_an_error_with_a_name(
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize(("state", "count"), [("running", 3 + 2), ("finished", 3)])
+async def test_what_was_left_out_is_counted_over_all_epochs(tmp_path: Path, state: str, count: int) -> None:
+    closed = [{"epoch": 0, "quarantined": [[5, 6], [9, 11]]}, {"epoch": 1, "quarantined": []}]
+    async with answering(tmp_path, saying({**GOOD, "state": state, "quarantined": 2, "closed": closed})) as wire:
+        assert (await wire.report(AT)).left_out == count
+
+
 async def test_a_token_is_never_carried_elsewhere(tmp_path: Path) -> None:
     seen: list[str] = []
 

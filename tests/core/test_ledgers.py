@@ -240,7 +240,7 @@ def test_a_journal_that_goes_with_its_pod_is_told_where_there_is_something_in_it
 
 def test_records_left_out_are_told() -> None:
     life = trained(40)
-    hear(life, report(40, quarantined=1))
+    hear(life, report(40, left_out=1))
     life.settle(2)
     assert life.condition("Degraded").reason == "RecordsQuarantined"
 
