@@ -283,6 +283,20 @@ BUGS = (
         f"{MASTERS}::test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost",
     ),
     Bug(
+        "a new model taken for the one that the accounts belong to",
+        "core/ledgers.py",
+        "model = now if not (model and is_begun) or now == heard.restored else model",
+        "model = now",
+        "test_masters_crashes.py",
+    ),
+    Bug(
+        "accounts taken back in memory and never stored as taken back",
+        "core/ledgers.py",
+        "model = now if not (model and is_begun) or now == heard.restored else model",
+        "model = now if not (model and is_begun) else model",
+        "test_masters_crashes.py",
+    ),
+    Bug(
         "a model that counts as kept although the whole job was taken down",
         "core/ledgers.py",
         'model = LOST_MODEL if is_begun else ""',
