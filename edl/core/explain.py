@@ -146,6 +146,8 @@ def _full(claim: Claim, outcome: Outcome) -> str:
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
     if room.count[claim.index] >= claim.high:
         return f"{scarce.words}; no more would fit even if no other job ran"
+    if outcome.is_left_soon(claim.shape):
+        return f"{scarce.words}; pods that terminate leave it room, which is waited for"
     return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.core.admission import Admission
-from edl.core.capacity import Claim, World
+from edl.core.capacity import Claim, World, count_slots
 from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
 from edl.core.pools import Pools
@@ -126,6 +126,12 @@ class Outcome:
         if shape not in self._memory.scarce:
             self._memory.scarce[shape] = self._look(shape)
         return self._memory.scarce[shape]
+
+    def is_left_soon(self, shape: int) -> bool:
+        """True where one more pod of the shape fits once those of others are gone that terminate."""
+        world = self.world
+        left = world.leaving.any(axis=1) & world.opened[shape]
+        return bool(count_slots((self.shared.room.free + world.leaving)[left], world.request[shape]).any())
 
     def _look(self, shape: int) -> Scarce:
         room = self.shared.room

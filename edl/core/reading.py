@@ -75,10 +75,12 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
     names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, ours = _Ledger(), _Ledger()
+    foreign, ours, leaving = _Ledger(), _Ledger(), _Ledger()
     for pod in snapshot.pods:
         if not pod.is_finished and (node := _home(pod, index)) >= 0:
             foreign.add(node, table.add(pod.shape))
+            if pod.terminating:
+                leaving.add(node, table.add(pod.shape))
     for job in snapshot.jobs:
         if not job.is_schedulable:
             for pod in job.pods:
@@ -102,6 +104,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
         opened=_open_nodes(snapshot.nodes, shapes),
         empty=empty,
         now=empty - sum_requests(len(index), request, ours.node, ours.shape),
+        leaving=sum_requests(len(index), request, leaving.node, leaving.shape),
         allocatable=allocatable,
         largest=allocatable.max(axis=0, initial=1).clip(min=1),
         held=reader.held(),

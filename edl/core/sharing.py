@@ -267,6 +267,10 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
+    if room.world.leaving.any():
+        enough = EPSILON if admits else DEAD_BAND + EPSILON
+        if _worst_gain(_grown(_when_left(room), terms, deadline_s), taken) <= enough:
+            return grown
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
     is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
@@ -293,6 +297,10 @@ def _reshare_by_worth(
         taken = still
     if standing(taken, terms, worths) <= standing(grown, terms, worths):
         return grown, frozenset()
+    if room.world.leaving.any():
+        later = grown_by_worth(_when_left(room), terms, goal.wanted, worths, deadline_s)
+        if standing(taken, terms, worths) <= standing(later, terms, worths):
+            return grown, frozenset()
     if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(room, taken, grown, worths):
         return taken, frozenset()
     gain = total_worth(taken, worths) - total_worth(grown, worths)
@@ -339,6 +347,13 @@ def _is_at_rest(room: Room) -> bool:
     return not room.for_serving and not any(
         p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
     )
+
+
+def _when_left(room: Room) -> Room:
+    """The room once those pods of others are gone that terminate: it is waited for rather than taken from jobs."""
+    later = room.copy()
+    later.free += room.world.leaving
+    return later
 
 
 def _worst(room: Room) -> float:

@@ -199,6 +199,46 @@ def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() 
     assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
 
 
+def ebbing(cores: int, *, node: Node | None = None) -> ClusterSnapshot:
+    """`poor` would have three trainers of `rich`; a serving pod of so many cores is on its way out."""
+    second = node or make_node("n001", 8)
+    world = unequal(poor=1, rich=7)
+    world = replace(world, nodes=(*world.nodes, second))
+    stays = make_serving("stays", cpu=8 - cores, node=second.name)
+    return with_pods(world, stays, replace(make_serving("goes", cpu=cores, node=second.name), terminating=True))
+
+
+def test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do() -> None:
+    plan = plan_for(ebbing(5))
+    assert targets(plan) == {"poor": 1, "rich": 7}
+    assert "pods that terminate leave it room, which is waited for" in decision_of(plan, "poor").message
+    gone = replace(ebbing(5), pods=tuple(pod for pod in ebbing(5).pods if not pod.terminating))
+    plan = plan_for(gone)
+    assert targets(plan) == {"poor": 6, "rich": 7}
+    assert not any(decision.victims for decision in plan.decisions)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        ebbing(1),
+        ebbing(4, node=make_node("n001", 8, ready=False)),
+        ebbing(4, node=make_node("n001", 8, cordoned=True)),
+    ],
+    ids=["too little", "on a lost node", "on a cordoned node"],
+)
+def test_but_somebody_is_where_it_will_not_do(world: ClusterSnapshot) -> None:
+    assert targets(plan_for(world)) == {"poor": 4, "rich": 4}
+
+
+def test_a_job_that_starts_takes_no_trainer_of_another_for_room_that_serving_is_leaving() -> None:
+    rich = with_status(make_job("rich", trainers=8, maximum=9, on=("n000",)), admitted=True)
+    leaving = replace(make_serving("goes", cpu=8, node="n001"), terminating=True)
+    world = make_snapshot(make_nodes(2), (rich, make_job("new", maximum=9)), (leaving,))
+    assert targets(plan_for(world)) == {"new": 1, "rich": 7}
+    assert targets(plan_for(replace(world, pods=()))) == {"new": 8, "rich": 8}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
     rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
