@@ -200,21 +200,23 @@ class _JobReader:
         first = len(self.seats)
         unbound: list[tuple[int, Pod]] = []
         alive: Counter[Role | None] = Counter()
+        node_of, base, usual = self.index.get, job.min_trainers, job.trainer
         for pod in job.pods:
             if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
                 continue
-            kind = shape if pod.shape is job.trainer else self.table.add(pod.shape)
-            if (home := _home(pod, self.index)) >= 0:
+            kind = shape if pod.shape is usual else self.table.add(pod.shape)
+            node = node_of(pod.node, -1)
+            if (home := node if pod.node else node_of(pod.nominated, -1)) >= 0:
                 self.ours.add(home, kind)
             if pod.terminating:
                 continue
-            node = self.index.get(pod.node, -1)
+            is_trainer = pod.role is Role.TRAINER
             if node >= 0:
                 self._bound.add(node, kind)
                 self._owner.append(number)
-                self._is_trainer.append(pod.role is Role.TRAINER)
-            if pod.role is Role.TRAINER:
-                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < job.min_trainers))
+                self._is_trainer.append(is_trainer)
+            if is_trainer:
+                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < base))
             else:
                 alive[pod.role] += 1
                 if not pod.node:

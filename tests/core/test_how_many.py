@@ -10,6 +10,10 @@ from edl.core.asks import PODS, Resources
 from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, PodPhase, Reason, Resize, Role
 from edl.core.plan import Limits
 from edl.core.policy import POLICIES, policy_named
+from edl.core.reading import read_world
+from edl.core.room import Room
+from edl.core.sharing import lowered
+from edl.core.taking import Terms
 from edl.errors import ConfigError, PlanError
 from tests.core.worlds import (
     apply_plan,
@@ -274,6 +278,40 @@ def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
     plan = plan_for(world)
     assert targets(plan) == {"a": 4, "b": 2, "new": 2}
     assert essence(plan_for(later(apply_plan(world, plan), 100))) == essence(plan)
+
+
+def test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_anybody_was() -> None:
+    """`wide` has two of its three trainers, `narrow` two of ten; three more for it would leave `wide` its minimum."""
+    jobs = (
+        make_job("wide", trainers=2, minimum=1, maximum=3, cpu=3, on=("n0", "n2")),
+        make_job("narrow", trainers=1, minimum=1, maximum=10, on=("n1",)),
+    )
+    nodes = tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate((3, 2, 3)))
+    plan = plan_for(make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in jobs)))
+    assert targets(plan) == {"narrow": 2, "wide": 2}
+
+
+@pytest.mark.parametrize("possible", range(5, 15))
+def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possible: int) -> None:
+    """Thirteen trainers are promised to two jobs; so many can be had in all, and it goes down by eight at most."""
+    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    tried: list[int] = []
+
+    def reach(terms: Terms) -> Room | None:
+        tried.append(sum(terms.promised.values()))
+        return room if tried[-1] <= possible else None
+
+    found = lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, reach)
+    assert found is not None
+    assert sum(found[1].promised.values()) == min(possible, 12)
+    assert len(tried) <= 5
+
+
+def test_nothing_less_is_promised_where_no_less_can_be_had_either() -> None:
+    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    assert lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, lambda _: None) is None
 
 
 def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:
