@@ -1,4 +1,4 @@
-"""Known ways to get the life of a job wrong, each with the test that must notice: `make planted`.
+"""Known ways to get the life of a job or its share wrong, each with the test that must notice: `make planted`.
 
 A test suite is worth what it catches. Each bug is planted alone in a copy of the package, and the test that is named
 for it has to fail there. `test_planted` sees to it, in every run, that the places and the tests still exist.
@@ -379,6 +379,42 @@ BUGS = (
         "snapshot.jobs if leads and self._show is None else ()",
         "snapshot.jobs",
         f"{MASTERS}::test_only_the_leader_listens",
+    ),
+    Bug(
+        "what cannot be promised to all given out by name",
+        "core/packing.py",
+        "return (-inf, room.fulfilment(j), claim.job.key)",
+        "return (-inf, 0.0, claim.job.key)",
+        "core/test_packing.py::test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn",
+    ),
+    Bug(
+        "a gain for one that leaves somebody worse off than anybody was",
+        "core/sharing.py",
+        " and _worst(taken) >= _worst(grown)",
+        "",
+        "core/test_how_many.py::"
+        "test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_anybody_was",
+    ),
+    Bug(
+        "a death for a share that room will do for which serving is leaving",
+        "core/sharing.py",
+        "later.free += room.world.leaving",
+        "later.free += 0",
+        "core/test_how_many.py::test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do",
+    ),
+    Bug(
+        "less promised than could be had",
+        "core/sharing.py",
+        "if (tried := reach(steps[middle])) is None:",
+        "if (tried := None) is None:",
+        "core/test_how_many.py::test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried",
+    ),
+    Bug(
+        "limits of the controller that edl explain forgets",
+        "cli.py",
+        "return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)",
+        "return replace(type(settings)().limits, serving_grace_s=0.0, quotas=quotas)",
+        "test_cli.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
     ),
 )
 
