@@ -164,7 +164,7 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
 
 def _restarts_epoch(dataset: Dataset | None) -> bool | None:
     """What the spec says of a lost ledger; None where it leaves it to the controller."""
-    if dataset is None or "on_ledger_lost" not in dataset.model_fields_set:
+    if dataset is None or dataset.on_ledger_lost is None:
         return None
     return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
 
