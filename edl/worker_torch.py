@@ -77,7 +77,7 @@ def loader(
         num_workers: how many processes; 0 reads in this one.
         options: for the DataLoader, such as pin_memory or prefetch_factor.
     """
-    samples = _Samples(job.remote, read)
+    samples = _Samples(job.remote if num_workers else job, read)
     sampler = _Told()
     if num_workers:
         options.setdefault("persistent_workers", True)
@@ -105,11 +105,11 @@ class _Told:
 class _Samples(Dataset):
     """Reads records by their numbers, in whatever process it is."""
 
-    def __init__(self, remote: Remote, read: Reader | None) -> None:
-        self._remote, self._read = remote, read
+    def __init__(self, records: Job | Remote, read: Reader | None) -> None:
+        self._records, self._read = records, read
 
     def __getitems__(self, numbers: list[int]) -> list[Any] | Fault:
-        return read_all(self._remote.source, numbers, self._read)
+        return read_all(self._records.source, numbers, self._read)
 
 
 class _Collate:
