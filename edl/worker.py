@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -65,7 +65,8 @@ def connect(
         )
     token = token or _token(environment.get("EDL_TOKEN_FILE", ""))
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
-    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": time.time_ns(), "name": name}
+    # Never seen before, and no number: after a clock was set back, that of a later process would be the smaller one.
+    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
     return Job(Session(Wire(url, token, ca_file), who), Remote(url, token, ca_file))
 
 

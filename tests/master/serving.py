@@ -35,6 +35,7 @@ class Served:
     port: int
     client: aiohttp.ClientSession
     scheme: str = "http"
+    token: str = TOKEN
 
     @property
     def url(self) -> str:
@@ -54,7 +55,7 @@ class Served:
 
     async def sync(self, name: str, seq: int, **fields: object) -> tuple[int, Any]:
         body = {"session": {"pod_uid": f"uid-{name}", "incarnation": 1, "name": name}, "seq": seq, **fields}
-        return await self.ask("POST", "/v1/sync", body)
+        return await self.ask("POST", "/v1/sync", body, token=self.token)
 
 
 @asynccontextmanager
@@ -63,6 +64,7 @@ async def serving(
     source: str | None = "index:100",
     *,
     ttl_s: float = 30.0,
+    token: str = TOKEN,
     controller: str | None = CONTROLLER,
     tls: ssl.SSLContext | None = None,
     port: int = 0,
@@ -84,13 +86,13 @@ async def serving(
     master = Master(found, store, clock)
     if source is not None:
         await master.set_dataset(await catalog.describe(DatasetBody(source=source, **dataset)))
-    tokens = Tokens(TOKEN.encode(), controller.encode() if controller else None)
+    tokens = Tokens(token.encode(), controller.encode() if controller else None)
     api = MasterApi(master, tokens, MasterMetrics(), catalog)
     _, taken = await api.start("127.0.0.1", port, tls)
     running = asyncio.create_task(master.run())
     async with aiohttp.ClientSession() as client:
         try:
-            yield Served(master, api, store, taken, client, "https" if tls else "http")
+            yield Served(master, api, store, taken, client, "https" if tls else "http", token)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
