@@ -65,8 +65,8 @@ cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=
 cluster-down: $(STAMP) ## stop it
 	@$(BIN)/python -m tests.e2e.control_plane down
 
-generate: $(STAMP) ## write the generated files again: crds/, deploy/
-	@$(BIN)/python -m edl.adapters.manifests
+generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
+	@$(BIN)/python -m edl.adapters.reference
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
 	@$(BIN)/python -m tests.core.ledger_world 100000
