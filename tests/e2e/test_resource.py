@@ -6,13 +6,17 @@ A cost estimate that is too high, a schema that is not structural, or a pod that
 from __future__ import annotations
 
 import copy
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from edl.adapters.manifests import controller_manifests
+from edl.adapters.queues import read_queues
 from edl.api import manifest
 from edl.api.deploy import NAMESPACE, pod_reader, volcano_rights
 from edl.api.monitoring import operator_objects
@@ -28,6 +32,7 @@ Object = dict[str, Any]
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
 WORKLOADS = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
 SERVED_S = 20.0
+OPERATIONS = ROOT / "docs" / "operations.md"
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +123,27 @@ def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
 def test_a_further_base_renders_to_its_objects(kube: Kube, base: str, objects: list[Object]) -> None:
     built = list(yaml.safe_load_all(kube.kubectl("kustomize", str(ROOT / "deploy" / base))))
     assert sorted(built, key=str) == sorted(objects, key=str)
+
+
+def test_the_overlay_of_the_documents_renders_and_is_accepted(kube: Kube, tmp_path: Path) -> None:
+    documented = re.search(r"(?s)```yaml\n# overlay/kustomization.yaml\n(.*?)```", OPERATIONS.read_text())
+    assert documented is not None
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(documented[1])
+    built = list(yaml.safe_load_all(kube.kubectl("kustomize", str(overlay))))
+    (deployment,) = (body for body in built if body["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    image = "you/edl-controller:1"
+    assert (container["image"], container["env"]) == (image, [{"name": "EDL_MASTER_IMAGE", "value": image}])
+    (queues,) = (body for body in built if body["kind"] == "ConfigMap")
+    mounted = {volume["configMap"]["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"][2:]}
+    assert mounted == {queues["metadata"]["name"]}
+    file = tmp_path / "queues.yaml"
+    file.write_text(queues["data"]["queues.yaml"])
+    assert [quota.queue for quota in read_queues(file)] == ["blue", "green"]
+    assert try_out(kube, deployment, NAMESPACE)["spec"]["replicas"] == 2
 
 
 def test_kubectl_takes_the_file_in_one_and_the_crd_by_apply(kube: Kube) -> None:
