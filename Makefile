@@ -44,7 +44,7 @@ format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no control plane (about a minute)
+unit: $(STAMP) ## the tests that need no control plane (about four minutes)
 	@$(BIN)/python -m pytest --ignore=tests/e2e
 
 campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]

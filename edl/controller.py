@@ -33,6 +33,7 @@ from edl.core.lifecycle import (
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
 from edl.core.order import complaint_of, growth_of, words_of
+from edl.core.pins import loosen, pin
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.stranded import stranded_pods
 from edl.core.unplaceable import Offer, mark, watch
@@ -97,6 +98,7 @@ class _Memory:
     plan: ScalePlan | None = None
     stranded: dict[str, float] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
+    loose: dict[tuple[str, str], float] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     failed_rounds: int = 0
     wake_in_s: float | None = None
@@ -244,10 +246,12 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
         lost = self._lost(snapshot)
+        loose = self._memory.loose = loosen(self._memory.loose, snapshot, self._clock.monotonic_s())
         wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
             around = Surroundings(lost, self._trouble(snapshot, job))
-            wanted.append((job, self._desired(job, decisions.get(job.key), places[job.key], around)))
+            actions = self._desired(job, decisions.get(job.key), places[job.key], around)
+            wanted.append((job, pin(actions, len(snapshot.nodes), loose)))
         return await self._carry_out(wanted)
 
     def _desired(

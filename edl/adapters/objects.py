@@ -67,6 +67,7 @@ class PodAnnotations(_Struct):
     """The annotations that we write on our pods."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
+    pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
 
 

@@ -84,6 +84,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         node=spec.node_name or "",
         nominated="" if spec.node_name else status.nominated_node_name or "",
         planned=text(annotations.planned_node) if annotations else "",
+        pinned=bool(pinned_node(metadata)),
         priority=priority,
         created_s=now_s if created_s is None else created_s,
         started_s=_started_s(main, status),
@@ -98,6 +99,13 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         disruption=_disruption(_condition(status, "DisruptionTarget")),
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
+
+
+def pinned_node(metadata: PodMetadata) -> str:
+    """The only node that a pod of ours may go to by our own demand; empty where it is free, or not labelled ours."""
+    notes, labels = metadata.annotations, metadata.labels
+    is_ours = labels is not None and bool(text(labels.job))
+    return text(notes.planned_node) if is_ours and notes is not None and text(notes.pinned) == "true" else ""
 
 
 def is_owned_by(owners: Iterable[OwnerReference], job: Metadata) -> bool:

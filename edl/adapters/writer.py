@@ -124,6 +124,7 @@ class Writer:
             action.index,
             default_master_image=self._master_image,
             planned_node=action.node,
+            pinned=action.pinned,
             priority_classes=self._sight.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
         )

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
-from edl.api.overlay import lay_over, prefer_node
+from edl.api.overlay import demand_node, lay_over, prefer_node
 from edl.api.resources import Requirements
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
 from edl.core.asks import CPU, MEMORY
-from edl.core.model import ANNOTATION_NODE, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
+from edl.core.model import ANNOTATION_NODE, ANNOTATION_PINNED, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
 
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"
@@ -88,6 +88,7 @@ def pod_manifest(
     *,
     default_master_image: str,
     planned_node: str | None = None,
+    pinned: bool = False,
     priority_classes: Collection[str],
     claims_journal: bool = False,
 ) -> Object:
@@ -98,7 +99,8 @@ def pod_manifest(
         role: what the pod is for; a master is made whether or not the job's mode runs one.
         index: its number within the role, from 0.
         default_master_image: for a master whose job names no image.
-        planned_node: where the planner wants it; a preference, never a demand.
+        planned_node: where the planner wants it.
+        pinned: it may go nowhere else; by default the node is only preferred.
         priority_classes: those that the cluster has; a pod whose class is missing goes without.
         claims_journal: the master's journal is on a volume claim although the job asks for none, because the
             cluster has a default StorageClass.
@@ -111,11 +113,11 @@ def pod_manifest(
     if wanted in priority_classes:
         spec["priorityClassName"] = wanted
     if planned_node:
-        spec = prefer_node(spec, planned_node)
+        spec = demand_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, role, index, planned_node),
+        "metadata": _pod_metadata(job, role, index, planned_node, pinned=pinned),
         "spec": _settle_network(_settle_account(spec)),
     }
 
@@ -192,7 +194,7 @@ def _metadata(job: TrainingJob, name: str) -> Object:
     }
 
 
-def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | None) -> Object:
+def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | None, *, pinned: bool) -> Object:
     template = job.role(role).template
     extra = template.metadata if template else None
     metadata = _metadata(job, pod_name(job, role, index))
@@ -200,6 +202,8 @@ def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | 
     annotations = dict(extra.annotations) if extra else {}
     if planned_node:
         annotations[ANNOTATION_NODE] = planned_node
+        if pinned:
+            annotations[ANNOTATION_PINNED] = "true"
     if job.needs_pod_group:
         annotations["scheduling.k8s.io/group-name"] = job.metadata.name
     if annotations:

@@ -39,6 +39,7 @@ class CreatePod:
     Attributes:
         job_uid: the owner; the pod is not created for another job of the same name.
         node: where the plan means it to go; None leaves it to the scheduler alone.
+        pinned: it may go nowhere else; see `pins`.
     """
 
     job: JobKey
@@ -46,6 +47,7 @@ class CreatePod:
     role: Role
     index: int
     node: str | None = None
+    pinned: bool = False
 
     @property
     def pod_name(self) -> str:

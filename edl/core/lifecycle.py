@@ -46,6 +46,7 @@ from edl.core.happenings import (
 )
 from edl.core.model import Job, JobPhase, JobStatus, Pod, PodPhase, Reason, Role
 from edl.core.moves import create, delete, once_per_pod, superfluous
+from edl.core.pins import refused
 from edl.core.plan import ScaleDecision
 from edl.core.status import Stage, Step, describe, ended_as, is_over
 
@@ -175,7 +176,7 @@ def _move(case: _Case) -> _Move:
     else:
         again = _runs_again(job, happened)
         step = replace(step, again=again, finishing=bool(finished_trainers(job)) and again is not Role.TRAINER)
-        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(job, again))
+        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(case, again))
     return replace(move, actions=(*marks, *move.actions))
 
 
@@ -322,11 +323,12 @@ def _runs_again(job: Job, happened: Sequence[Happening]) -> Role | None:
     return running_again(job) or next(asked, None)
 
 
-def _to_replace(job: Job, again: Role | None) -> list[Pod]:
-    """Pods that ended and make way for others."""
+def _to_replace(case: _Case, again: Role | None) -> list[Pod]:
+    """Pods that make way for others: those that ended, and those that kube-scheduler keeps from their node."""
+    job = case.job
     spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
     redone = done_pods(job, again) if again is not None and running_again(job) is again else ()
-    return [*spent, *redone, *(superfluous(job) if job.fault_tolerant else [])]
+    return [*spent, *redone, *refused(job, case.now_s), *(superfluous(job) if job.fault_tolerant else [])]
 
 
 def _finish_what_is_marked(case: _Case) -> list[DeletePod]:

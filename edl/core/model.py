@@ -19,6 +19,7 @@ LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
 LABEL_INDEX = "paddlepaddle.org/index"
 ANNOTATION_NODE = "paddlepaddle.org/planned-node"
+ANNOTATION_PINNED = "paddlepaddle.org/pinned"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 
 
@@ -112,6 +113,7 @@ class Pod:
         node: the node it is bound to, empty while unbound.
         nominated: `status.nominatedNodeName`: kube-scheduler is freeing room for it there.
         planned: our own plan for it (annotation), empty for foreign pods.
+        pinned: it may go to that node only, by our own demand; see `pins`.
         priority: the resolved priority; 0 where the cluster gave none.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
@@ -136,6 +138,7 @@ class Pod:
     node: str = ""
     nominated: str = ""
     planned: str = ""
+    pinned: bool = False
     priority: int = 0
     created_s: float = 0.0
     started_s: float | None = None

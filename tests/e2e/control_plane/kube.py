@@ -341,11 +341,15 @@ class Kube:
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
-    """End a connection that another thread reads from."""
+    """End a connection that another thread reads from.
+
+    Not by the socket's own `shutdown`: that of a TLS socket ends the decryption first, and the reader would be handed
+    what is still on its way as it came over the wire.
+    """
     sock: socket.socket | None = connection.sock
     with contextlib.suppress(OSError):
         if sock is not None:
-            sock.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _kind_of(body: Object) -> str:
