@@ -17,6 +17,7 @@ import pytest
 from tests.e2e import world
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
+from tests.e2e.control_plane.kube import WaitTimeoutError
 from tests.e2e.harness import NAMESPACE, ROOT, World
 from tests.e2e.jobs import serving, training_job
 from tests.e2e.rights import Right, forbidden, granted_by, grounds, requests_of, roles_of, unused
@@ -56,12 +57,27 @@ POD_GROUPS: Object = {
 
 def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., ControlPlane]) -> None:
     plane = control_plane(settings=Settings(audit_level="Metadata"))
+    log = plane.workdir / "logs" / "audit.log"
     mount = plane.workdir / "mounted"
     mount.symlink_to(plane.workdir / "not-there-yet")
     queues = plane.workdir / "queues.yaml"
     queues.write_text("small: {cpu: 1}\n")
     here = World(plane, "--key-file", str(mount / "key"), "--queues", str(queues))
     has_volcano(here)
+    try:
+        play_the_main_scenarios(here, mount)
+    except WaitTimeoutError as error:
+        error.add_note(f"refused for want of a right: {forbidden(requests_of(log, USER))}")
+        raise
+    asked, roles = requests_of(log, USER), roles_of(here.kube, ACCOUNT, NAMESPACE)
+    assert forbidden(asked) == []
+    assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
+    assert [why for why in grounds(asked) if ACCOUNT not in why] == [], "it needs nothing that all accounts may do"
+    assert unused(granted_by(roles), asked) == sorted(AWAITED), "take these away, or what is used from AWAITED"
+
+
+def play_the_main_scenarios(here: World, mount: Path) -> None:
+    """Everything that the controller does to a cluster, in two lives of it."""
     with here.controller:
         jobs_of_every_kind_begin(here)
         one_grows_shrinks_and_makes_way(here)
@@ -71,14 +87,6 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
         a_finished_job_goes_by_itself(here)
         here.withdraw("vision")
         here.kube.wait_until(lambda: not here.kube.find("tj", "vision"), 30, "the job is gone")
-        here.controller.stop()
-    asked = requests_of(plane.workdir / "logs" / "audit.log", USER)
-    assert forbidden(asked) == []
-    roles = {role["metadata"]["name"] for role in roles_of(here.kube, ACCOUNT, NAMESPACE)}
-    assert roles == {ACCOUNT, f"{ACCOUNT}-volcano"}
-    assert [why for why in grounds(asked) if ACCOUNT not in why] == [], "it needs nothing that all accounts may do"
-    granted = granted_by(roles_of(here.kube, ACCOUNT, NAMESPACE))
-    assert unused(granted, asked) == sorted(AWAITED), "take these rights away, or what is used out of AWAITED"
 
 
 def has_volcano(here: World) -> None:
