@@ -271,7 +271,9 @@ def shape(document: str) -> list[str]:
 def _shape_of(block: str) -> list[str]:
     for pattern, word in SCRUBBED:
         block = pattern.sub(word, block)
-    lines = [line.strip() for line in block.splitlines() if line.strip("- ")]
+    # Events of one second stand in no order.
+    given = [line.strip() for line in block.splitlines() if line.strip("- ")]
+    lines = sorted(given, key=lambda line: line if line.startswith(("Normal ", "Warning ")) else "")
     if lines and lines[-1] == "^C":
         return [*lines[:3], lines[-2]]
     if len(lines) > 1 and lines[1].startswith("$ kubectl get events"):
