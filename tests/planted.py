@@ -1,4 +1,4 @@
-"""Known ways to get the life of a job wrong, each with the test that must notice: `make planted`.
+"""Known ways to get a job's life, its share or its data wrong, each with the test that must notice: `make planted`.
 
 A test suite is worth what it catches. Each bug is planted alone in a copy of the package, and the test that is named
 for it has to fail there. `test_planted` sees to it, in every run, that the places and the tests still exist.
@@ -35,6 +35,7 @@ class Bug:
     caught_by: str
 
 
+FILES, BATCHES, HOSTILE = "master/test_datasets.py", "master/test_batches.py", "master/test_hostile.py"
 LIFE, MISHAPS = "core/test_life_of_a_job.py", "core/test_mishaps_of_a_job.py"
 SPEC, POLICIES = "core/test_life_spec.py", "core/test_policies.py"
 CRASH = "test_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
@@ -64,6 +65,104 @@ BUGS = (
         'if metadata.get("uid") != action.job_uid:',
         "if not metadata:",
         f"{CLUSTER}::test_a_status_is_never_written_on_another_job_of_the_same_name",
+    ),
+    Bug(
+        "a file that has changed read as if it had not",
+        "worker_files.py",
+        "if now != file:",
+        "if now.size != file.size:",
+        f"{FILES}::test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record",
+    ),
+    Bug(
+        "a record blamed for a data set that cannot be read",
+        "worker.py",
+        'lease.fail(Fault(""))  # no record is to blame',
+        'lease.fail(Fault("the data set"))',
+        f"{FILES}::test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record",
+    ),
+    Bug(
+        "a last line without an end not counted",
+        "adapters/datasets.py",
+        'if last != b"\\n":',
+        'if last == b"\\r":',
+        f"{FILES}::test_what_a_line_is",
+    ),
+    Bug(
+        "a file that grows read for ever",
+        "adapters/datasets.py",
+        "while place <= size and (chunk := file.read(_CHUNK_BYTES)):",
+        "while place <= 10**6 and (chunk := file.read(_CHUNK_BYTES)):",
+        f"{FILES}::test_a_file_that_grows_while_it_is_read_is_refused",
+    ),
+    Bug(
+        "a master that starts again with other files",
+        "adapters/datasets.py",
+        "if version_of(files) != dataset.version:",
+        "if not files:",
+        f"{FILES}::test_a_master_that_starts_again_refuses_other_files",
+    ),
+    Bug(
+        "a damaged index believed",
+        "adapters/dataset_index.py",
+        "if magic != _MAGIC or hashlib.sha256(rest).digest() != digest:",
+        "if magic != _MAGIC:",
+        f"{FILES}::test_an_index_is_kept_over_a_restart_and_made_again_where_it_is_damaged",
+    ),
+    Bug(
+        "a batch acknowledged when it is read ahead",
+        "worker_session.py",
+        "            lease.handed = end\n",
+        "            lease.handed = lease.cursor = end\n",
+        f"{BATCHES}::test_only_batches_that_the_loop_has_consumed_are_acknowledged",
+    ),
+    Bug(
+        "a batch of a lost lease handed to the loop",
+        "worker_lease.py",
+        "all(not lease.is_gone and end <= lease.end for",
+        "all(end <= lease.end for",
+        f"{BATCHES}::test_what_was_read_ahead_for_a_lease_that_is_lost_never_reaches_the_loop",
+    ),
+    Bug(
+        "what is only read ahead blamed for an error of the loop",
+        "worker_session.py",
+        "blamed = error if lease.shown > lease.cursor",
+        "blamed = error if lease.handed > lease.cursor",
+        f"{BATCHES}::test_a_batch_that_breaks_the_loop_is_blamed_and_what_was_read_ahead_is_not",
+    ),
+    Bug(
+        "the last batch in hand cut off",
+        "core/ledger.py",
+        "max(item.cursor + 1, item.hand) >= lease.end",
+        "item.cursor + 1 >= lease.end",
+        f"{BATCHES}::test_a_straggler_with_its_last_batch_in_hand_keeps_it",
+    ),
+    Bug(
+        "processes numbered by the clock on the wall",
+        "worker.py",
+        '"incarnation": uuid.uuid4().hex,',
+        '"incarnation": __import__("time").time_ns(),',
+        f"{HOSTILE}::test_a_trainer_that_starts_again_after_its_clock_was_set_back_is_served",
+    ),
+    Bug(
+        "leases that end by the clock on the wall",
+        "adapters/clock.py",
+        "return time.monotonic()",
+        "return time.time()",
+        f"{HOSTILE}::test_a_masters_clock_that_jumps_an_hour_expires_nothing",
+    ),
+    Bug(
+        "an answer that the document does not tell of",
+        "adapters/master_openapi.py",
+        '    "409": "a replaced session, an old seq, or another data set",\n',
+        "",
+        "master/test_openapi.py",
+    ),
+    Bug(
+        "a fault of the master for a strange record number",
+        "adapters/master_http.py",
+        "not record.isdecimal() or len(record) > 19:",
+        "len(record) > 19:",
+        f"{FILES}::test_the_api_tells_it_in_a_sentence_and_goes_on",
     ),
     Bug(
         "a status written without observedGeneration",
@@ -253,6 +352,42 @@ BUGS = (
         "max(edl_quarantined_objects)",
         "max(edl_leader)",
         f"{MONITORING}::test_every_metric_is_drawn_somewhere",
+    ),
+    Bug(
+        "what cannot be promised to all given out by name",
+        "core/packing.py",
+        "return (-inf, room.fulfilment(j), claim.job.key)",
+        "return (-inf, 0.0, claim.job.key)",
+        "core/test_packing.py::test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn",
+    ),
+    Bug(
+        "a gain for one that leaves somebody worse off than anybody was",
+        "core/sharing.py",
+        " and _worst(taken) >= _worst(grown)",
+        "",
+        "core/test_how_many.py::"
+        "test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_anybody_was",
+    ),
+    Bug(
+        "a death for a share that room will do for which serving is leaving",
+        "core/sharing.py",
+        "later.free += room.world.leaving",
+        "later.free += 0",
+        "core/test_how_many.py::test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do",
+    ),
+    Bug(
+        "less promised than could be had",
+        "core/sharing.py",
+        "if (tried := reach(steps[middle])) is None:",
+        "if (tried := None) is None:",
+        "core/test_how_many.py::test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried",
+    ),
+    Bug(
+        "limits of the controller that edl explain forgets",
+        "cli.py",
+        "return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)",
+        "return replace(type(settings)().limits, serving_grace_s=0.0, quotas=quotas)",
+        "test_cli.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
     ),
 )
 

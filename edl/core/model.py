@@ -164,7 +164,7 @@ class Pod:
     @property
     def is_live(self) -> bool:
         """True where it counts towards its job: not terminating and not finished."""
-        return not self.terminating and not self.is_finished
+        return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
     def is_waiting_serving(self) -> bool:
@@ -328,7 +328,7 @@ class Job:
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple(p for p in self.pods if p.role is Role.TRAINER and not p.terminating and not p.is_finished)
+        return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # lists: jobs are large
 
     @property
     def is_schedulable(self) -> bool:
