@@ -12,7 +12,7 @@ CLUSTER_FLAGS ?=
 LIVES ?= 20
 
 .PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e cluster cluster-down
-.PHONY: generate benchmarks clean
+.PHONY: generate sessions benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,8 +65,11 @@ cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=
 cluster-down: $(STAMP) ## stop it
 	@$(BIN)/python -m tests.e2e.control_plane down
 
-generate: $(STAMP) ## write the generated files again: crds/, deploy/
-	@$(BIN)/python -m edl.adapters.manifests
+generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
+	@$(BIN)/python -m edl.adapters.reference
+
+sessions: $(STAMP) ## record docs/kubectl.md anew on a real control plane (about a minute and a half)
+	@$(BIN)/python -m example.sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
 	@$(BIN)/python -m tests.core.ledger_world 100000

@@ -42,6 +42,7 @@ CRASH = "test_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
 MACHINE = "test_life_machine.py"
 CLUSTER = "adapters/test_cluster.py"
 MASTERS, LEDGERS, MEASURING = "test_masters.py", "core/test_ledgers.py", "core/test_measuring.py"
+MONITORING = "adapters/test_monitoring.py"
 
 BUGS = (
     Bug(
@@ -478,6 +479,27 @@ BUGS = (
         "snapshot.jobs if leads and self._show is None else ()",
         "snapshot.jobs",
         f"{MASTERS}::test_only_the_leader_listens",
+    ),
+    Bug(
+        "an alert that waits for a metric which nobody exports",
+        "adapters/metrics.py",
+        '"edl_rounds_total"',
+        '"edl_round_total"',
+        f"{MONITORING}::test_every_expression_names_what_is_exported",
+    ),
+    Bug(
+        "a scrape that lets Prometheus rename the labels of jobs",
+        "api/monitoring.py",
+        '"honorLabels": True',
+        '"honorLabels": False',
+        f"{MONITORING}::test_monitors_select_what_is_there",
+    ),
+    Bug(
+        "a metric that no dashboard shows",
+        "api/dashboards.py",
+        "max(edl_quarantined_objects)",
+        "max(edl_leader)",
+        f"{MONITORING}::test_every_metric_is_drawn_somewhere",
     ),
     Bug(
         "what cannot be promised to all given out by name",

@@ -229,11 +229,11 @@ class Kube:
 
     # Below the objects
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60, check: bool = True) -> str:
         """Run the built kubectl as this identity and return what it printed.
 
         Raises:
-            ControlPlaneError: it ended with an error; the message holds what it said.
+            ControlPlaneError: it ended with an error, unless `check` is false; the message holds what it said.
         """
         program = str(self.kubectl_path or "kubectl")
         home = str(self.kubeconfig.parent)
@@ -246,7 +246,7 @@ class Kube:
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode != 0:
+        if check and done.returncode != 0:
             line = " ".join(arguments)
             raise ControlPlaneError(f"kubectl {line}: ended with {done.returncode}: {done.stderr}")
         return done.stdout
