@@ -71,6 +71,7 @@ def _dataset(dataset: DatasetSet) -> _Object:
         "source": dataset.source,
         "version": dataset.version,
         "total": dataset.total,
+        "block": dataset.block,
         "epochs": dataset.epochs,
         "seed": dataset.seed,
         "shardSize": dataset.shard_size,

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from edl.adapters.clock import SystemClock
-from edl.adapters.datasets import describe
+from edl.adapters.datasets import Catalog
 from edl.adapters.journal import FileLedgerStore
 from edl.adapters.master_bodies import DatasetBody
 from edl.adapters.master_http import MasterApi, Tokens
@@ -71,18 +71,21 @@ async def serving(
     **dataset: Any,
 ) -> AsyncIterator[Served]:
     """A master that stops when the block ends."""
-    clock, store = SystemClock(), FileLedgerStore(folder)
+    clock, store, catalog = SystemClock(), FileLedgerStore(folder), Catalog(folder)
     times = LedgerSettings(ttl_s=ttl_s)
     try:
         found = recover(store, times, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
+        if found.ledger.state.dataset is not None and found.ledger.state.is_open:
+            catalog.reopen(found.ledger.state.dataset)
     except EdlError:
         await store.close()
         raise
     store.start()
     master = Master(found, store, clock)
     if source is not None:
-        await master.set_dataset(describe(DatasetBody(source=source, **dataset)))
-    api = MasterApi(master, Tokens(TOKEN.encode(), controller.encode() if controller else None), MasterMetrics())
+        await master.set_dataset(await catalog.describe(DatasetBody(source=source, **dataset)))
+    tokens = Tokens(TOKEN.encode(), controller.encode() if controller else None)
+    api = MasterApi(master, tokens, MasterMetrics(), catalog)
     _, taken = await api.start("127.0.0.1", port, tls)
     running = asyncio.create_task(master.run())
     async with aiohttp.ClientSession() as client:
