@@ -115,10 +115,8 @@ def _attend(child: int, waited_for: set[signal.Signals]) -> int:
         else:
             is_ending = is_ending or number in _ENDING
             _signal_group(child, number)
-    if is_ending:
-        _await_group(
-            child, waited_for, None
-        )  # a program behind a shell that died first; the kubelet's grace bounds it
+    if is_ending:  # a program behind a shell that died first may finish; the kubelet's grace bounds it
+        _await_group(child, waited_for, None)
     elif _signal_group(child, signal.SIGTERM) and not _await_group(child, waited_for, _LEFT_BEHIND_S):
         _signal_group(child, signal.SIGKILL)
     return code
