@@ -39,6 +39,8 @@ class Tools:
     def wait_pods_running(self, selector: str, count: int) -> None:
         """Return once so many run; a terminating pod does not."""
         say(f"label selector: {selector}, desired: {count}")
+        if count == 0:
+            return
         self._wait(
             lambda: len([pod for pod in self._source.pods(selector) if pod.is_running]),
             lambda found: found >= count,
