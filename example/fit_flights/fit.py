@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.errors import PermanentError
+from edl.errors import EdlError, PermanentError
 from edl.worker import Job, connect
 
 from . import pserver
@@ -137,4 +137,7 @@ class Model:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except EdlError as problem:
+        sys.exit(f"fit: {problem}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,12 @@ def test_accepts_what_runs(kube: Kube, body: Object) -> None:
 )
 def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> None:
     assert try_out(kube, body, space)["kind"] == body["kind"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "example").rglob("*.yaml")), ids=lambda path: path.name)
+def test_accepts_the_examples(kube: Kube, space: str, path: Path) -> None:
+    for body in yaml.safe_load_all(path.read_text()):
+        assert try_out(kube, body, space)["kind"] == "TrainingJob"
 
 
 def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane, kube: Kube) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -190,6 +193,21 @@ def test_the_job_asks_for_every_flight_that_is_trained_on() -> None:
     assert len(flights.late) + len(flights.test_late) == 327346
     assert flights.columns.max() == flights.size - 1
     assert flights.test_columns.max() < flights.size
+
+
+def test_outside_of_a_job_it_says_what_is_missing(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1]), "TRAINING_ROLE": "PSERVER"}
+    environment |= {"PADDLE_PSERVERS": "127.0.0.1:1", "PADDLE_PSERVER_ID": "0", "CHECKPOINT_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "example.fit_flights.fit"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fit: connect: EDL_MASTER is empty")
 
 
 def test_auc_is_the_share_of_pairs_in_the_right_order() -> None:
