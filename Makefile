@@ -12,7 +12,7 @@ CLUSTER_FLAGS ?=
 LIVES ?= 20
 
 .PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e cluster cluster-down
-.PHONY: generate sessions benchmarks clean
+.PHONY: generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,14 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the bound) and 
 	@$(BIN)/python -m benchmarks.planner
 	@$(BIN)/python -m benchmarks.journal
 	@$(BIN)/python -m benchmarks.master
+
+example: $(STAMP) ## example/fit_flights with real processes on this machine: trainers and a pserver killed, five seeds
+	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
+
+train-ft: ## example/train_ft.py with kills, in .venv-paddle, which is made first (with Paddle: 1.3 GB)
+	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle
+	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller]' 'paddlepaddle>=3.0' scikit-learn
+	@.venv-paddle/bin/python -m tests.example.train_ft
 
 clean: ## remove the virtual environment and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

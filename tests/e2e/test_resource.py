@@ -86,6 +86,12 @@ def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> Non
     assert try_out(kube, body, space)["kind"] == body["kind"]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "example").rglob("*.yaml")), ids=lambda path: path.name)
+def test_accepts_the_examples(kube: Kube, space: str, path: Path) -> None:
+    for body in yaml.safe_load_all(path.read_text()):
+        assert try_out(kube, body, space)["kind"] == "TrainingJob"
+
+
 def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane, kube: Kube) -> None:
     (deployment,) = (body for body in controller_manifests() if body["kind"] == "Deployment")
     template = deployment["spec"]["template"]
