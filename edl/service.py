@@ -22,7 +22,7 @@ from edl import __version__
 from edl.adapters.cache import ClusterCache
 from edl.adapters.clock import SystemClock
 from edl.adapters.cluster import KubernetesCluster
-from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
+from edl.adapters.elector import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.metrics import Metrics
@@ -102,6 +102,8 @@ def _assemble(
     writer = Writer(session, cache, clock, key=key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics) if elects else None
+    if elector is not None:
+        session.fence(elector.is_held, but_for=LEASES_API)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
