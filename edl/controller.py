@@ -165,9 +165,7 @@ class Controller:
             result = RoundResult.FAILED
         if result is RoundResult.FAILED:
             self._memory.failed_rounds += 1
-        elif (
-            result is not RoundResult.SKIPPED
-        ):  # one that wrote nothing does not say that writing goes well
+        elif result is not RoundResult.SKIPPED:  # one that wrote nothing does not say that writing goes well
             self._memory.failed_rounds = 0
         self._recorder.ended(result, self._clock.monotonic_s() - self.last_round_s)
         return result

@@ -19,6 +19,7 @@ from typing import Generic, Never, TypeVar
 import msgspec
 
 from edl.adapters.decoders import UNREADABLE, Decoder, Quarantined
+from edl.adapters.nesting import decode
 from edl.adapters.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, Metadata, WatchEvent
 from edl.adapters.refusals import GoneError, error_of
 from edl.adapters.session import ApiSession
@@ -208,7 +209,7 @@ class Reflector(Generic[T]):
         )
         self.last_contact_s = self._clock.monotonic_s()
         try:
-            return _PAGES.decode(raw)
+            return decode(_PAGES, raw)
         except UNREADABLE as error:
             raise TemporaryError(f"the answer is no list: {error}") from error
 
@@ -245,7 +246,7 @@ class Reflector(Generic[T]):
     def _take(self, line: bytes) -> None:
         """Apply one event."""
         try:
-            event = _EVENTS.decode(line)
+            event = decode(_EVENTS, line)
         except UNREADABLE as error:
             self._version = ""
             raise TemporaryError(f"a line of the watch is no event: {error}") from error

@@ -23,6 +23,7 @@ from kubernetes.aio.config import ConfigException
 from edl import __version__
 from edl.adapters.credentials import load_configuration, tls_of
 from edl.adapters.decoders import UNREADABLE
+from edl.adapters.nesting import decode
 from edl.adapters.refusals import error_of, translated
 from edl.errors import ConfigError, EdlError, TemporaryError
 
@@ -33,6 +34,8 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 RELOAD_PAUSE_S = 30.0
 """Refused credentials are loaded anew at most this often: an exec plugin may ask a person or a remote service."""
+
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 Params = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -331,7 +334,7 @@ class ApiSession:
 
 def _decoded(path: str, raw: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
+        return decode(_OBJECTS, raw)
     except UNREADABLE as error:
         raise TemporaryError(f"{path}: the answer is not a JSON object: {error}") from error
 
