@@ -216,8 +216,9 @@ def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wake
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         clock.oversleeps_s = 20.0
-        with pytest.raises(LeaseLostError):
-            await running
+        async with asyncio.timeout(100):
+            with pytest.raises(LeaseLostError):
+                await running
         assert asyncio.get_running_loop().time() - door.writes[-1] >= 15, "it did not even try"
         assert not first.is_held()
 
