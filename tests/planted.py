@@ -295,7 +295,7 @@ BUGS = (
         "adapters/writer.py",
         'ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences")',
         'ref.get("uid") == action.pod_name for ref in metadata.get("ownerReferences")',
-        f"{SERVER}::test_a_write_whose_reply_is_lost_is_recognised_as_ours",
+        f"{CLUSTER}::test_a_pod_that_exists_and_is_ours_is_success",
     ),
     Bug(
         "an expectation of our own pods not awaited on a slow watch",

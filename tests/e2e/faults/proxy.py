@@ -66,6 +66,11 @@ class Asked:
         return self.method == "GET" and "limit=" in self.query and not self.is_watch
 
     @property
+    def chosen(self) -> str:
+        """Which part of a collection is meant; empty for all of it."""
+        return ",".join(word for word in self.query.split("&") if "Selector=" in word)
+
+    @property
     def is_of_lease(self) -> bool:
         """True for what the elector asks."""
         return "/leases" in self.path

@@ -131,9 +131,9 @@ def staged(plane: ControlPlane) -> Iterator[Stage]:
 
 
 def most_often(asked: list[Asked]) -> tuple[str, int]:
-    """The collection or object that was asked for most often, and how often."""
-    ((path, times),) = Counter(f"{a.method} {a.path} {'watch' if a.is_watch else ''}" for a in asked).most_common(1)
-    return path, times
+    """The collection (or the part of it that was chosen) that was asked for most often, and how often."""
+    ((what, times),) = Counter(f"{a.method} {a.path} {a.chosen} {a.is_watch=}" for a in asked).most_common(1)
+    return what, times
 
 
 def attempts_within(seconds: float, first_s: float) -> int:

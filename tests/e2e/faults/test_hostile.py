@@ -60,6 +60,8 @@ SHAPELESS = (
 )
 NEVER_STORED = {"a name in capitals", "no name", "spec is a text", "spec is a list", "trainer is a number"}
 """What the API server itself refuses: what nothing may be called, and what its scale subresource cannot read."""
+STORED_AS_WHOLE = {"min is 2.0", "cpu unquoted whole decimal"}
+"""Without a schema the API server stores 2.0 as 2, and then nothing is wrong with it."""
 HELD = {"memory beyond every cluster": "memory", "a GPU nobody has": "example.com/warp-drive"}
 
 
@@ -177,7 +179,7 @@ def submit_all(kube: Kube, space: str) -> tuple[dict[str, Case], set[str]]:
         The cases by the name of their job, and the cases that not even a CRD without rules lets in.
     """
     submitted, unstored = {}, set()
-    cases = [case for case in CASES if not case.accepted or case.name in HELD]
+    cases = [c for c in CASES if (not c.accepted or c.name in HELD) and c.name not in STORED_AS_WHOLE]
     for number, case in enumerate([*cases, *SHAPELESS]):
         body = manifest_of(case, f"job-{number}")
         try:
