@@ -11,7 +11,7 @@ NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
 LIVES ?= 20
 
-.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e cluster cluster-down
+.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
 .PHONY: generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
@@ -58,6 +58,9 @@ e2e: $(STAMP) ## the tests on a real control plane
 
 scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
 	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
+
+quiet: $(STAMP) ## ten quiet minutes of a real cluster: no write but the renewal of the lease, by the audit log
+	@$(BIN)/python -m pytest -s --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py
 
 cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
 	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)

@@ -169,8 +169,10 @@ class Controller:
         except Exception as error:  # a bug in one round must not end the service of the others
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
-        failed = result is RoundResult.FAILED
-        self._memory.failed_rounds = self._memory.failed_rounds + 1 if failed else 0
+        if result is RoundResult.FAILED:
+            self._memory.failed_rounds += 1
+        elif result is not RoundResult.SKIPPED:  # one that wrote nothing does not say that writing goes well
+            self._memory.failed_rounds = 0
         self._recorder.ended(result, self._clock.monotonic_s() - self.last_round_s)
         return result
 

@@ -22,7 +22,7 @@ from edl import __version__
 from edl.adapters.cache import ClusterCache
 from edl.adapters.clock import SystemClock
 from edl.adapters.cluster import KubernetesCluster
-from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
+from edl.adapters.elector import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
 from edl.adapters.master_wire import HttpMasterWire
@@ -125,6 +125,8 @@ def _assemble(
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics) if elects else None
     masters = Masters(lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s))
+    if elector is not None:
+        session.fence(elector.is_held, but_for=LEASES_API)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,

@@ -44,6 +44,8 @@ CLUSTER = "adapters/test_cluster.py"
 MASTERS, LEDGERS, MEASURING = "test_masters.py", "core/test_ledgers.py", "core/test_measuring.py"
 MONITORING = "adapters/test_monitoring.py"
 CHILD, PODS = "launch/test_child.py", "launch/test_pods.py"
+REFLECTOR = "adapters/test_reflector.py"
+SERVER = "e2e/faults/test_server.py"
 
 BUGS = (
     Bug(
@@ -629,6 +631,76 @@ BUGS = (
         "for number in (signal.SIGINT, signal.SIGHUP):",
         f"{CHILD}::test_sigterm_before_the_entrypoint_runs_ends_the_launcher_too",
     ),
+    Bug(
+        "an action that goes on although the lease was lost",
+        "adapters/session.py",
+        'if method != "GET" and is_fenced and not self._may_write():',
+        'if method == "PUT" and is_fenced and not self._may_write():',
+        f"{CLUSTER}::test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile",
+    ),
+    Bug(
+        "a leader that was stopped past its lease and renews it",
+        "adapters/elector.py",
+        "if self.is_held():  # who was stopped",
+        "if self._mine is not None:  # who was stopped",
+        "adapters/test_elector.py::test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up",
+    ),
+    Bug(
+        "a lease taken over before it has run out",
+        "adapters/elector.py",
+        "since_s >= found.duration_s",
+        "since_s >= 2.0",
+        "e2e/faults/test_election.py::test_a_leader_that_is_stopped_past_its_lease_writes_nothing_when_it_wakes_up",
+    ),
+    Bug(
+        "failures that a watch which stood long does not end",
+        "adapters/reflector.py",
+        "self._failures = 0  # also where it broke",
+        "self._failures += 0  # also where it broke",
+        f"{REFLECTOR}::test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it",
+    ),
+    Bug(
+        "a watch that says 410 taken for one that is well",
+        "adapters/reflector.py",
+        "                        self._take(line)\n                        self._failures = 0",
+        "                        self._failures = 0\n                        self._take(line)",
+        f"{REFLECTOR}::test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either",
+    ),
+    Bug(
+        "a lagging cache that shortens the pauses after failures",
+        "controller.py",
+        "elif result is not RoundResult.SKIPPED:",
+        "elif result is not None:",
+        "test_controller.py::test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt",
+    ),
+    Bug(
+        "one job that is nested too deeply hides all others",
+        "adapters/nesting.py",
+        "except RecursionError:",
+        "except ZeroDivisionError:",
+        "adapters/test_nesting.py::test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch",
+    ),
+    Bug(
+        "a busy server asked again before the time that it named",
+        "adapters/reflector.py",
+        "await self._clock.sleep(asked_s *",
+        "await self._clock.sleep(0.1 * asked_s *",
+        f"{SERVER}::test_busy_says_when_to_come_back_and_nobody_comes_sooner",
+    ),
+    Bug(
+        "a pod that exists taken for somebody else's although its reply was lost",
+        "adapters/writer.py",
+        'ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences")',
+        'ref.get("uid") == action.pod_name for ref in metadata.get("ownerReferences")',
+        f"{CLUSTER}::test_a_pod_that_exists_and_is_ours_is_success",
+    ),
+    Bug(
+        "an expectation of our own pods not awaited on a slow watch",
+        "adapters/writer.py",
+        'self._sight.expect_created("Pod", namespace, name, answer["metadata"]["uid"])',
+        'self._sight.expect_created("Service", namespace, name, answer["metadata"]["uid"])',
+        f"{SERVER}::test_events_that_come_twice_in_disorder_late_or_never_lead_to_the_same_end[stale-edit]",
+    ),
 )
 
 
@@ -652,7 +724,7 @@ def main() -> int:
     chosen = [b for b in BUGS if not sys.argv[1:] or any(word in b.what for word in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in ("edl", "tests"):
+        for name in ("edl", "tests", "deploy", "crds"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", copy)
         missed = 0

@@ -15,7 +15,7 @@ import msgspec
 from edl.adapters.events import emit
 from edl.adapters.keys import MasterKey, make_token
 from edl.adapters.refusals import AlreadyExistsError, NotFoundError, RefusedError
-from edl.adapters.session import ApiSession
+from edl.adapters.session import ApiSession, FencedError
 from edl.adapters.status_body import status_body
 from edl.adapters.storage import JournalClaims
 from edl.api.manifest import pod_group_manifest, pod_manifest, service_manifest, token_secret_manifest
@@ -287,6 +287,8 @@ def _read(action: Action, error: EdlError) -> tuple[Result, str]:
         result, word = Result.FAILED, "Unavailable"
     elif isinstance(error, ConflictError):
         result, word = Result.CONFLICT, "Conflict"
+    elif isinstance(error, FencedError):
+        result, word = Result.NOT_LEADER, "NotLeader"
     elif isinstance(error, ConfigError):
         word = "InvalidSpec"
     elif isinstance(error, RefusedError):
