@@ -1,0 +1,20 @@
+"""A Kubernetes cluster with real kubelets and containers on the machine at hand, for what kwok's pods only pretend.
+
+Two nodes (kubelet, containerd, CNI), kube-proxy, CoreDNS and a whole control plane run in one set of namespaces; the
+end of one process ends all of it, and nothing stays on the machine. It needs root and a few Debian packages (see
+`needs`), and one runs at a time. A test takes the session's cluster from the fixture `real_cluster`:
+
+    cluster.kubectl("create", "-f", "job.yaml")       what kubectl printed; ControlPlaneError where it failed
+    cluster.kube                                      a client: get, list, create, patch, wait_until(...)
+    cluster.build_image("edl.test/mine:1", context=FOLDER, base="edl.test/trainer-base:1", requirements=["numpy"])
+                                                      a Dockerfile built offline by buildah, and brought to all nodes
+    cluster.import_image(ARCHIVE)                     a docker-archive brought to all nodes
+    cluster.exec("pod", "sh", "-c", "...")            what a command in a container printed
+    cluster.kill_container("pod")                     SIGKILL for the first process of a container
+    cluster.stop_kubelet("node-1"), start_kubelet     the node is NotReady 8 s later; its containers run on
+    cluster.memory_bytes(), cluster.logs(), cluster.kubeconfig, cluster.nodes
+
+Images that exist without building: `images.BASE_IMAGE` (Debian with python3), once `import_base()` was called. No
+image can be pulled, so a test's pods say `imagePullPolicy: IfNotPresent` (the default of a tag other than `latest`).
+`RealCluster.start(FOLDER, specs=...)` starts another shape of cluster, for instance smaller nodes.
+"""
