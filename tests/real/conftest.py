@@ -5,7 +5,11 @@ These tests need root and Debian packages, so plain `pytest` leaves them out; `m
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -15,18 +19,54 @@ from tests.real.cluster.running import RealCluster
 CONTROLLER_IMAGE = f"docker.io/edl/edl-controller:{__version__}"
 TRAINER_IMAGE = "edl.test/trainer-base:1"
 
+_FIGURES = pytest.StashKey[list[str]]()
 _CLUSTER = pytest.StashKey[RealCluster]()
 
 
 @pytest.fixture(scope="session")
 def real_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """Two ready nodes with the base image and edl's two images; stopped when the session ends."""
-    with RealCluster.start(tmp_path_factory.mktemp("real")) as cluster:
+    """Two ready nodes with the base image and edl's two images; stopped when the session ends.
+
+    Where `EDL_REAL_CLUSTER` names the folder of one that runs, that one as it is.
+    """
+    running = os.environ.get("EDL_REAL_CLUSTER")
+    make = (
+        partial(RealCluster.attach, Path(running).resolve())
+        if running
+        else partial(_start, request, tmp_path_factory)
+    )
+    with make() as cluster:
         request.session.stash[_CLUSTER] = cluster
+        yield cluster
+        request.config.stash[_FIGURES].append(f"{cluster.memory_bytes() / 1e9:.2f} GB at the end")
+        began = time.monotonic()
+    request.config.stash[_FIGURES].append(f"stopped in {time.monotonic() - began:.1f} s")
+
+
+def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RealCluster:
+    figures, began = request.config.stash[_FIGURES], time.monotonic()
+    cluster = RealCluster.start(tmp_path_factory.mktemp("real"))
+    figures.append(f"two nodes ready after {time.monotonic() - began:.1f} s")
+    try:
         cluster.import_base()
         cluster.build_image(TRAINER_IMAGE, target="trainer-base")
         cluster.build_image(CONTROLLER_IMAGE, target="controller")
-        yield cluster
+    except BaseException:
+        cluster.stop()
+        raise
+    figures.append(f"three images on both nodes after {time.monotonic() - began:.0f} s")
+    return cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make room for what the cluster costs."""
+    config.stash[_FIGURES] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what the cluster cost."""
+    if figures := config.stash[_FIGURES]:
+        terminalreporter.write_line(f"cluster of real kubelets: {', '.join(figures)}")
 
 
 @pytest.hookimpl(wrapper=True)

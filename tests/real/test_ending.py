@@ -17,6 +17,7 @@ from tests.e2e.control_plane.processes import Identity, identify, is_alive, send
 from tests.e2e.control_plane.supervision import supervisor_of
 from tests.real.cluster import cgroups, measure
 from tests.real.cluster.layout import HOST_LINK, PAUSE_IMAGE
+from tests.real.cluster.needs import INSTALL, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 120.0
@@ -127,4 +128,9 @@ def test_a_machine_without_the_programs_is_told_how_to_get_them(tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 1
-    assert "apt-get install --no-install-recommends buildah conntrack containerd debootstrap\n" in done.stderr
+    assert f"{INSTALL} buildah conntrack containerd debootstrap\n" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["README.md", "docs/real-cluster.md", ".ci/run"])
+def test_every_place_that_names_the_packages_names_all_of_them(place: str) -> None:
+    assert f"{INSTALL} {' '.join(PACKAGES)}\n" in (ROOT / place).read_text().replace(" -y", "")

@@ -17,4 +17,7 @@ end of one process ends all of it, and nothing stays on the machine. It needs ro
 Images that exist without building: `images.BASE_IMAGE` (Debian with python3), once `import_base()` was called. No
 image can be pulled, so a test's pods say `imagePullPolicy: IfNotPresent` (the default of a tag other than `latest`).
 `RealCluster.start(FOLDER, specs=...)` starts another shape of cluster, for instance smaller nodes.
+
+While writing a test, keep one running (`make real-cluster`) and say `EDL_REAL_CLUSTER=.real-cluster`: the fixture
+then uses that one as it is, with the images that were imported when it was started.
 """

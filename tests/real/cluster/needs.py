@@ -26,6 +26,10 @@ _PROGRAMS = {
 }
 
 
+PACKAGES = tuple(sorted({*_PROGRAMS.values(), "containernetworking-plugins"}))
+INSTALL = "apt-get install --no-install-recommends"
+
+
 def check_machine() -> None:
     """Refuse a machine on which a cluster cannot run.
 
@@ -57,5 +61,4 @@ def _packages() -> list[str]:
         missing.add("containernetworking-plugins")
     if not missing:
         return []
-    names = " ".join(sorted(missing))
-    return [f"- missing on Debian 12 or its like: apt-get install --no-install-recommends {names}"]
+    return [f"- missing on Debian 12 or its like: {INSTALL} {' '.join(sorted(missing))}"]

@@ -20,7 +20,7 @@ from tests.e2e.control_plane.supervision import keep
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import images, measure
 from tests.real.cluster.layout import API_ADDRESS, DNS_ADDRESS, NodeLayout, NodeSpec
-from tests.real.cluster.starting import STEP_S, Launched, launch, run
+from tests.real.cluster.starting import STEP_S, Launched, join, launch, run
 
 Object = dict[str, Any]
 
@@ -87,8 +87,18 @@ class RealCluster:
             raise
         return cluster
 
+    @classmethod
+    def attach(cls, workdir: Path) -> RealCluster:
+        """Use a cluster that somebody else started in a folder (`make real-cluster`), and leave it running.
+
+        Raises:
+            ControlPlaneError: none runs there.
+        """
+        launched = join(workdir)
+        return cls(launched, _connect(launched))
+
     def stop(self) -> None:
-        """End every process of the cluster and remove its data; harmless when done twice."""
+        """End every process of the cluster and remove its data; harmless when done twice, nothing where attached."""
         self.kube.close()
         self.launched.end()
 
@@ -188,11 +198,11 @@ class RealCluster:
 
 def _connect(launched: Launched) -> Kube:
     """A client, once the API server has made its certificate and containerd listens."""
-    launched.wait(launched.layout.certificate.is_file, "the API server has a certificate")
+    launched.wait((launched.workdir / "tls" / "apiserver.crt").is_file, "the API server has a certificate")
     for node in launched.nodes:
         launched.wait(partial(_answers, node), f"containerd of {node.name} answers")
     kubectl = launched.workdir / "bin" / "kubectl"
-    return Kube(launched.layout.kubeconfig("admin"), kubectl=kubectl)
+    return Kube(launched.workdir / "kubeconfig", kubectl=kubectl)
 
 
 def _ctr(node: NodeLayout, *arguments: str) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.e2e.control_plane.build import ensure_binaries, ensure_node_binaries
-from tests.e2e.control_plane.commands import Layout, Settings, lay_out
+from tests.e2e.control_plane.commands import Settings, lay_out
 from tests.e2e.control_plane.plan import Command
 from tests.e2e.control_plane.processes import Identity, is_alive, read_pid_file, write_pid_file
-from tests.e2e.control_plane.supervision import end_supervisor, environment, supervise
+from tests.e2e.control_plane.supervision import end_supervisor, environment, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import files
 from tests.real.cluster.layout import (
@@ -35,6 +36,7 @@ from tests.real.cluster.sweep import RECORD, sweep
 
 STEP_S = 30.0
 _POLL_S = 0.05
+_NODES = "nodes.json"
 _FOLDERS = ("run", "logs", "tls", "kubeconfigs", "bin", "nodes", "build")
 
 
@@ -43,21 +45,16 @@ class Launched:
     """The processes of a cluster, from the outside.
 
     Attributes:
-        layout: where its files are.
+        workdir: where the cluster's files are.
         nodes: where each node's files are.
         supervisor: ends with its owner, and everything else with it.
-        sweeper: removes what is left once the supervisor has ended.
+        sweeper: removes what is left once the supervisor has ended; None where somebody else owns the cluster.
     """
 
-    layout: Layout
+    workdir: Path
     nodes: tuple[NodeLayout, ...]
     supervisor: Identity
-    sweeper: subprocess.Popen[bytes]
-
-    @property
-    def workdir(self) -> Path:
-        """Where the cluster's files are."""
-        return self.layout.workdir
+    sweeper: subprocess.Popen[bytes] | None
 
     @property
     def first_process(self) -> int:
@@ -83,7 +80,9 @@ class Launched:
         _wait(is_so, timeout_s, f"after {timeout_s:g} s not yet: {what}")
 
     def end(self) -> None:
-        """End every process and remove the data; harmless when done twice."""
+        """End every process and remove the data; harmless when done twice. Somebody else's cluster runs on."""
+        if self.sweeper is None:
+            return
         end_supervisor(self.workdir, self.supervisor)
         self.sweeper.wait()
         sweep(self.workdir)
@@ -106,12 +105,12 @@ def launch(workdir: Path, specs: tuple[NodeSpec, ...]) -> Launched:
     busy = f"another cluster of real kubelets runs on this machine (network link {HOST_LINK}); end that one first"
     _wait(lambda: not Path("/sys/class/net", HOST_LINK).exists(), 5, busy)
     _clear(workdir)
-    layout, nodes = _lay_out(workdir, specs)
+    nodes = _lay_out(workdir, specs)
     inner = workdir / "plan-inside.json"
     flags = ("--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
     argv = ("unshare", *flags, sys.executable, "-m", "tests.real.cluster.init", str(inner))
     supervisor = supervise(workdir, (Command("cluster", argv),))
-    launched = Launched(layout, nodes, supervisor, _sweeper(workdir, supervisor))
+    launched = Launched(workdir, nodes, supervisor, _sweeper(workdir, supervisor))
     try:
         _connect(launched)
     except BaseException:
@@ -120,7 +119,22 @@ def launch(workdir: Path, specs: tuple[NodeSpec, ...]) -> Launched:
     return launched
 
 
-def _lay_out(workdir: Path, specs: tuple[NodeSpec, ...]) -> tuple[Layout, tuple[NodeLayout, ...]]:
+def join(workdir: Path) -> Launched:
+    """A cluster that somebody else started in a folder and keeps.
+
+    Raises:
+        ControlPlaneError: none runs there.
+    """
+    supervisor = supervisor_of(workdir)
+    if supervisor is None:
+        raise ControlPlaneError(
+            f"{workdir}: no cluster of real kubelets runs here; start one with `make real-cluster`"
+        )
+    specs = tuple(NodeSpec(**told) for told in json.loads((workdir / _NODES).read_text()))
+    return Launched(workdir, node_layouts(workdir, specs), supervisor, None)
+
+
+def _lay_out(workdir: Path, specs: tuple[NodeSpec, ...]) -> tuple[NodeLayout, ...]:
     binaries, programs = ensure_binaries(), ensure_node_binaries()
     nodes = node_layouts(workdir, specs)
     settings = Settings(node_grace_s=files.NODE_LEASE_S)
@@ -132,7 +146,8 @@ def _lay_out(workdir: Path, specs: tuple[NodeSpec, ...]) -> tuple[Layout, tuple[
         files.write_node(layout, node)
     (workdir / "bin" / "kubectl").symlink_to(binaries.kubectl)
     write_plan(workdir / "plan-inside.json", plan(layout, settings, nodes, binaries, programs))
-    return layout, nodes
+    (workdir / _NODES).write_text(json.dumps([asdict(node.spec) for node in nodes]))
+    return nodes
 
 
 def _clear(workdir: Path) -> None:
