@@ -13,11 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edl import __version__
 from tests.real.cluster.running import RealCluster
-
-CONTROLLER_IMAGE = f"docker.io/edl/edl-controller:{__version__}"
-TRAINER_IMAGE = "edl.test/trainer-base:1"
 
 _FIGURES = pytest.StashKey[list[str]]()
 _CLUSTER = pytest.StashKey[RealCluster]()
@@ -49,8 +45,7 @@ def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     figures.append(f"two nodes ready after {time.monotonic() - began:.1f} s")
     try:
         cluster.import_base()
-        cluster.build_image(TRAINER_IMAGE, target="trainer-base")
-        cluster.build_image(CONTROLLER_IMAGE, target="controller")
+        cluster.build_own_images()
     except BaseException:
         cluster.stop()
         raise

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.real.cluster.images import CONTROLLER_IMAGE, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
-from tests.real.conftest import CONTROLLER_IMAGE, TRAINER_IMAGE
 
 # Every module of edl that has no bytecode beside it.
 NOT_COMPILED = """

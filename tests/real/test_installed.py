@@ -170,6 +170,7 @@ def test_an_upgrade_of_the_controller_disturbs_no_job(installed: RealCluster, tm
         # The new leader is at work when it replaces a trainer that somebody else deletes.
         assert names_and_uids(installed) == before
         unnoticed = len(watch.events())
+        assert unnoticed >= len(before), "the watch saw each pod"
         installed.kube.delete("pods", f"{JOB}-trainer-1", grace_s=0)
         installed.kube.wait_until(
             lambda: is_complete(installed) and names_and_uids(installed) != before, 60, "replaced"

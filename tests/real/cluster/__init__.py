@@ -6,7 +6,7 @@ end of one process ends all of it, and nothing stays on the machine. It needs ro
 
     cluster.kubectl("create", "-f", "job.yaml")       what kubectl printed; ControlPlaneError where it failed
     cluster.kube                                      a client: get, list, create, patch, wait_until(...)
-    cluster.build_image("edl.test/mine:1", context=FOLDER, base="edl.test/trainer-base:1", requirements=["numpy"])
+    cluster.build_image("edl.test/mine:1", context=FOLDER, base=TRAINER_IMAGE, requirements=["numpy"])
                                                       a Dockerfile built offline by buildah, and brought to all nodes
     cluster.import_image(ARCHIVE)                     a docker-archive brought to all nodes
     cluster.exec("pod", "sh", "-c", "...")            what a command in a container printed
@@ -14,8 +14,8 @@ end of one process ends all of it, and nothing stays on the machine. It needs ro
     cluster.stop_kubelet("node-1"), start_kubelet     the node is NotReady 8 s later; its containers run on
     cluster.memory_bytes(), cluster.logs(), cluster.kubeconfig, cluster.nodes
 
-Images that exist without building: `images.BASE_IMAGE` (Debian with python3), once `import_base()` was called. No
-image can be pulled, so a test's pods say `imagePullPolicy: IfNotPresent` (the default of a tag other than `latest`).
+Images on the nodes of that cluster: `BASE_IMAGE` (Debian with python3), `CONTROLLER_IMAGE` and `TRAINER_IMAGE`, named
+in `images`. None can be pulled: a pod's image has a tag other than `latest`, or says `imagePullPolicy: IfNotPresent`.
 `RealCluster.start(FOLDER, specs=...)` starts another shape of cluster, for instance smaller nodes.
 
 While writing a test, keep one running (`make real-cluster`) and say `EDL_REAL_CLUSTER=.real-cluster`: the fixture

@@ -11,15 +11,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from edl import __version__
 from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.supervision import end_supervisor, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.real.cluster.images import BASE_IMAGE, CONTROLLER_IMAGE, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
 from tests.real.cluster.sweep import sweep
 
 DEFAULT_DIR = Path(".real-cluster")
-CONTROLLER_IMAGE = "docker.io/edl/edl-controller"
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -40,12 +39,9 @@ def _start(workdir: Path, *, images: bool) -> None:
     _say(f"{len(cluster.nodes)} nodes ready after {time.monotonic() - began:.0f} s, in {workdir}")
     if images:
         cluster.import_base()
-        for tag, target in (
-            (f"{CONTROLLER_IMAGE}:{__version__}", "controller"),
-            ("edl.test/trainer-base:1", "trainer-base"),
-        ):
-            cluster.build_image(tag, target=target)
-            _say(f"image {tag} is on every node ({time.monotonic() - began:.0f} s)")
+        cluster.build_own_images()
+        names = f"{BASE_IMAGE}, {TRAINER_IMAGE}, {CONTROLLER_IMAGE}"
+        _say(f"on every node after {time.monotonic() - began:.0f} s: {names}")
     cluster.kube.close()
 
 

@@ -19,12 +19,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from edl import __version__
 from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.versions import ControlPlaneError, cache_root
 from tests.real.cluster.layout import CGROUP, PAUSE_IMAGE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 BASE_IMAGE: Final = "edl.test/base:1"
+# As deploy/ and the examples name them; nodes take a name without a registry for one of docker.io.
+CONTROLLER_IMAGE: Final = f"docker.io/edl/edl-controller:{__version__}"
+TRAINER_IMAGE: Final = f"docker.io/edl/trainer-base:{__version__}"
 # Debian's release and the Python that it has; wheels are chosen for that one.
 _SUITE = "bookworm"
 _PYTHON = "3.11"

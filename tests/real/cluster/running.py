@@ -152,6 +152,11 @@ class RealCluster:
         with ThreadPoolExecutor(len(self.nodes)) as pool:
             list(pool.map(lambda node: _ctr(node, "images", "import", str(archive)), self.nodes))
 
+    def build_own_images(self) -> None:
+        """Build the two images of the repository's Dockerfile, `CONTROLLER_IMAGE` and `TRAINER_IMAGE`."""
+        self.build_image(images.TRAINER_IMAGE, target="trainer-base")
+        self.build_image(images.CONTROLLER_IMAGE, target="controller")
+
     def import_base(self) -> None:
         """Bring `BASE_IMAGE`, a Debian with python3, to every node."""
         self.import_image(images.base_archive())
