@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.control_plane.processes import Identity, identify, is_alive, send
 from tests.e2e.control_plane.supervision import supervisor_of
 from tests.real.cluster import cgroups, measure
-from tests.real.cluster.layout import HOST_LINK, PAUSE_IMAGE
+from tests.real.cluster.layout import HOST_LINK, PAUSE_IMAGE, cgroup_of
 from tests.real.cluster.needs import INSTALL, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def cluster_processes(owner: subprocess.Popen[str]) -> set[Identity]:
 def left(workdir: Path) -> list[str]:
     """What of a cluster is still on the machine."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if str(workdir) in line]
-    groups = [str(path) for path in cgroups.tops()]
+    groups = [str(path) for path in cgroups.present(cgroup_of(workdir))]
     links = [HOST_LINK] if Path("/sys/class/net", HOST_LINK).exists() else []
     data = [str(workdir / name) for name in ("nodes", "etcd", "build") if (workdir / name).exists()]
     return [*mounts, *groups, *links, *data]
@@ -116,6 +116,19 @@ def test_up_leaves_a_cluster_running_and_down_leaves_nothing(tmp_path: Path) -> 
     assert left(tmp_path) == []
 
 
+def test_another_is_refused(owner: subprocess.Popen[str], tmp_path: Path) -> None:
+    processes = cluster_processes(owner)
+    command = [sys.executable, "-m", "tests.real.cluster"]
+    for verb, code, said in (("up", 1, HOST_LINK), ("down", 0, "nothing runs")):
+        folder = str(tmp_path / "b")
+        done = subprocess.run(
+            [*command, verb, "--dir", folder], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert all(map(is_alive, processes))
+    assert cgroups.present(f"{cgroup_of(tmp_path)}/node-2")
+
+
 def test_a_machine_without_the_programs_is_told_how_to_get_them(tmp_path: Path) -> None:
     for program in ("unshare", "nsenter", "ip", "nft", "runc"):
         (tmp_path / program).symlink_to(str(shutil.which(program)))
@@ -129,6 +142,14 @@ def test_a_machine_without_the_programs_is_told_how_to_get_them(tmp_path: Path) 
     )
     assert done.returncode == 1
     assert f"{INSTALL} buildah conntrack containerd debootstrap\n" in done.stderr
+
+
+def test_a_folder_with_too_long_a_name_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 60)
+    command = [sys.executable, "-m", "tests.real.cluster", "up", "--dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "choose another folder (--dir)" in done.stderr
 
 
 @pytest.mark.parametrize("place", ["README.md", "docs/real-cluster.md", ".ci/run"])

@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.real.cluster.layout import CGROUP
-
 ROOT = Path("/sys/fs/cgroup")
 # What a kubelet asks for; a hierarchy without a controller (systemd's) holds processes only.
 _WANTED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
@@ -37,23 +35,24 @@ def make(path: str) -> None:
                     (folder / setting).write_text((folder.parent / setting).read_text())
 
 
-def remove_all(timeout_s: float) -> list[Path]:
-    """Remove every group that clusters made; a group whose last process is ending takes a moment.
+def remove(path: str, timeout_s: float) -> list[Path]:
+    """Remove a group and all below it from every hierarchy; one whose last process is ending takes a moment.
 
     Returns:
         What is still there after the time.
     """
     deadline = time.monotonic() + timeout_s
-    while left := [top for top in tops() if not _remove(top)]:
+    while left := [top for top in present(path) if not _remove(top)]:
         if time.monotonic() > deadline:
             return left
         time.sleep(_POLL_S)
     return []
 
 
-def tops() -> list[Path]:
-    """The topmost groups that clusters made."""
-    return [ROOT / name / CGROUP for name in (*_WANTED, _SECOND) if (ROOT / name / CGROUP).is_dir()]
+def present(path: str) -> list[Path]:
+    """The hierarchies' folders of a group."""
+    folders = [ROOT / name / path.lstrip("/") for name in (*_WANTED, _SECOND)]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _remove(top: Path) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from edl import __version__
 from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.versions import ControlPlaneError, cache_root
-from tests.real.cluster.layout import CGROUP, PAUSE_IMAGE
+from tests.real.cluster.layout import PAUSE_IMAGE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 BASE_IMAGE: Final = "edl.test/base:1"
@@ -53,10 +53,12 @@ class ImageBuilder:
 
     Args:
         folder: holds every layer; remove it with the cluster.
+        cgroup: of what runs in a build; with a leading slash.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cgroup: str) -> None:
         self._folder = folder
+        self._cgroup = cgroup
         self._has_base = False
 
     def build(
@@ -89,7 +91,7 @@ class ImageBuilder:
         arguments = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
         self._buildah(
             *("bud", "--quiet", "--layers", "--network=none", "--pull-never", "--isolation=oci"),
-            *("--runtime=/usr/sbin/runc", f"--cgroup-parent=/{CGROUP}/build"),
+            *("--runtime=/usr/sbin/runc", f"--cgroup-parent={self._cgroup}/build"),
             *(f"--build-arg={name}={value}" for name, value in arguments.items()),
             f"--volume={wheels((*_own_requirements(), *requirements))}:/wheels:ro",
             *((f"--target={target}",) if target else ()),

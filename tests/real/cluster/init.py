@@ -45,10 +45,11 @@ class _Init:
     def run(self) -> None:
         """Prepare, then serve for ever; ends by `_EndError` only."""
         wakeup = self._heed_children()
-        for path in self.plan.cgroups:
-            cgroups.make(path)
         for argv in self.plan.prepare:
             self._prepare(argv)
+        # Only now: the first preparation waits for the owner, who has started what removes these groups.
+        for path in self.plan.cgroups:
+            cgroups.make(path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self.workdir / "run" / "control.sock"))
             listener.listen()

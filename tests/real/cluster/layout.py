@@ -6,6 +6,7 @@ own, of which the host sees one cable.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,6 @@ POD_RANGE: Final = "10.244.0.0/16"
 SERVICE_RANGE: Final = "10.96.0.0/16"
 DNS_ADDRESS: Final = "10.96.0.10"
 DOMAIN: Final = "cluster.local"
-CGROUP: Final = "edl-real"
 PAUSE_IMAGE: Final = "edl.test/pause:1"
 
 
@@ -46,12 +46,14 @@ class NodeLayout:
         folder: everything that the node writes.
         address: the node's own.
         pod_subnet: its pods' addresses.
+        cgroup: of its pods, below every hierarchy; with a leading slash.
     """
 
     spec: NodeSpec
     folder: Path
     address: str
     pod_subnet: str
+    cgroup: str
 
     @property
     def name(self) -> str:
@@ -63,15 +65,21 @@ class NodeLayout:
         """As seen from the host."""
         return self.folder / "run" / "containerd" / "containerd.sock"
 
-    @property
-    def cgroup(self) -> str:
-        """Below every cgroup hierarchy."""
-        return f"/{CGROUP}/{self.name}"
+
+def cgroup_of(workdir: Path) -> str:
+    """The control group of everything in one working folder, so that nobody removes another cluster's."""
+    return f"/edl-real-{hashlib.sha256(str(workdir).encode()).hexdigest()[:8]}"
 
 
 def node_layouts(workdir: Path, specs: tuple[NodeSpec, ...]) -> tuple[NodeLayout, ...]:
     """Give each node a folder and addresses."""
     return tuple(
-        NodeLayout(spec, workdir / "nodes" / spec.name, f"172.31.250.{10 + number}", f"10.244.{number}.0/24")
+        NodeLayout(
+            spec,
+            workdir / "nodes" / spec.name,
+            f"172.31.250.{10 + number}",
+            f"10.244.{number}.0/24",
+            f"{cgroup_of(workdir)}/{spec.name}",
+        )
         for number, spec in enumerate(specs, start=1)
     )

@@ -16,7 +16,6 @@ from tests.e2e.control_plane.commands import (
 from tests.real.cluster.files import KERNEL_SETTINGS
 from tests.real.cluster.layout import (
     API_ADDRESS,
-    CGROUP,
     INNER_LINK,
     PREFIX_BITS,
     SERVICE_RANGE,
@@ -42,7 +41,7 @@ def plan(
         Process("kube-proxy", (str(programs.kube_proxy), f"--config={layout.workdir}/kube-proxy.yaml"), ready),
         Process("coredns", (str(programs.coredns), "-conf", f"{layout.workdir}/Corefile"), ready),
     )
-    groups = (f"/{CGROUP}", *(node.cgroup for node in nodes))
+    groups = tuple(node.cgroup for node in nodes)
     of_nodes = (process for node in nodes for process in _node(layout, node, programs, ready))
     return Plan(_prepare(layout.workdir, nodes), groups, (*shared, *of_nodes))
 

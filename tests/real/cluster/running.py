@@ -19,7 +19,7 @@ from tests.e2e.control_plane.report import is_ready, tail_logs
 from tests.e2e.control_plane.supervision import keep
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import images, measure
-from tests.real.cluster.layout import API_ADDRESS, DNS_ADDRESS, NodeLayout, NodeSpec
+from tests.real.cluster.layout import API_ADDRESS, DNS_ADDRESS, NodeLayout, NodeSpec, cgroup_of
 from tests.real.cluster.starting import STEP_S, Launched, join, launch, run
 
 Object = dict[str, Any]
@@ -41,7 +41,7 @@ class RealCluster:
     kube: Kube
 
     def __post_init__(self) -> None:
-        self._builder = images.ImageBuilder(self.workdir / "build" / "buildah")
+        self._builder = images.ImageBuilder(self.workdir / "build" / "buildah", cgroup_of(self.workdir))
 
     @property
     def workdir(self) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.e2e.control_plane.build import ensure_binaries, ensure_node_binaries
 from tests.e2e.control_plane.commands import Settings, lay_out
 from tests.e2e.control_plane.plan import Command
-from tests.e2e.control_plane.processes import Identity, is_alive, read_pid_file, write_pid_file
+from tests.e2e.control_plane.processes import Identity, is_alive, locked, read_pid_file, write_pid_file
 from tests.e2e.control_plane.supervision import end_supervisor, environment, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import files
@@ -37,6 +37,8 @@ from tests.real.cluster.sweep import RECORD, sweep
 STEP_S = 30.0
 _POLL_S = 0.05
 _NODES = "nodes.json"
+_LOCK = Path("/run/lock/edl-real-cluster")
+_SOCKET_NAME = 107
 _FOLDERS = ("run", "logs", "tls", "kubeconfigs", "bin", "nodes", "build")
 
 
@@ -102,6 +104,22 @@ def launch(workdir: Path, specs: tuple[NodeSpec, ...]) -> Launched:
         ControlPlaneError: the machine lacks something, another cluster runs on it, or this one ended at once.
     """
     check_machine()
+    _check_length(workdir)
+    with locked(_LOCK, "another process starts a cluster of real kubelets; waiting for it"):
+        return _launch(workdir, specs)
+
+
+def _check_length(workdir: Path) -> None:
+    """The kernel takes so many bytes for the name of a socket."""
+    longest = len(str(workdir / "nodes" / "node-1" / "run" / "containerd" / "containerd.sock"))
+    if longest > _SOCKET_NAME:
+        raise ControlPlaneError(
+            f"{workdir}: too long a path by {longest - _SOCKET_NAME} characters for the sockets below it; "
+            "choose another folder (--dir)"
+        )
+
+
+def _launch(workdir: Path, specs: tuple[NodeSpec, ...]) -> Launched:
     busy = f"another cluster of real kubelets runs on this machine (network link {HOST_LINK}); end that one first"
     _wait(lambda: not Path("/sys/class/net", HOST_LINK).exists(), 5, busy)
     _clear(workdir)

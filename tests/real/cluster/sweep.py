@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.e2e.control_plane.processes import end_recorded, read_pid_file, wait_gone
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import cgroups
+from tests.real.cluster.layout import cgroup_of
 
 _FOLDERS = ("nodes", "etcd", "build")
 _END_S = 20.0
@@ -31,7 +32,7 @@ def sweep(workdir: Path) -> None:
         ControlPlaneError: control groups are still in use.
     """
     end_recorded(workdir / "run", _END_S)
-    left = cgroups.remove_all(_END_S)
+    left = cgroups.remove(cgroup_of(workdir), _END_S)
     for name in _FOLDERS:
         shutil.rmtree(workdir / name, ignore_errors=True)
     if left:
