@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.control_plane.build import ensure_binaries, ensure_node_binaries
+from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.real.cluster import images
+from tests.real.cluster.needs import check_machine
 from tests.real.cluster.running import RealCluster
 
 _FIGURES = pytest.StashKey[list[str]]()
@@ -56,6 +60,22 @@ def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def pytest_configure(config: pytest.Config) -> None:
     """Make room for what the cluster costs."""
     config.stash[_FIGURES] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build and fetch what is missing, with the progress in sight; say at once what the machine lacks."""
+    here = Path(__file__).parent
+    if session.config.option.collectonly or not any(item.path.is_relative_to(here) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            check_machine()
+            ensure_binaries()
+            ensure_node_binaries()
+            images.fetch()
+        except ControlPlaneError as error:
+            pytest.exit(str(error), returncode=1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -127,6 +127,12 @@ class ImageBuilder:
             raise ControlPlaneError(f"buildah {' '.join(arguments)}: ended with {done.returncode}:\n{tail}")
 
 
+def fetch() -> None:
+    """Fetch now what the repository's own images need, so that no test waits for a download."""
+    base_archive()
+    wheels(_own_requirements())
+
+
 def base_archive() -> Path:
     """An image of Debian's smallest system with Python, made once; returns a docker-archive named `BASE_IMAGE`."""
     archive = _cache() / f"base-{_SUITE}-{platform.machine()}.tar"
