@@ -12,10 +12,10 @@ CLUSTER_FLAGS ?=
 LIVES ?= 20
 
 .PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
-.PHONY: generate sessions benchmarks example train-ft clean
+.PHONY: real-cluster real-cluster-down real-test generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -67,6 +67,15 @@ cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=
 
 cluster-down: $(STAMP) ## stop it
 	@$(BIN)/python -m tests.e2e.control_plane down
+
+real-cluster: $(STAMP) ## as root: two real kubelets with containerd, and edl's images on them, to try things on
+	@$(BIN)/python -m tests.real.cluster up
+
+real-cluster-down: $(STAMP) ## as root: stop it; nothing stays
+	@$(BIN)/python -m tests.real.cluster down
+
+real-test: $(STAMP) ## as root: the tests that need real containers (docs/real-cluster.md)
+	@$(BIN)/python -m pytest tests/real
 
 generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
 	@$(BIN)/python -m edl.adapters.reference

@@ -8,6 +8,7 @@ held against.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,14 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+_REAL = Path(__file__).parent / "real"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the tests that need root and a machine's packages, unless they are asked for by their path."""
+    asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(_REAL) for argument in config.args)
+    return True if collection_path == _REAL and not asked else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -229,7 +229,13 @@ def _container() -> Object:
         "name": "controller",
         "image": IMAGE,
         "command": ["edl", "controller"],
-        "args": [f"--namespace={NAMESPACE}", f"--listen=0.0.0.0:{_PORT}", f"--key-file={_KEY_DIRECTORY}/key"],
+        "args": [
+            f"--namespace={NAMESPACE}",
+            f"--listen=0.0.0.0:{_PORT}",
+            f"--key-file={_KEY_DIRECTORY}/key",
+            # The line `Cluster.InquiryResource done`, which users look for in `kubectl logs`, is said at this level.
+            "--log-level=debug",
+        ],
         # Masters run in the controller's own image: change both places at once.
         "env": [{"name": "EDL_MASTER_IMAGE", "value": IMAGE}],
         "ports": [{"name": "http", "containerPort": _PORT}],

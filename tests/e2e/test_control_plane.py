@@ -27,8 +27,8 @@ from tests.e2e.control_plane import (
     load_mix,
     make_nodes,
 )
-from tests.e2e.control_plane.cluster import supervisor_of
 from tests.e2e.control_plane.processes import Identity, is_alive, read_pid_file, wait_gone
+from tests.e2e.control_plane.supervision import supervisor_of
 
 ROOT = Path(__file__).parents[2]
 DELETE_S = 3.0

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.control_plane.build import ensure_binaries
-from tests.e2e.control_plane.cluster import ControlPlane, end_supervisor, supervisor_of
+from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.processes import end_recorded, locked
+from tests.e2e.control_plane.supervision import end_supervisor, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError, binary_dir
 
 DEFAULT_DIR = Path(".cluster")

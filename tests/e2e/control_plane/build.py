@@ -21,10 +21,12 @@ from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
     MODULES,
+    NODE_PROGRAMS,
     PROGRAMS,
     ControlPlaneError,
     Program,
     binary_dir,
+    cache_root,
     ldflags,
 )
 
@@ -43,6 +45,16 @@ class Binaries:
     kubectl: Path
 
 
+@dataclass(frozen=True, slots=True)
+class NodeBinaries:
+    """Where each program is that a real node runs."""
+
+    kubelet: Path
+    kube_proxy: Path
+    coredns: Path
+    pause: Path
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -51,11 +63,24 @@ def ensure_binaries() -> Binaries:
     Raises:
         ControlPlaneError: there is no Go and none can be fetched, or a build failed.
     """
-    missing = [program for program in PROGRAMS if _find(program) is None]
+    return Binaries(**_ensure(PROGRAMS))
+
+
+def ensure_node_binaries() -> NodeBinaries:
+    """The same for what a node runs.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or a build failed.
+    """
+    return NodeBinaries(**_ensure(NODE_PROGRAMS))
+
+
+def _ensure(programs: Sequence[Program]) -> dict[str, Path]:
+    missing = [program for program in programs if _find(program) is None]
     if missing:
         with locked(binary_dir(), "another process is building the control plane; waiting for it"):
             _build([program for program in missing if _find(program) is None])
-    return Binaries(**{_field(program): _found(program) for program in PROGRAMS})
+    return {_field(program): _found(program) for program in programs}
 
 
 def _field(program: Program) -> str:
@@ -63,7 +88,7 @@ def _field(program: Program) -> str:
 
 
 def _find(program: Program) -> Path | None:
-    folders = [binary_dir()]
+    folders = [program.folder]
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         folders.insert(0, Path(assets))
     for folder in folders:
@@ -75,14 +100,14 @@ def _find(program: Program) -> Path | None:
 def _found(program: Program) -> Path:
     path = _find(program)
     if path is None:
-        raise ControlPlaneError(f"{program.name}: built, yet not in {binary_dir()}")
+        raise ControlPlaneError(f"{program.name}: built, yet not in {program.folder}")
     return path
 
 
 def _build(programs: Sequence[Program]) -> None:
     if not programs:
         return
-    _say(f"building {len(programs)} programs into {binary_dir()}, once; this takes minutes")
+    _say(f"building {len(programs)} programs into {cache_root()}, once; this takes minutes")
     began = time.monotonic()
     with toolchain() as tools:
         for index, program in enumerate(programs, start=1):
@@ -91,9 +116,10 @@ def _build(programs: Sequence[Program]) -> None:
 
 
 def _build_one(program: Program, title: str, tools: Toolchain) -> None:
-    target = binary_dir() / program.name
+    target = program.folder / program.name
+    target.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=binary_dir()) as folder:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=program.folder) as folder:
         made, log = Path(folder) / program.name, Path(folder) / "log"
         command = [tools.go, "build", "-trimpath", "-ldflags", ldflags(program.module)]
         with log.open("w") as out:

@@ -8,13 +8,12 @@ object may be killed at any time without leaving anything running.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,28 +22,27 @@ from typing import Any, Self
 
 from tests.e2e.control_plane import lost
 from tests.e2e.control_plane.build import Binaries, ensure_binaries
-from tests.e2e.control_plane.commands import Layout, Settings, commands, lay_out, users
+from tests.e2e.control_plane.commands import Layout, Settings, commands, lay_out
 from tests.e2e.control_plane.kube import Kube
-from tests.e2e.control_plane.kubeconfig import with_token, write_kubeconfig
+from tests.e2e.control_plane.kubeconfig import with_token
 from tests.e2e.control_plane.nodes import NodeSpec, load_mix, manifest
-from tests.e2e.control_plane.plan import Plan, down_file, read_plan, write_plan
+from tests.e2e.control_plane.plan import down_file, read_plan
 from tests.e2e.control_plane.processes import (
     Identity,
     end_recorded,
-    identify,
     is_alive,
     read_pid_file,
     send,
     wait_gone,
 )
 from tests.e2e.control_plane.report import is_ready, tail_logs
+from tests.e2e.control_plane.supervision import end_supervisor, keep, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 API_SERVER = "kube-apiserver"
 READY_TIMEOUT_S = 90.0
 _ATTEMPTS = 3
 _STOP_S = 10.0
-_ROOT = Path(__file__).resolve().parents[3]
 
 
 class _PortTakenError(ControlPlaneError):
@@ -97,7 +95,7 @@ class ControlPlane:
             try:
                 plane = cls._start_once(workdir, specs, settings or Settings())
                 if detached and plane.supervisor is not None:
-                    _keep(workdir, plane.supervisor)
+                    keep(workdir, plane.supervisor)
             except _PortTakenError:
                 if attempt == _ATTEMPTS:
                     raise
@@ -331,33 +329,6 @@ def _wait_for_api(workdir: Path, supervisor: Identity) -> None:
         time.sleep(0.02)
 
 
-def supervisor_of(workdir: Path) -> Identity | None:
-    """The supervisor that runs in a folder; None where none does."""
-    who = read_pid_file(workdir / "run" / "supervisor.pid")
-    return who if who is not None and is_alive(who) else None
-
-
-def end_supervisor(workdir: Path, supervisor: Identity) -> list[str]:
-    """Ask a supervisor to end, make it end, and end what it may have left.
-
-    Returns:
-        The processes that had to be ended by their pid files.
-    """
-    if send(supervisor, signal.SIGTERM) and not wait_gone(supervisor, _STOP_S):
-        send(supervisor, signal.SIGKILL)
-        wait_gone(supervisor, _STOP_S)
-    _reap(supervisor.pid)
-    return end_recorded(workdir / "run")
-
-
-def _reap(pid: int) -> None:
-    """Collect the exit status of a child; somebody else's child is not ours to collect."""
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        return
-
-
 def _clear(workdir: Path) -> None:
     """End what a former cluster left in a folder, and make room for a fresh one."""
     workdir.mkdir(parents=True, exist_ok=True)
@@ -374,53 +345,7 @@ def _clear(workdir: Path) -> None:
 def _launch(layout: Layout, settings: Settings, binaries: Binaries) -> Identity:
     """Write what the processes need and start their supervisor in a session of its own."""
     work = layout.workdir
-    for user in users():
-        write_kubeconfig(
-            layout.kubeconfig(user),
-            server=layout.server,
-            ca=layout.certificate,
-            user=layout.user(user),
-            token=layout.tokens[user],
-        )
+    layout.write_kubeconfigs()
     (work / "settings.json").write_text(json.dumps(asdict(settings)))
     (work / "bin" / "kubectl").symlink_to(binaries.kubectl)
-    owner = identify(os.getpid())
-    assert owner is not None
-    write_plan(work / "plan.json", Plan(commands(layout, settings, binaries), owner))
-    who = identify(_spawn_supervisor(work))
-    if who is None:
-        raise ControlPlaneError(f"the supervisor ended at once; see {work}/logs/supervisor.log")
-    return who
-
-
-def _keep(workdir: Path, supervisor: Identity) -> None:
-    """Let a cluster outlive this process; returns once its supervisor agrees."""
-    send(supervisor, signal.SIGUSR1)
-    deadline = time.monotonic() + _STOP_S
-    while not (workdir / "run" / "kept").is_file():
-        if time.monotonic() > deadline or not is_alive(supervisor):
-            raise ControlPlaneError(f"the supervisor in {workdir} does not answer")
-        time.sleep(0.01)
-
-
-def _spawn_supervisor(work: Path) -> int:
-    log = str(work / "logs" / "supervisor.log")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-m", "tests.e2e.control_plane.supervisor", str(work / "plan.json")],
-        _environment(work),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, log, flags, 0o644),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-    )
-
-
-def _environment(work: Path) -> dict[str, str]:
-    """As little as will do: neither proxies nor the user's own kwok or kubectl settings."""
-    kept: Iterable[str] = ("PATH", "LANG", "TMPDIR")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    return {**environment, "HOME": str(work), "PYTHONPATH": str(_ROOT)}
+    return supervise(work, commands(layout, settings, binaries))

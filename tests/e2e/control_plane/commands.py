@@ -11,22 +11,25 @@ import base64
 import random
 import secrets
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from tests.e2e.control_plane.build import Binaries
+from tests.e2e.control_plane.kubeconfig import write_kubeconfig
 from tests.e2e.control_plane.nodes import MANAGED_LABEL, MANAGED_VALUE
 from tests.e2e.control_plane.plan import Command
 from tests.e2e.control_plane.stages import kwok_config
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 KWOK_USER = "edl.test:kwok"
+LOOPBACK = "127.0.0.1"
 
 # Below the range from which the kernel takes the near end of outgoing connections.
 _PORTS = range(20_000, 32_000)
-_USERS = {
+_USERS: Mapping[str, tuple[str, str]] = {
     "admin": ("edl.test:admin", "system:masters"),
     "kwok": (KWOK_USER, "system:masters"),
     "controller-manager": ("system:kube-controller-manager", ""),
@@ -62,17 +65,24 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are in a working folder, and the ports of one start."""
+    """Where things are in a working folder, and the ports of one start.
+
+    Attributes:
+        address: where the API server listens.
+        identities: key -> (user name, group or nothing); each has a token and a kubeconfig.
+    """
 
     workdir: Path
     etcd_port: int
     peer_port: int
     api_port: int
     tokens: dict[str, str]
+    address: str = LOOPBACK
+    identities: Mapping[str, tuple[str, str]] = field(default_factory=lambda: _USERS)
 
     @property
     def server(self) -> str:
-        return f"https://127.0.0.1:{self.api_port}"
+        return f"https://{self.address}:{self.api_port}"
 
     @property
     def certificate(self) -> Path:
@@ -82,21 +92,34 @@ class Layout:
         name = "kubeconfig" if user == "admin" else f"kubeconfigs/{user}"
         return self.workdir / name
 
-    def user(self, user: str) -> str:
-        return _USERS[user][0]
+    def write_kubeconfigs(self) -> None:
+        """Write a kubeconfig for each identity."""
+        for key, (name, _) in self.identities.items():
+            write_kubeconfig(
+                self.kubeconfig(key), server=self.server, ca=self.certificate, user=name, token=self.tokens[key]
+            )
 
 
-def users() -> tuple[str, ...]:
-    """The identities that get a token and a kubeconfig."""
-    return tuple(_USERS)
+def lay_out(
+    workdir: Path,
+    settings: Settings,
+    *,
+    address: str = LOOPBACK,
+    identities: Mapping[str, tuple[str, str]] | None = None,
+) -> Layout:
+    """Choose ports and tokens and write the files that the processes read.
 
-
-def lay_out(workdir: Path, settings: Settings) -> Layout:
-    """Choose ports and tokens and write the files that the processes read."""
+    Args:
+        workdir: an empty folder with `tls`, `kubeconfigs`, ... in it.
+        settings: how the cluster behaves.
+        address: where the API server listens.
+        identities: who gets a token, besides those whom every control plane has.
+    """
     etcd_port, peer_port, api_port = _free_ports(3)
-    tokens = {user: secrets.token_hex(16) for user in _USERS}
-    layout = Layout(workdir, etcd_port, peer_port, api_port, tokens)
-    rows = [f"{tokens[u]},{name},{name},{group}" for u, (name, group) in _USERS.items()]
+    known = {**_USERS, **(identities or {})}
+    tokens = {key: secrets.token_hex(16) for key in known}
+    layout = Layout(workdir, etcd_port, peer_port, api_port, tokens, address, known)
+    rows = [f"{tokens[key]},{name},{name},{group}" for key, (name, group) in known.items()]
     _write_secret(workdir / "tokens.csv", "\n".join(rows) + "\n")
     _write_secret(workdir / "service-accounts.pem", _signing_key())
     config = kwok_config(pod_delete_s=settings.pod_delete_s, pod_ready_s=settings.pod_ready_s)
@@ -114,19 +137,19 @@ def lay_out(workdir: Path, settings: Settings) -> Layout:
 def commands(layout: Layout, settings: Settings, binaries: Binaries) -> tuple[Command, ...]:
     """The processes, in the order in which they start."""
     ready = f"{layout.server}/readyz"
-    managers = (_controller_manager, _scheduler, _kwok)
+    managers = (controller_manager, scheduler, _kwok)
     return (
-        Command("etcd", (str(binaries.etcd), *_etcd(layout))),
+        Command("etcd", (str(binaries.etcd), *etcd_flags(layout))),
         Command(
             "kube-apiserver",
-            (str(binaries.kube_apiserver), *_apiserver(layout, settings)),
+            (str(binaries.kube_apiserver), *apiserver_flags(layout, settings)),
             f"http://127.0.0.1:{layout.etcd_port}/health",
         ),
         *(make(layout, settings, binaries, ready) for make in managers),
     )
 
 
-def _etcd(layout: Layout) -> list[str]:
+def etcd_flags(layout: Layout) -> list[str]:
     client, peer = (f"http://127.0.0.1:{p}" for p in (layout.etcd_port, layout.peer_port))
     return [
         f"--data-dir={layout.workdir}/etcd",
@@ -140,15 +163,15 @@ def _etcd(layout: Layout) -> list[str]:
     ]
 
 
-def _apiserver(layout: Layout, settings: Settings) -> list[str]:
+def apiserver_flags(layout: Layout, settings: Settings) -> list[str]:
     work = layout.workdir
     toleration = settings.unreachable_toleration_s
     flags = [
         f"--etcd-servers=http://127.0.0.1:{layout.etcd_port}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={layout.address}",
+        f"--advertise-address={layout.address}",
         # A loopback address may not be an endpoint, and nothing here reaches one.
-        "--endpoint-reconciler-type=none",
+        f"--endpoint-reconciler-type={'none' if layout.address == LOOPBACK else 'lease'}",
         f"--secure-port={layout.api_port}",
         f"--cert-dir={work}/tls",
         f"--token-auth-file={work}/tokens.csv",
@@ -168,7 +191,7 @@ def _apiserver(layout: Layout, settings: Settings) -> list[str]:
     return flags
 
 
-def _controller_manager(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
+def controller_manager(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
     flags = (
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         "--leader-elect=false",
@@ -186,7 +209,7 @@ def _controller_manager(layout: Layout, settings: Settings, binaries: Binaries, 
     return Command(name, (str(binaries.kube_controller_manager), *flags), ready)
 
 
-def _scheduler(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
+def scheduler(layout: Layout, settings: Settings, binaries: Binaries, ready: str) -> Command:
     flags = (f"--config={layout.workdir}/scheduler.yaml", "--secure-port=0", *_gates(settings))
     return Command("kube-scheduler", (str(binaries.kube_scheduler), *flags), ready)
 

@@ -67,8 +67,8 @@ def send(who: Identity, number: signal.Signals) -> bool:
         os.close(handle)
 
 
-def wait_gone(who: Identity, timeout_s: float) -> bool:
-    """Wait until that process has ended; False where it has not by then."""
+def wait_gone(who: Identity, timeout_s: float | None) -> bool:
+    """Wait until that process has ended, for ever where the time is None; False where it has not by then."""
     try:
         handle = os.pidfd_open(who.pid)
     except ProcessLookupError:
@@ -78,7 +78,7 @@ def wait_gone(who: Identity, timeout_s: float) -> bool:
             return True
         poller = select.poll()
         poller.register(handle, select.POLLIN)
-        return bool(poller.poll(timeout_s * 1000))
+        return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))
     finally:
         os.close(handle)
 

@@ -29,6 +29,11 @@ class Program:
     module: str
     package: str
 
+    @property
+    def folder(self) -> Path:
+        """Where it is kept once it is built."""
+        return binary_dir() if self.module in _REQUIRED else _folder(self.module)
+
 
 PROGRAMS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
@@ -39,20 +44,30 @@ PROGRAMS = (
     Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
 )
 
+# What a node runs besides what Debian has; only the tests on real kubelets need it.
+NODE_PROGRAMS = (
+    Program("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet"),
+    Program("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy"),
+    Program("coredns", "nodes", "./coredns"),
+    Program("pause", "nodes", "./pause"),
+)
+
 _REQUIRED = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kwok": "sigs.k8s.io/kwok",
 }
+_REQUIRED_OF_NODES = {"nodes": "github.com/coredns/coredns"}
 
 
 def version_of(module: str) -> str:
     """The version that `modules/<module>/go.mod` requires, such as `v1.36.3`."""
     path = MODULES / module / "go.mod"
-    wanted = re.escape(_REQUIRED[module])
+    required = {**_REQUIRED, **_REQUIRED_OF_NODES}[module]
+    wanted = re.escape(required)
     found = re.search(rf"^\s*(?:require\s+)?{wanted} (v\S+)", path.read_text(), re.MULTILINE)
     if found is None:
-        raise ControlPlaneError(f"{path}: no requirement of {_REQUIRED[module]}; add one")
+        raise ControlPlaneError(f"{path}: no requirement of {required}; add one")
     return found.group(1)
 
 
@@ -75,5 +90,9 @@ def cache_root() -> Path:
 
 def binary_dir() -> Path:
     """The folder of one set of versions on one kind of machine."""
-    names = "-".join(f"{module}-{version_of(module)}" for module in _REQUIRED)
+    return _folder(*_REQUIRED)
+
+
+def _folder(*modules: str) -> Path:
+    names = "-".join(f"{module}-{version_of(module)}" for module in modules)
     return cache_root() / f"{names}-{platform.system()}-{platform.machine()}".lower()

@@ -1,0 +1,99 @@
+"""The cluster of real kubelets that the tests of this folder share: one start for all of them.
+
+These tests need root and Debian packages, so plain `pytest` leaves them out; `make real-test` runs them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.control_plane.build import ensure_binaries, ensure_node_binaries
+from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.real.cluster import images
+from tests.real.cluster.needs import check_machine
+from tests.real.cluster.running import RealCluster
+
+_FIGURES = pytest.StashKey[list[str]]()
+_CLUSTER = pytest.StashKey[RealCluster]()
+
+
+@pytest.fixture(scope="session")
+def real_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Two ready nodes with the base image and edl's two images; stopped when the session ends.
+
+    Where `EDL_REAL_CLUSTER` names the folder of one that runs, that one as it is.
+    """
+    running = os.environ.get("EDL_REAL_CLUSTER")
+    make = (
+        partial(RealCluster.attach, Path(running).resolve())
+        if running
+        else partial(_start, request, tmp_path_factory)
+    )
+    with make() as cluster:
+        request.session.stash[_CLUSTER] = cluster
+        yield cluster
+        request.config.stash[_FIGURES].append(f"{cluster.memory_bytes() / 1e9:.2f} GB at the end")
+        began = time.monotonic()
+    request.config.stash[_FIGURES].append(f"stopped in {time.monotonic() - began:.1f} s")
+
+
+def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RealCluster:
+    figures, began = request.config.stash[_FIGURES], time.monotonic()
+    cluster = RealCluster.start(tmp_path_factory.mktemp("real"))
+    figures.append(f"two nodes ready after {time.monotonic() - began:.1f} s")
+    try:
+        cluster.import_base()
+        cluster.build_own_images()
+    except BaseException:
+        cluster.stop()
+        raise
+    figures.append(f"three images on both nodes after {time.monotonic() - began:.0f} s")
+    return cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make room for what the cluster costs."""
+    config.stash[_FIGURES] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build and fetch what is missing, with the progress in sight; say at once what the machine lacks."""
+    here = Path(__file__).parent
+    if session.config.option.collectonly or not any(item.path.is_relative_to(here) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            check_machine()
+            ensure_binaries()
+            ensure_node_binaries()
+            images.fetch()
+        except ControlPlaneError as error:
+            pytest.exit(str(error), returncode=1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what the cluster cost."""
+    if figures := config.stash[_FIGURES]:
+        terminalreporter.write_line(f"cluster of real kubelets: {', '.join(figures)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add the cluster's logs to the report of a failure."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    cluster = item.session.stash.get(_CLUSTER, None)
+    if report.failed and cluster is not None:
+        report.sections.append((f"cluster in {cluster.workdir}", cluster.logs()))
+    return report  # type: ignore[return-value]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what starts a cluster of its own: only one runs at a time, and the shared one stays until the end."""
+    items.sort(key=lambda item: "real_cluster" in getattr(item, "fixturenames", ()))
