@@ -124,8 +124,11 @@ class Writer:
             action.index,
             default_master_image=self._master_image,
             planned_node=action.node,
+            pinned=action.pinned,
             priority_classes=self._sight.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
+            expected=action.expected,
+            restarts_epoch=action.restarts_epoch,
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
@@ -210,7 +213,7 @@ class Writer:
         metadata, stored = body.get("metadata") or {}, body.get("status")
         if metadata.get("uid") != action.job_uid:
             raise ConflictError(f"job {action.job} is gone, or another one now")
-        if isinstance(stored, Mapping) and all(stored.get(name) == value for name, value in wanted.items()):
+        if _says(stored, wanted):
             return Result.UNCHANGED
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}/status"
         patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": wanted}
@@ -267,6 +270,13 @@ class Writer:
             raise ConflictError(f"job {action.job} is another one now")
         self._parsed[action.job_uid] = (body, job)
         return job
+
+
+def _says(stored: object, wanted: object) -> bool:
+    """True where a merge patch with `wanted` would change nothing: null means that there is nothing."""
+    if isinstance(wanted, Mapping):
+        return isinstance(stored, Mapping) and all(_says(stored.get(name), value) for name, value in wanted.items())
+    return stored == wanted
 
 
 def _read(action: Action, error: EdlError) -> tuple[Result, str]:
