@@ -694,13 +694,6 @@ BUGS = (
         'ref.get("uid") == action.pod_name for ref in metadata.get("ownerReferences")',
         f"{CLUSTER}::test_a_pod_that_exists_and_is_ours_is_success",
     ),
-    Bug(
-        "an expectation of our own pods not awaited on a slow watch",
-        "adapters/writer.py",
-        'self._sight.expect_created("Pod", namespace, name, answer["metadata"]["uid"])',
-        'self._sight.expect_created("Service", namespace, name, answer["metadata"]["uid"])',
-        f"{SERVER}::test_events_that_come_twice_in_disorder_late_or_never_lead_to_the_same_end[stale-edit]",
-    ),
 )
 
 
