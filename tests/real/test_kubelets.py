@@ -90,6 +90,12 @@ def test_the_log_of_a_container_tells_what_it_served(web: RealCluster) -> None:
     assert '"GET /?who=client HTTP/1.1" 200' in web.kubectl("logs", "web")
 
 
+def test_a_name_that_does_not_exist_is_answered_as_such(web: RealCluster) -> None:
+    look_up = "import socket; socket.getaddrinfo('second.tier', 80)"
+    said = web.exec("client", "sh", "-c", f'python3 -c "{look_up}" 2>&1 || true')
+    assert "Name or service not known" in said or "No address associated with hostname" in said
+
+
 def test_no_pod_reaches_anything_outside_the_cluster(web: RealCluster) -> None:
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)"
     said = web.exec("client", "sh", "-c", f'python3 -c "{connect}" 2>&1 || true')

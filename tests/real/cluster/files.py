@@ -168,12 +168,16 @@ def _hairpin(nodes: tuple[NodeLayout, ...]) -> str:
 
 
 def _corefile(layout: Layout) -> str:
+    """The cluster's names, and the answer that there is no other: a refusal would read as a server that is away."""
     return f""".:53 {{
     bind {API_ADDRESS}
     errors
     kubernetes {DOMAIN} in-addr.arpa {{
         kubeconfig {layout.kubeconfig("coredns")}
         ttl 1
+    }}
+    template ANY ANY {{
+        rcode NXDOMAIN
     }}
 }}
 """

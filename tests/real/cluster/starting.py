@@ -27,6 +27,7 @@ from tests.real.cluster.layout import (
     PREFIX_BITS,
     NodeLayout,
     NodeSpec,
+    cgroup_of,
     node_layouts,
 )
 from tests.real.cluster.needs import check_machine
@@ -185,6 +186,8 @@ def _connect(launched: Launched) -> None:
     cable = ("link", "add", HOST_LINK, "type", "veth", "peer", "name", INNER_LINK, "netns", str(who.pid))
     for arguments in (
         cable,
+        # Whose it is, for the one who removes it.
+        ("link", "set", HOST_LINK, "alias", cgroup_of(launched.workdir)),
         ("address", "add", f"{HOST_ADDRESS}/{PREFIX_BITS}", "dev", HOST_LINK),
         ("link", "set", HOST_LINK, "up"),
     ):

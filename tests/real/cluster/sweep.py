@@ -1,8 +1,9 @@
 """Removes what a cluster leaves on the machine once its processes have ended, however they ended.
 
-Processes, mounts and the network end with the namespaces, by the kernel. Control groups and files do not. This runs
-as a process of its own that waits for the supervisor's end, so that killing whoever started the cluster, or the
-supervisor, leaves nothing either; and it is called directly by those who stop a cluster in order.
+Processes and mounts end with the namespaces, by the kernel. Control groups and files do not, and the network cable
+has outlived the last process by more than a minute. This runs as a process of its own that waits for the supervisor's
+end, so that killing whoever started the cluster, or the supervisor, leaves nothing either; and it is called directly
+by those who stop a cluster in order.
 
 Run as `python -m tests.real.cluster.sweep WORKDIR`, with the supervisor recorded in that folder.
 """
@@ -11,14 +12,16 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.e2e.control_plane.processes import end_recorded, read_pid_file, wait_gone
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import cgroups
-from tests.real.cluster.layout import cgroup_of
+from tests.real.cluster.layout import HOST_LINK, cgroup_of
 
 _FOLDERS = ("nodes", "etcd", "build")
 _END_S = 20.0
@@ -32,11 +35,21 @@ def sweep(workdir: Path) -> None:
         ControlPlaneError: control groups are still in use.
     """
     end_recorded(workdir / "run", _END_S)
+    _cut(workdir)
     left = cgroups.remove(cgroup_of(workdir), _END_S)
     for name in _FOLDERS:
         shutil.rmtree(workdir / name, ignore_errors=True)
     if left:
         raise ControlPlaneError(f"still in use after {_END_S:g} s: {', '.join(map(str, left))}")
+
+
+def _cut(workdir: Path) -> None:
+    """Take away the cable between the host and this cluster; another cluster's stays."""
+    alias = Path("/sys/class/net", HOST_LINK, "ifalias")
+    with suppress(OSError):
+        if alias.read_text().strip() == cgroup_of(workdir):
+            cut = ["ip", "link", "delete", HOST_LINK]
+            subprocess.run(cut, capture_output=True, check=False)
 
 
 def main(arguments: Sequence[str]) -> int:

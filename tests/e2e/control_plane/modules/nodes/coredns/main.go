@@ -4,9 +4,8 @@ package main
 import (
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/errors"
-	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
-	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/template"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
@@ -14,7 +13,7 @@ import (
 
 // Directives register themselves in the order of a generated list that names every plugin there is.
 func init() {
-	dnsserver.Directives = []string{"bind", "health", "ready", "errors", "kubernetes"}
+	dnsserver.Directives = []string{"bind", "errors", "kubernetes", "template"}
 }
 
 func main() {
