@@ -17,7 +17,14 @@ from edl.core.model import JobPhase, Reason, Role
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 # Where the words are made that a user reads as a reason.
-SPEAKERS = ("core/status.py", "core/lifecycle.py", "core/happenings.py", "controller.py", "adapters/writer.py")
+SPEAKERS = (
+    "core/status.py",
+    "core/lifecycle.py",
+    "core/happenings.py",
+    "core/ledgers.py",
+    "controller.py",
+    "adapters/writer.py",
+)
 NO_REASONS = {
     *(phase.value for phase in JobPhase),
     *("Admitted", "Resizing", "Degraded", "Complete", "True", "False", "Waiting"),  # conditions and stages
