@@ -279,7 +279,8 @@ class Session:
             return False
         with self._lock:
             self._hear(reply, done, failed, sent_s)
-        return not is_last and self._status != "job_end"
+            is_said = is_last and not (self._done or self._failed)
+        return not is_said and self._status != "job_end"
 
     def _await_reason(self) -> None:
         """Wait until there is something to report or to fetch, or it is time for a heartbeat."""
@@ -295,6 +296,8 @@ class Session:
     def _compose(self) -> tuple[dict[str, Any], list[Lease], list[tuple[Lease, str]]]:
         self._seq += 1
         self._wants_sync = False
+        for lease in list(self._held.values()) if self._is_closing else ():
+            self._put_failed(lease, "")  # it came with the answer to what was under way when the session was closed
         done, failed = self._done[:200], self._failed[:100]
         want = 0 if self._is_closing else max(0, min(64, self._ahead + 1 - len(self._held)))
         says_much = bool(done or failed or self._held or self._is_closing)

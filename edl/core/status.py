@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
-from edl.core.happenings import RESTARTING, TRAINER_LOST, again_reason, finished_trainers, preempted_trainers
+from edl.core.happenings import (
+    RESTARTING,
+    TRAINER_LOST,
+    again_reason,
+    done_pods,
+    finished_trainers,
+    preempted_trainers,
+)
 from edl.core.ledgers import Heard, stored_progress
 from edl.core.model import (
     LABEL_JOB,
@@ -191,9 +198,14 @@ def _phase(job: Job, step: Step, counts: dict[Role, RoleCount]) -> JobPhase:
 
 
 def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
-    """True where the job can work: without its minimum only where trainers that finish are not replaced."""
-    if any(counts[f.role].ready < f.count for f in job.fixed):
-        return False
+    """True where the job can work: without its minimum only where trainers that finish are not replaced.
+
+    A pserver of a gang that has exited 0 is not replaced either, and the job goes on without it.
+    """
+    for fixed in job.fixed:
+        done = 0 if job.fault_tolerant else len(done_pods(job, fixed.role))
+        if counts[fixed.role].ready + done < fixed.count:
+            return False
     return (step.finishing and job.fault_tolerant) or counts[Role.TRAINER].ready + len(
         finished_trainers(job)
     ) >= job.min_trainers

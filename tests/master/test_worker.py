@@ -75,6 +75,40 @@ async def test_what_is_in_hand_or_prefetched_is_never_acknowledged(tmp_path: Pat
         assert (status["done"], status["leased"], status["todo"]) == (7, 0, 93)
 
 
+class LateWire(Wire):
+    """Answers arrive only once they are let through."""
+
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(url, token)
+        self.answered, self.let_through = threading.Event(), threading.Event()
+
+    def call(self, method: str, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
+        reply = super().call(method, path, body, timeout_s)
+        self.answered.set()
+        assert self.let_through.wait(30)
+        return reply
+
+
+async def test_leases_that_arrive_while_a_trainer_leaves_are_given_back(tmp_path: Path) -> None:
+    def leave() -> None:
+        session.start()
+        assert wire.answered.wait(30)
+        assert served.master.status()["leased"] > 0
+        closing = threading.Thread(target=session.close)
+        closing.start()
+        while not session._is_closing:
+            time.sleep(0.001)
+        wire.let_through.set()
+        closing.join()
+
+    async with serving(tmp_path) as served:
+        wire = LateWire(served.url, TOKEN)
+        session = Session(wire, {"pod_uid": "uid-a", "incarnation": "i", "name": "a"})
+        await beside(leave)
+        status = served.master.status()
+    assert (status["leased"], status["sessions"]["holding"], status["todo"]) == (0, 0, 100)
+
+
 async def test_a_record_that_breaks_the_loop_is_blamed_and_the_rest_given_back(tmp_path: Path) -> None:
     def loop() -> None:
         with trainer(served) as job:
