@@ -11,8 +11,8 @@ NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
 LIVES ?= 20
 
-.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e cluster cluster-down
-.PHONY: real-cluster real-cluster-down real-test generate benchmarks clean
+.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
+.PHONY: real-cluster real-cluster-down real-test generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no control plane (about a minute)
+unit: $(STAMP) ## the tests that need no control plane (about four minutes)
 	@$(BIN)/python -m pytest --ignore=tests/e2e
 
 campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
@@ -58,6 +58,9 @@ e2e: $(STAMP) ## the tests on a real control plane
 
 scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
 	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
+
+quiet: $(STAMP) ## ten quiet minutes of a real cluster: no write but the renewal of the lease, by the audit log
+	@$(BIN)/python -m pytest -s --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py
 
 cluster: $(STAMP) ## a real control plane to try things on: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
 	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)
@@ -74,8 +77,11 @@ real-cluster-down: $(STAMP) ## as root: stop it; nothing stays
 real-test: $(STAMP) ## as root: the tests that need real containers (docs/real-cluster.md)
 	@$(BIN)/python -m pytest tests/real
 
-generate: $(STAMP) ## write the generated files again: crds/, deploy/
-	@$(BIN)/python -m edl.adapters.manifests
+generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
+	@$(BIN)/python -m edl.adapters.reference
+
+sessions: $(STAMP) ## record docs/kubectl.md anew on a real control plane (about a minute and a half)
+	@$(BIN)/python -m example.sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
 	@$(BIN)/python -m tests.core.ledger_world 100000
@@ -87,6 +93,14 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the bound) and 
 	@$(BIN)/python -m benchmarks.planner
 	@$(BIN)/python -m benchmarks.journal
 	@$(BIN)/python -m benchmarks.master
+
+example: $(STAMP) ## example/fit_flights with real processes on this machine: trainers and a pserver killed, five seeds
+	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
+
+train-ft: ## example/train_ft.py with kills, in .venv-paddle, which is made first (with Paddle: 1.3 GB)
+	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle
+	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller]' 'paddlepaddle>=3.0' scikit-learn
+	@.venv-paddle/bin/python -m tests.example.train_ft
 
 clean: ## remove the virtual environment and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

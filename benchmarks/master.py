@@ -1,4 +1,6 @@
-"""What a master can do: `python -m benchmarks.master [rates|latency|heartbeats|restart ...]`; by default all of it.
+"""What a master can do: `python -m benchmarks.master [rates|peer|latency|heartbeats|restart|lines ...]`.
+
+`--dlrover-python PATH` names a Python with DLRover 0.6.1, whose master then does the same work in the same run.
 
 The master is a process of its own with its journal on the disk of the working directory; the clients share the other
 cores. Rates are told per second of the wall and per second of the master's CPU: the latter is the rate per core, and
@@ -8,6 +10,7 @@ durable before they are answered.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -23,9 +26,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peer import cpu_s, measure_peer, python_with_peer
+from edl.adapters.datasets import Catalog
+from edl.adapters.master_bodies import DatasetBody
+
 TOKEN = "benchmark-token-0123456789"  # noqa: S105
 SECONDS = 5.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Client:
@@ -99,8 +105,7 @@ class Process:
     @property
     def cpu_s(self) -> float:
         """CPU seconds that it has used."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_s(self._process.pid)
 
     @property
     def memory_mb(self) -> float:
@@ -224,15 +229,46 @@ async def restart() -> None:
         shutil.rmtree(folder)
 
 
+async def lines() -> None:
+    """What it takes to find the lines of a file of 1 GiB."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
+        path = Path(folder) / "lines.txt"
+        with path.open("wb") as file:
+            for _ in range(1024):
+                file.write((b"x" * 99 + b"\n") * 10_485 + b"\n" * 76)
+        before_s, begun = cpu_s(os.getpid()), time.monotonic()
+        found = await Catalog(Path(folder)).describe(DatasetBody(source=f"lines:{path}"))
+        passed_s, used_s = time.monotonic() - begun, cpu_s(os.getpid()) - before_s
+        (index,) = Path(folder).glob("dataset-*")  # noqa: ASYNC240 one name
+        print(
+            f"{found.total} lines of 1 GiB: {passed_s:.2f} s, {used_s:.2f} CPU s; an index of"
+            f" {index.stat().st_size / 1024:.0f} KiB"
+        )
+
+
 def main() -> None:
     """Run what is named."""
+    arguments = argparse.ArgumentParser(prog="benchmarks.master")
+    arguments.add_argument("--dlrover-python", metavar="PATH")
+    arguments.add_argument("names", nargs="*")
+    given = arguments.parse_args()
+    python = python_with_peer(given.dlrover_python)
+
+    async def peer() -> None:
+        if python is None:
+            print("DLRover: not installed here; name a Python that has it: --dlrover-python PATH")
+        else:
+            measure_peer(python, SECONDS)
+
     all_of_it: dict[str, Callable[[], Awaitable[None]]] = {
         "rates": rates,
+        "peer": peer,
         "latency": latency,
         "heartbeats": heartbeats,
         "restart": restart,
+        "lines": lines,
     }
-    for name in sys.argv[1:] or all_of_it:
+    for name in given.names or all_of_it:
         asyncio.run(all_of_it[name]())  # type: ignore[arg-type]
 
 

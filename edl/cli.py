@@ -10,6 +10,7 @@ value, the rule and the remedy; stdout holds only the answer. Exit codes: 0 done
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edl.core.model import ClusterSnapshot
+    from edl.core.plan import Limits
 
 
 class TextOutput(StrEnum):
@@ -54,6 +56,7 @@ def main() -> None:
 
 
 def plan(
+    *,
     filenames: Annotated[
         list[str],
         typer.Option(
@@ -78,6 +81,12 @@ def plan(
             "else maxmin.",
         ),
     ] = "",
+    max_load_desired: Annotated[
+        str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
+    ] = "1.0",
+    serving_headroom: Annotated[
+        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
+    ] = "0",
     queues: Annotated[
         str,
         typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
@@ -86,13 +95,11 @@ def plan(
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
     from edl.adapters.planning import plan_snapshot
-    from edl.adapters.queues import read_queues
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
     from edl.adapters.whatif import changes_of
-    from edl.core.plan import Limits
 
-    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
+    limits = _limits(max_load_desired, serving_headroom, queues)
     saved, now_s = read_saved(filenames), _seconds(now) if now else None
     snapshot, left_out = saved.snapshot(now_s)
     for one in left_out:
@@ -227,6 +234,12 @@ def explain(
             envvar="EDL_POLICY", metavar="NAME", help="Of the controller: {policies to run}; default: as edl plan."
         ),
     ] = "",
+    max_load_desired: Annotated[
+        str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
+    ] = "1.0",
+    serving_headroom: Annotated[
+        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
+    ] = "0",
     queues: Annotated[
         str,
         typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
@@ -235,10 +248,8 @@ def explain(
 ) -> None:
     """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
     from edl.adapters.explanation import account_json, explain_job, print_account
-    from edl.adapters.queues import read_queues
     from edl.adapters.report import make_console
     from edl.adapters.saved import read_saved
-    from edl.core.plan import Limits
 
     if now and not filenames:
         raise ConfigError(
@@ -251,7 +262,7 @@ def explain(
         snapshot, left_out = _look(kubeconfig)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
-    limits = Limits(quotas=read_queues(Path(queues)) if queues else ())
+    limits = _limits(max_load_desired, serving_headroom, queues)
     account = explain_job(snapshot, job, namespace, policy, limits)
     if output is TextOutput.JSON:
         typer.echo(account_json(account, snapshot.observed_at_s))
@@ -345,6 +356,19 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"edl {__version__}")
         raise typer.Exit
+
+
+def _limits(max_load_desired: str, serving_headroom: str, queues: str) -> Limits:
+    """The limits of a controller with these flags, judged as it judges them.
+
+    A saved cluster stands still, so that kube-scheduler is not left alone with a waiting pod.
+    """
+    from edl.adapters.queues import read_queues
+    from edl.settings import read_settings
+
+    settings = read_settings({"max_load_desired": max_load_desired, "serving_headroom": serving_headroom})
+    quotas = read_queues(Path(queues)) if queues else ()
+    return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)
 
 
 def _seconds(value: str) -> float:

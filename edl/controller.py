@@ -19,6 +19,7 @@ from typing import Protocol
 from edl.core.backoff import Backoff
 from edl.core.fallback import failure_of, without_growth
 from edl.core.guard import RefusedPlanError, serving_grace_left_s
+from edl.core.ledgers import Heard
 from edl.core.lifecycle import (
     Action,
     CreatePod,
@@ -33,10 +34,12 @@ from edl.core.lifecycle import (
 )
 from edl.core.model import ClusterSnapshot, Job, JobKey, Reason, Role
 from edl.core.order import complaint_of, growth_of, words_of
+from edl.core.pins import loosen, pin
 from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.stranded import stranded_pods
 from edl.core.unplaceable import Offer, mark, watch
 from edl.errors import EdlError, TemporaryError
+from edl.masters import Masters
 from edl.ports import Clock, Cluster, Lease, Recorder, RoundResult
 from edl.thinker import Thinker
 
@@ -97,6 +100,7 @@ class _Memory:
     plan: ScalePlan | None = None
     stranded: dict[str, float] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
+    loose: dict[tuple[str, str], float] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     failed_rounds: int = 0
     wake_in_s: float | None = None
@@ -120,14 +124,16 @@ class Controller:
         limits: Limits,
         pace: Pace | None = None,
         show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None,
+        masters: Masters | None = None,
     ) -> None:
         """Put the parts together.
 
-        `show` makes every round a dry run: it is given each plan instead of the cluster.
+        `show` makes every round a dry run: it is given each plan instead of the cluster. Without `masters` nobody
+        listens to the masters of the jobs.
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._planner, self._limits, self._pace, self._show = planner, limits, pace or Pace(), show
-        self._thinker = Thinker()
+        self._thinker, self._masters = Thinker(), masters
         self._memory = _Memory()
         self.last_round_s = clock.monotonic_s()
 
@@ -163,8 +169,10 @@ class Controller:
         except Exception as error:  # a bug in one round must not end the service of the others
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
-        failed = result is RoundResult.FAILED
-        self._memory.failed_rounds = self._memory.failed_rounds + 1 if failed else 0
+        if result is RoundResult.FAILED:
+            self._memory.failed_rounds += 1
+        elif result is not RoundResult.SKIPPED:  # one that wrote nothing does not say that writing goes well
+            self._memory.failed_rounds = 0
         self._recorder.ended(result, self._clock.monotonic_s() - self.last_round_s)
         return result
 
@@ -172,9 +180,13 @@ class Controller:
         snapshot = await self._cluster.observe()
         leads = self._lease.is_held()
         self._recorder.observed(snapshot, leader=leads)
+        lost = self._lost(snapshot)
+        if self._masters is not None:
+            self._masters.update(snapshot.jobs if leads and self._show is None else (), lost)
         if not leads:
             return RoundResult.FOLLOWED
-        view = self._mark_unplaceable(replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs)))
+        planned = (as_planned(job, is_finishing=self._is_finishing(job)) for job in snapshot.jobs)
+        view = self._mark_unplaceable(replace(snapshot, jobs=tuple(planned)))
         self._memory.wake_in_s = self._grace_left_s(view)
         plan = await self._plan(view)
         if self._show is not None:
@@ -183,7 +195,7 @@ class Controller:
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
         starts = self._planner.startable(view, plan) if plan is not None else ()
         put_off = await self._revalidate(view, plan)
-        return await self._act(snapshot, plan, starts, put_off)
+        return await self._act(snapshot, plan, starts, put_off, lost)
 
     async def _plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that passed its checks; None leaves the cluster as it is."""
@@ -237,17 +249,19 @@ class Controller:
         plan: ScalePlan | None,
         starts: Iterable[Start],
         put_off: frozenset[JobKey],
+        lost: frozenset[str],
     ) -> RoundResult:
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
         for start in starts:
             places[start.job].append((start.role, start.node))
         decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
-        lost = self._lost(snapshot)
+        loose = self._memory.loose = loosen(self._memory.loose, snapshot, self._clock.monotonic_s())
         wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
-            around = Surroundings(lost, self._trouble(snapshot, job))
-            wanted.append((job, self._desired(job, decisions.get(job.key), places[job.key], around)))
+            around = Surroundings(lost, self._trouble(snapshot, job), self._heard(job))
+            actions = self._desired(job, decisions.get(job.key), places[job.key], around)
+            wanted.append((job, pin(actions, len(snapshot.nodes), loose)))
         return await self._carry_out(wanted)
 
     def _desired(
@@ -270,6 +284,13 @@ class Controller:
         return tuple(
             a for a in actions if isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)
         )
+
+    def _heard(self, job: Job) -> Heard | None:
+        return self._masters.heard(job) if self._masters is not None else None
+
+    def _is_finishing(self, job: Job) -> bool:
+        heard = self._heard(job)
+        return heard is not None and heard.is_finished
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
         refused = self._memory.backoff.refusal(job.uid)
@@ -383,7 +404,8 @@ class Controller:
         left_s = max(0.0, due_s - self._clock.monotonic_s())
         if self._memory.wake_in_s is not None:
             left_s = min(left_s, self._memory.wake_in_s)
-        if await self._cluster.wait_for_change(left_s):
+        change = self._cluster.wait_for_change(left_s)
+        if await (change if self._masters is None else self._masters.or_news(change)):
             await self._clock.sleep(self._pace.debounce_s)
 
 

@@ -116,6 +116,11 @@ class Master:
         self._is_stopping = False
 
     @property
+    def dataset(self) -> DatasetSet | None:
+        """What is sharded; None until somebody has said it."""
+        return self._ledger.state.dataset
+
+    @property
     def blocked(self) -> str | None:
         """Why nothing can be acknowledged now; None where it can."""
         return self._store.blocked

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edl import __version__
 from edl.adapters.clock import SystemClock
-from edl.adapters.datasets import describe
+from edl.adapters.datasets import Catalog, asked
 from edl.adapters.journal import FileLedgerStore
 from edl.adapters.logs import say
 from edl.adapters.master_bodies import DatasetBody, MalformedError, read_body
@@ -60,21 +60,26 @@ async def serve_master(flags: MasterFlags) -> int:
         read_token(flags.controller_token_file, "--controller-token-file") if flags.controller_token_file else None,
     )
     tls, body, expected = _tls(flags), _dataset(flags.dataset), _expected(flags.expect_progress)
-    clock, store = SystemClock(), FileLedgerStore(flags.journal)
+    clock, store, catalog = SystemClock(), FileLedgerStore(flags.journal), Catalog(flags.journal)
     try:
         settings = LedgerSettings(ttl_s=flags.lease_ttl_s)
         again = flags.on_ledger_lost == "RestartEpoch"
         found = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=again)
+        known = found.ledger.state.dataset
+        if known is not None and found.ledger.state.is_open:
+            await asyncio.to_thread(catalog.reopen, known)
         store.start()
     except EdlError:
         await store.close()
         raise
     _allow_connections()
     master = Master(found, store, clock)
-    api = MasterApi(master, tokens, MasterMetrics())
+    api = MasterApi(master, tokens, MasterMetrics(), catalog)
     try:
         if body is not None:
-            await master.set_dataset(await asyncio.to_thread(describe, body))
+            await master.set_dataset(
+                asked(body, known.version, known.total, known.block) if known else await catalog.describe(body)
+            )
         address = await api.start(host, port, tls)
         say(_log, logging.INFO, "edl master", version=__version__, listen=":".join(map(str, address)))
         return await _until_signal(master)

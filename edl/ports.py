@@ -1,4 +1,4 @@
-"""What the applications need from the world: a cluster, a clock, a leader's lease, places for decisions and journals.
+"""What the applications need from the world: a cluster, masters, a clock, a lease, places for decisions and journals.
 
 The controller and the master are written against these; the adapters, the simulator and the tests implement them.
 Nothing here does anything.
@@ -6,12 +6,13 @@ Nothing here does anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from edl.core.ledgers import Report, Seat
 from edl.core.lifecycle import Action, Outcome
-from edl.core.model import ClusterSnapshot
+from edl.core.model import ClusterSnapshot, JobKey
 from edl.core.plan import Limits, ScalePlan
 from edl.errors import TemporaryError
 
@@ -92,6 +93,51 @@ class Recorder(Protocol):
 
     def ended(self, result: RoundResult, seconds: float) -> None:
         """A round is over."""
+
+
+class MasterAt(NamedTuple):
+    """Where a job's master is.
+
+    Attributes:
+        job, job_uid: whose; a token is made of them.
+        pod_uid: the pod that has the address now.
+        ip: of the pod.
+    """
+
+    job: JobKey
+    job_uid: str
+    pod_uid: str
+    ip: str
+
+
+class MasterWire(Protocol):
+    """Calls to the masters of jobs. Each ends in a few seconds; none is repeated here."""
+
+    async def report(self, master: MasterAt) -> Report:
+        """What the master holds.
+
+        Raises:
+            TemporaryError: it does not answer, or not now.
+            PermanentError: it refuses us, or what answers there is no master.
+        """
+
+    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+        """Say who may hold leases; whoever is not on it loses its own at once.
+
+        Raises:
+            ConflictError: a newer roster is in force.
+            TemporaryError, PermanentError: as for `report`.
+        """
+
+    async def restore(self, master: MasterAt) -> int:
+        """Take the accounts back to the last committed checkpoint, else to the epoch's start, and end every lease.
+
+        Returns:
+            The checkpoint's number; 0 for the start of the epoch.
+
+        Raises:
+            TemporaryError, PermanentError: as for `report`.
+        """
 
 
 class StoreBlockedError(TemporaryError):

@@ -22,9 +22,10 @@ from edl import __version__
 from edl.adapters.cache import ClusterCache
 from edl.adapters.clock import SystemClock
 from edl.adapters.cluster import KubernetesCluster
-from edl.adapters.elector import AlwaysHeld, ApiLeaseStore, Elector
+from edl.adapters.elector import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
 from edl.adapters.keys import MasterKey, default_key_file
 from edl.adapters.logs import say
+from edl.adapters.master_wire import HttpMasterWire
 from edl.adapters.metrics import Metrics
 from edl.adapters.planning import policy_to_run
 from edl.adapters.queues import read_queues
@@ -35,11 +36,12 @@ from edl.adapters.session import ApiSession
 from edl.adapters.writer import Writer
 from edl.controller import Controller, Pace, Planner
 from edl.core.guard import check
-from edl.core.model import ClusterSnapshot
+from edl.core.model import ClusterSnapshot, JobKey
 from edl.core.packing import startable
 from edl.core.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
 from edl.core.policy import Policy, decide
 from edl.errors import EdlError
+from edl.masters import CallPace, Masters
 from edl.ports import Clock, RoundResult
 from edl.settings import ControllerSettings
 
@@ -52,6 +54,15 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class _Lines:
+    """To whom we speak, and the key that proves to masters who we are."""
+
+    session: ApiSession
+    key: MasterKey
+    wire: HttpMasterWire
+
+
+@dataclass(frozen=True, slots=True)
 class _Parts:
     """What runs side by side."""
 
@@ -60,6 +71,7 @@ class _Parts:
     elector: Elector | None
     server: StatusServer
     metrics: Metrics
+    masters: Masters
 
 
 async def serve(settings: ControllerSettings) -> int:
@@ -76,19 +88,30 @@ async def serve(settings: ControllerSettings) -> int:
     limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
-        parts = _assemble(settings, limits, session, folder)
-        listen = None if settings.once else ":".join(map(str, await parts.server.start()))
-        say(_log, logging.INFO, "edl controller", version=__version__, server=session.host, listen=listen)
-        try:
-            return await _run(settings, parts)
-        finally:
-            await parts.server.stop()
+        key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
+        async with HttpMasterWire(key) as wire:
+            return await _serve(
+                settings, _assemble(settings, limits, folder, _Lines(session, key, wire)), session.host
+            )
+
+
+async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> int:
+    listen = None if settings.once else ":".join(map(str, await parts.server.start()))
+    say(_log, logging.INFO, "edl controller", version=__version__, server=server, listen=listen)
+    try:
+        return await _run(settings, parts)
+    finally:
+        await parts.masters.close()
+        await parts.server.stop()
 
 
 def _assemble(
-    settings: ControllerSettings, limits: Limits, session: ApiSession, folder: RecordFolder | None
+    settings: ControllerSettings,
+    limits: Limits,
+    folder: RecordFolder | None,
+    lines: _Lines,
 ) -> _Parts:
-    clock, metrics = SystemClock(), Metrics()
+    session, clock, metrics = lines.session, SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_to_run(settings.policy)
     cache = ClusterCache(
@@ -98,10 +121,12 @@ def _assemble(
         default_master_image=image,
         controller_namespace=settings.namespace,
     )
-    key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
-    writer = Writer(session, cache, clock, key=key, default_master_image=image)
+    writer = Writer(session, cache, clock, key=lines.key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics) if elects else None
+    masters = Masters(lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s))
+    if elector is not None:
+        session.fence(elector.is_held, but_for=LEASES_API)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
@@ -111,6 +136,7 @@ def _assemble(
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_Display() if settings.dry_run else None,
+        masters=masters,
     )
 
     def is_alive() -> bool:
@@ -119,7 +145,11 @@ def _assemble(
     server = StatusServer(
         settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
     )
-    return _Parts(cache, controller, elector, server, metrics)
+    return _Parts(cache, controller, elector, server, metrics, masters)
+
+
+def _tell(job: JobKey, what: str) -> None:
+    say(_log, logging.INFO, "master", job=job, said=what)
 
 
 class _Decider:

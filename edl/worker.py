@@ -5,10 +5,12 @@
         for record in job.records():
             train(record)
 
-Nothing but the standard library. A record counts as consumed when the loop asks for the next one, so that a trainer
-which dies while it trains on a record leaves that record to others; what is only prefetched is never acknowledged.
-A thread heartbeats and fetches work ahead. Leases are kept to by this process's own monotonic clock, counted from
-when a request was sent: a trainer that was cut off stops before others get its work. A lost master is waited for.
+Nothing but the standard library, unless the data set is one of files: then the extra that reads them, too.
+
+A record counts as consumed when the loop asks for the next one, so that a trainer which dies while it trains on a
+record leaves that record to others; what is only prefetched is never acknowledged. A thread heartbeats and fetches
+work ahead. Leases are kept to by this process's own monotonic clock, counted from when a request was sent: a trainer
+that was cut off stops before others get its work. A lost master is waited for.
 
 A record that was trained on right before a crash may have changed the model although it is dispatched again: exactly
 once is said of the accounts. Where that matters, tie them to checkpoints: `with job.checkpoint(step)`.
@@ -18,19 +20,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from edl.core.permutation import EpochOrder
-from edl.errors import ConfigError, PermanentError, TemporaryError
-from edl.worker_session import Fault, Session
+from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
+from edl.worker_data import Reader, Source, read_all, source_of
+from edl.worker_lease import Fault, Handed
+from edl.worker_session import Session
 from edl.worker_wire import Wire
 
-__all__ = ["Job", "connect"]
+__all__ = ["Job", "Remote", "connect"]
 
-Reader = Callable[[int], Any]
+Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
+"""Reads batches of records, given by their numbers, and yields them in the same order; a `Fault` for a bad one."""
 _FAREWELL_S = 5.0
 
 
@@ -59,8 +65,35 @@ def connect(
         )
     token = token or _token(environment.get("EDL_TOKEN_FILE", ""))
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
-    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": time.time_ns(), "name": name}
-    return Job(Session(Wire(url, token, ca_file), who))
+    # Never seen before, and no number: after a clock was set back, that of a later process would be the smaller one.
+    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
+    return Job(Session(Wire(url, token, ca_file), who), Remote(url, token, ca_file))
+
+
+class Remote:
+    """Where another process of this trainer finds the records; it can be sent there, and holds no lease.
+
+    Args:
+        url, token, ca_file: as `connect` takes them.
+    """
+
+    def __init__(self, url: str, token: str, ca_file: str | None) -> None:
+        self._master = url, token, ca_file
+        self._source: Source | None = None
+
+    @property
+    def source(self) -> Source:
+        """Where this job's records come from, looked up when it is first asked for.
+
+        Raises:
+            PermanentError: the master refuses.
+            ConfigError: what reads them is not installed.
+        """
+        if self._source is None:
+            asking = Session(Wire(*self._master), {})  # never started: it asks, and holds nothing
+            dataset = asking.call("GET", "/v1/status")["dataset"]
+            self._source = source_of(dataset, lambda path: asking.call("GET", path))
+        return self._source
 
 
 class Job:
@@ -68,12 +101,14 @@ class Job:
 
     Args:
         session: what speaks to the master.
+        remote: for processes that read for this one.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, remote: Remote) -> None:
+        self._session, self.remote = session, remote
         self._dataset: dict[str, Any] | None = None
         self._order: tuple[int, EpochOrder | None] = (-1, None)
+        self._source: Source | None = None
 
     def __enter__(self) -> Job:
         self._session.start()
@@ -115,23 +150,92 @@ class Job:
         """The records that this trainer is to train on, until the job has ended.
 
         Args:
-            read: turns the number of a record into what the loop wants; by default the number itself. Where it
-                raises, the record is reported, tried again, and left out when it keeps failing.
+            read: turns a record (the number of `index:N`, the line or the row of a file) into what the loop wants;
+                by default it stays what it is. Where it raises, the record is reported, tried again, and left out
+                when it keeps failing.
 
         Raises:
-            PermanentError: the master refuses this trainer, or the job has failed.
+            PermanentError: the master refuses this trainer, the job has failed, or a file is not as it was.
+            ConfigError: what reads such files is not installed.
         """
         for lease in self._session.leases():
-            order = self._order_of(lease.epoch)
+            order, source = self._order_of(lease.epoch), self.source
             for position in lease.positions():
-                number = order.record(position)
                 try:
-                    record = number if read is None else read(number)
-                except Exception as error:
-                    lease.fail(Fault(f"record {number}: {type(error).__name__}: {error}"))
+                    found = read_all(source, [order.record(position)], read)
+                except EdlError:
+                    lease.fail(Fault(""))  # no record is to blame
+                    raise
+                if isinstance(found, Fault):
+                    lease.fail(found)
                     break
-                yield record
+                yield found[0]
         self._check_end()
+
+    def batches(
+        self, size: int, read: Reader | None = None, *, pipeline: Pipeline | None = None
+    ) -> Generator[Any, None, None]:
+        """Lists of records; those of one are acknowledged when the loop asks for the next one.
+
+        A batch is smaller where no more records are at hand: nobody waits for others with a part of a batch.
+
+        Args:
+            size: of a batch, at least 1.
+            read: as `records` takes it.
+            pipeline: reads batches ahead, and may do it elsewhere; what it has read is not acknowledged before the
+                loop has consumed it, and not handed to the loop where the lease was lost meanwhile.
+
+        Raises:
+            As `records`; ConfigError also where the size is none.
+        """
+        if size < 1:
+            raise ConfigError(f"batches: the size {size} is less than 1; give a batch at least one record")
+        through = pipeline or (lambda numbers: (read_all(self.source, some, read) for some in numbers))
+        self._session.rewind()
+        while (first := self._session.take(size, waits=True)) is not None:
+            ahead = deque[Handed]()
+            for found in through(self._numbers(first, size, ahead)):
+                handed = ahead.popleft()
+                if isinstance(found, Fault):
+                    self._session.fail(handed, found)
+                elif self._session.show(handed):
+                    self._order = (handed.epoch, self._order_of(handed.epoch))
+                    yield found
+                    self._session.consumed(handed)
+        self._check_end()
+
+    def _numbers(self, first: Handed, size: int, ahead: deque[Handed]) -> Iterator[list[int]]:
+        """The records of one batch after the other, while there are some at hand."""
+        handed: Handed | None = first
+        while handed is not None:
+            ahead.append(handed)
+            order = self._order_of(handed.epoch)
+            yield [order.record(position) for position in handed.positions]
+            handed = self._session.take(size, waits=False)
+
+    @property
+    def source(self) -> Source:
+        """Where this job's records come from.
+
+        Raises:
+            ConfigError: what reads them is not installed.
+        """
+        if self._source is None:
+            self._source = source_of(self.dataset, lambda path: self._session.call("GET", path))
+        return self._source
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        """What is sharded, as the master's status tells it.
+
+        Raises:
+            PermanentError: nobody has said it yet.
+        """
+        if self._dataset is None:
+            self._dataset = self.status()["dataset"]
+        if self._dataset is None:
+            raise PermanentError("dataset: none is given yet; give the job one, or call set_dataset()")
+        return self._dataset
 
     def checkpoint(self, step: int) -> contextlib.AbstractContextManager[int]:
         """What was reported when the block begins is committed when it ends without an error.
@@ -164,10 +268,8 @@ class Job:
 
     def _order_of(self, epoch: int) -> EpochOrder:
         if self._order[0] != epoch or self._order[1] is None:
-            if self._dataset is None:
-                self._dataset = self.status()["dataset"]
-            data = self._dataset or {}
-            self._order = (epoch, EpochOrder(data["total"], data["seed"], epoch))
+            data = self.dataset
+            self._order = (epoch, EpochOrder(data["total"], data["seed"], epoch, data["block"]))
         order = self._order[1]
         assert order is not None  # noqa: S101 for the type checker
         return order

@@ -12,10 +12,10 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from edl.errors import EdlError, TemporaryError
+from edl.worker_lease import Fault, Handed, Lease
 from edl.worker_wire import Wire
 
 _AHEAD, _MOST_AHEAD = 2, 48  # leases prefetched; more where they are so short that the loop runs dry
@@ -29,57 +29,6 @@ _GOODBYE_S = 5.0
 
 class StoppedError(EdlError):
     """The session was closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a lease cannot be finished."""
-
-    text: str
-
-
-@dataclass(eq=False)
-class Lease:
-    """A range of positions of an epoch that this trainer may work on.
-
-    Attributes:
-        end: where it stops; a `truncate` of the master moves it.
-        cursor: what is before it was consumed.
-        handed: what is before it was handed to the loop; at most one more than the cursor.
-        deadline_s: monotonic; nothing is handed out after it.
-        is_gone: the master has taken it back, or it is reported.
-    """
-
-    session: Session
-    epoch: int
-    start: int
-    end: int
-    fence: int
-    deadline_s: float
-    cursor: int = field(init=False)
-    handed: int = field(init=False)
-    is_gone: bool = False
-
-    def __post_init__(self) -> None:
-        self.cursor = self.handed = self.start
-
-    @property
-    def item(self) -> dict[str, Any]:
-        """As the master names it."""
-        return {"epoch": self.epoch, "start": self.start, "end": self.end, "fence": self.fence}
-
-    def positions(self) -> Iterator[int]:
-        """The positions that are not consumed yet, while the lease lasts.
-
-        A position is consumed when the next one is asked for.
-        """
-        self.handed = self.cursor
-        while (position := self.session.hand_out(self)) is not None:
-            yield position
-
-    def fail(self, fault: Fault) -> None:
-        """The record in hand cannot be trained on."""
-        self.session.give_up(self, fault.text)
 
 
 class Session:
@@ -119,7 +68,7 @@ class Session:
         """
         with self._lock:
             for lease in list(self._held.values()):
-                blamed = error if lease.handed > lease.cursor else ""
+                blamed = error if lease.shown > lease.cursor else ""
                 self._put_failed(lease, blamed)
             self._is_closing = True
             if self._is_polling:
@@ -162,7 +111,7 @@ class Session:
                 if self._is_closing:
                     return None
                 if time.monotonic() < lease.deadline_s:
-                    lease.handed = lease.cursor + 1
+                    lease.handed = lease.shown = lease.cursor + 1
                     return lease.cursor
                 self._changed.wait(1.0)
             if not lease.is_gone:
@@ -175,6 +124,95 @@ class Session:
             if not lease.is_gone:
                 self._put_failed(lease, error)
                 self._changed.notify_all()
+
+    def rewind(self) -> None:
+        """What was handed out and not consumed is to be handed out again."""
+        with self._lock:
+            for lease in self._held.values():
+                lease.handed = lease.shown = lease.cursor
+
+    def take(self, most: int, *, waits: bool) -> Handed | None:
+        """The next positions, of as many leases as are at hand; nothing is consumed by that.
+
+        Args:
+            most: positions; fewer where no more are at hand, because those who wait for more keep what they have.
+            waits: until there are some; None then means that the job has ended.
+
+        Raises:
+            EdlError: the master refuses this trainer, or the session was closed.
+        """
+        with self._lock:
+            while True:
+                if self._error is not None:
+                    raise self._error
+                if self._is_closing:
+                    raise StoppedError("batches: the job was closed; call connect() again")
+                handed = self._gather(most)
+                if handed.parts or not waits:
+                    return handed if handed.parts else None
+                if not self._held and self._status == "job_end":
+                    return None
+                self._changed.wait(1.0)
+
+    def _gather(self, most: int) -> Handed:
+        parts: list[tuple[Lease, int, int]] = []
+        for lease in list(self._held.values()):
+            if lease.cursor >= lease.end:  # it was shortened to what is consumed
+                self._put_done(lease)
+            if lease.handed >= lease.end:
+                continue
+            if not most or time.monotonic() >= lease.deadline_s or (parts and lease.epoch != parts[0][0].epoch):
+                break
+            end = min(lease.end, lease.handed + most)
+            parts.append((lease, lease.handed, end))
+            most -= end - lease.handed
+            lease.handed = end
+        return Handed(parts[0][0].epoch if parts else 0, tuple(parts))
+
+    def show(self, handed: Handed) -> bool:
+        """Whether the loop may train on what was handed out; what is left of it goes back otherwise.
+
+        Waits while a lease is past its deadline and the master has not said what became of it.
+        """
+        with self._lock:
+            while handed.is_ours and not self._is_closing:
+                if self._error is not None:
+                    raise self._error
+                now_s = time.monotonic()
+                if all(now_s < lease.deadline_s for lease, _, _ in handed.parts):
+                    for lease, _, end in handed.parts:
+                        lease.shown = end
+                    return True
+                self._changed.wait(1.0)
+            self._return_parts(handed)
+            return False
+
+    def consumed(self, handed: Handed) -> None:
+        """The loop has trained on all of it."""
+        with self._lock:
+            for lease, _, end in handed.parts:
+                if not lease.is_gone:
+                    lease.cursor = end
+                    if end >= lease.end:
+                        self._put_done(lease)
+
+    def fail(self, handed: Handed, fault: Fault) -> None:
+        """One record of what was handed out cannot be trained on; nothing of it is consumed."""
+        blamed, left = None, fault.index
+        for lease, start, end in handed.parts:
+            if 0 <= left < end - start:
+                blamed = lease
+            left -= end - start
+        with self._lock:
+            if blamed is not None and not blamed.is_gone:
+                self._put_failed(blamed, fault.text)
+            self._return_parts(handed)
+
+    def _return_parts(self, handed: Handed) -> None:
+        for lease, _, _ in handed.parts:
+            if not lease.is_gone:
+                self._put_failed(lease, "")
+        self._changed.notify_all()
 
     def flush(self) -> None:
         """Return when the master knows what was consumed up to now, the record in hand excepted."""
@@ -267,7 +305,7 @@ class Session:
             "seq": self._seq,
             "done": [lease.item for lease in done],
             "failed": [{**lease.item, "error": error} for lease, error in failed],
-            "progress": [{**x.item, "cursor": x.cursor} for x in (*self._held.values(), *given_up)],
+            "progress": [x.progress for x in (*self._held.values(), *given_up)],
             "want": want,
             "wait_s": 0.0 if says_much else _LONG_POLL_S,
         }
@@ -304,11 +342,12 @@ class Session:
         self._failed.clear()
 
     def _shorten(self, fence: int, end: int) -> None:
-        """Stop earlier, but not before what is in the loop's hands."""
+        """Stop earlier, but not before what is in the loop's hands; what is only read ahead goes to others."""
         lease = self._held.get(fence)
         if lease is None:
             return
-        lease.end = min(lease.end, max(end, lease.handed))
+        lease.end = min(lease.end, max(end, lease.shown))
+        lease.handed = min(lease.handed, lease.end)
         if lease.end == lease.start:
             lease.is_gone = True
             del self._held[fence]

@@ -98,6 +98,7 @@ class World:
     owners: dict[str, str] = field(default_factory=dict)
     classes_missing: tuple[str, ...] = ()
     holds_back: bool = False
+    shut: set[str] = field(default_factory=set)  # nodes that take no pod, for a reason that nobody sees
     fault: Callable[[Action], tuple[bool, Outcome] | None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
@@ -193,8 +194,11 @@ class World:
     def _start(self, owned: Owned) -> None:
         pod = owned.pod
         if not pod.node:
-            if place := self._node_for(pod.shape, pod.planned):
-                self._put_pod(replace(owned, pod=replace(pod, node=place)))
+            place = self._node_for(pod.shape, pod.planned)
+            if place and (place == pod.planned or not pod.pinned):
+                self._put_pod(replace(owned, pod=replace(pod, node=place, tried=False)))
+            elif not pod.tried:
+                self._put_pod(replace(owned, pod=replace(pod, tried=True, answered_s=now_s())))
         elif (node := self.nodes.get(pod.node)) is not None and node.ready:
             self._put_pod(replace(owned, pod=replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s())))
 
@@ -202,7 +206,12 @@ class World:
         """As a scheduler that prefers the planned node, and takes any with room else."""
         for name in sorted(self.nodes, key=lambda n: (n != planned, n)):
             node = self.nodes[name]
-            if node.ready and not node.cordoned and shape.request.fits(node.allocatable - self._held(name)):
+            if (
+                node.ready
+                and not node.cordoned
+                and name not in self.shut
+                and shape.request.fits(node.allocatable - self._held(name))
+            ):
                 return name
         return ""
 
@@ -317,6 +326,7 @@ class World:
             uid=f"pod-{self.born}",
             shape=next((f.shape for f in job.fixed if f.role is action.role), job.trainer),
             planned=action.node or "",
+            pinned=action.pinned,
             created_s=now_s(),
             priority=-5,
             job=action.job,

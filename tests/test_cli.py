@@ -128,6 +128,50 @@ def test_a_plan_keeps_to_the_quotas_of_a_file(run: Run, cluster: str, tmp_path: 
     assert err.startswith(f"edl: --queues {queues}, line 1: queue default: cpu '-2' is negative")
 
 
+SERVED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: "1", memory: 1Gi}}}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "2 of 3: cpu is full on node n1"),
+        (["--max-load-desired", "0.6"], "1 of 3: --max-load-desired 0.6 is reached"),
+        (["--serving-headroom", "1"], "1 of 3: cpu is full on node n1"),
+    ],
+)
+def test_plan_and_explain_keep_to_the_limits_of_the_controller(
+    run: Run, cluster: str, tmp_path: Path, flags: list[str], says: str
+) -> None:
+    serving = tmp_path / "serving.yaml"
+    serving.write_text(SERVED)
+    files = ("-f", cluster, "-f", str(serving), "-o", "json")
+    code, out, err = run("plan", *files, *flags)
+    assert (code, err) == (0, "")
+    (decision,) = json.loads(out)["decisions"]
+    assert decision["message"].startswith(says)
+    code, out, err = run("explain", "ctr", *files, *flags)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["message"] == decision["message"]
+
+
+@pytest.mark.parametrize("command", [["plan"], ["explain", "ctr"]])
+def test_limits_that_make_no_sense_are_refused_as_the_controller_refuses_them(
+    run: Run, cluster: str, command: list[str]
+) -> None:
+    wrong = ("--max-load-desired", "1.5", "--serving-headroom", "2.5")
+    code, out, err = run(*command, "-f", cluster, *wrong)
+    assert (code, out) == (2, "")
+    assert "--max-load-desired '1.5': " in err
+    assert "give a number above 0 and at most 1, such as 0.97" in err
+    assert "--serving-headroom '2.5': " in err
+    assert run("controller", "--once", "--dry-run", *wrong) == (2, "", err)
+
+
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:
     cordoned = tmp_path / "cordoned.json"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"unschedulable": True}}

@@ -498,6 +498,31 @@ def test_failing_rounds_come_ever_more_slowly_but_never_cease() -> None:
     assert stage.count(A) == 6
 
 
+def test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
+        looks = 0
+
+        def lag() -> None:
+            nonlocal looks
+            looks += 1
+            stage.cluster.problem = "the cache does not show yet" if looks % 2 == 0 else ""
+
+        stage.cluster.on_observe = lag
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(controller.run(stop))
+        for _ in range(300):
+            await asyncio.sleep(1)
+            stage.cluster.touch()
+        stop.set()
+        await running
+        assert stage.cluster.observed <= 30
+
+    play(stage, script)
+
+
 def test_once_waits_for_the_cache_and_then_does_one_round() -> None:
     stage = with_jobs(a=6)
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from edl.adapters.nesting import decode
 from edl.adapters.objects import (
     DaemonSetObject,
     HasMetadata,
@@ -22,6 +23,8 @@ from edl.adapters.objects import (
 )
 
 T = TypeVar("T", bound=HasMetadata)
+
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What decoding of foreign bytes can raise."""
@@ -61,7 +64,7 @@ class Decoder(Generic[T]):
     def from_bytes(self, raw: bytes | msgspec.Raw) -> T | Quarantined:
         """Decode JSON; what cannot be decoded comes back quarantined."""
         try:
-            return self._decoder.decode(raw)
+            return decode(self._decoder, raw)
         except UNREADABLE as error:
             return self._quarantine(_named_in(raw), error)
 
@@ -91,7 +94,7 @@ class JobDecoder(Decoder[JobObject]):
     def from_bytes(self, raw: bytes | msgspec.Raw) -> JobObject | Quarantined:
         """Decode JSON; what has no readable metadata comes back quarantined."""
         try:
-            body = msgspec.json.decode(raw)
+            body = decode(_ANYTHING, raw)
         except UNREADABLE as error:
             return self._quarantine({}, error)
         return self.from_dict(body)
@@ -117,7 +120,7 @@ TRAINING_JOBS = JobDecoder()
 def _named_in(raw: bytes | msgspec.Raw) -> object:
     """The object as plain values; None where not even that can be read."""
     try:
-        body: object = msgspec.json.decode(raw)
+        body: object = decode(_ANYTHING, raw)
     except UNREADABLE:
         return None
     return body

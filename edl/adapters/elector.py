@@ -22,6 +22,8 @@ from edl.adapters.session import ApiSession
 from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.ports import Clock
 
+LEASES_API = "/apis/coordination.k8s.io/v1"
+
 
 class LeaseLostError(EdlError):
     """The lease could not be renewed in time, or another replica holds it."""
@@ -112,7 +114,8 @@ class Elector:
         while True:
             next_s = min(self._asked_s + self._times.retry_s, self._deadline_s)
             await self._clock.sleep(max(0.0, next_s - self._clock.monotonic_s()))
-            await self._attempt(self._renew)
+            if self.is_held():  # who was stopped for longer than that may find itself here, and says nothing more
+                await self._attempt(self._renew)
             if not self.is_held():
                 self._mine = None
                 self._tell(leads=False, holder="")
@@ -216,7 +219,7 @@ class ApiLeaseStore:
 
     def __init__(self, session: ApiSession, namespace: str, name: str) -> None:
         self._session = session
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._collection = f"{LEASES_API}/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
 
     async def read(self) -> LeaseRecord | None:

@@ -19,6 +19,8 @@ from edl.adapters.shapes import preferences_of, shape_of
 from edl.adapters.times import seconds_of
 from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
+from edl.api.spec import Dataset, LedgerLoss
+from edl.api.status import MAX_SPEEDS
 from edl.api.v1 import TrainingJob, parse_job
 from edl.core.answers import JobEvent, default_action
 from edl.core.asks import PODS, PodShape, Resources
@@ -36,7 +38,11 @@ from edl.core.model import (
     Role,
     RoleCount,
 )
+from edl.core.progress import Measured, Progress, Speed
 from edl.errors import ConfigError, InvalidJobError
+
+MAX_AMOUNT = 1e15
+"""Beyond it no rate and no duration means anything."""
 
 _ONE_POD = PodShape(Resources.of({PODS: 1}))
 
@@ -117,6 +123,8 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         last_resize=_resize(status.get("lastResize")),
         failures=_count(status.get("failures")),
         explanation=_text(status.get("explanation")),
+        dataset=_progress(status.get("dataset")),
+        measured=_measured(status),
     )
 
 
@@ -148,8 +156,17 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         ttl_s=spec.ttl_seconds_after_finished,
         cooldown_s=float(spec.elasticity.cooldown_seconds),
         throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
-        resize_cost_s=spec.elasticity.resize_cost_seconds or 0.0,
+        resize_cost_s=spec.elasticity.resize_cost_seconds,
+        restarts_epoch=_restarts_epoch(spec.dataset),
+        has_dataset=spec.dataset is not None,
     )
+
+
+def _restarts_epoch(dataset: Dataset | None) -> bool | None:
+    """What the spec says of a lost ledger; None where it leaves it to the controller."""
+    if dataset is None or dataset.on_ledger_lost is None:
+        return None
+    return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
 
 
 def _answers(parsed: TrainingJob) -> Iterator[Answer]:
@@ -244,7 +261,35 @@ def _resize(value: object) -> Resize | None:
         _count(resize.get("to")),
         _text(resize.get("reason")),
         seconds_of(resize.get("voluntaryTime")),
+        _amount(resize.get("seconds")),
     )
+
+
+def _progress(value: object) -> Progress | None:
+    if not isinstance(value, dict):
+        return None
+    epoch, done, total = (_count(value.get(name)) for name in ("epoch", "done", "total"))
+    return Progress(epoch, done, total, _text(value.get("model")))
+
+
+def _measured(status: Mapping[str, Any]) -> Measured:
+    """What was measured before; a number that nobody can have measured is left out."""
+    given = status.get("throughput")
+    entries = [_mapping(entry) for entry in given[:MAX_SPEEDS]] if isinstance(given, list) else []
+    speeds = {
+        count: Speed(count, per_s, weight_s)
+        for entry in entries
+        if 0 < (count := _count(entry.get("instances"))) <= MAX_INSTANCES
+        and (per_s := _amount(entry.get("samplesPerSecond")))
+        and (weight_s := _amount(entry.get("seconds")))
+    }
+    return Measured(tuple(speeds[count] for count in sorted(speeds)), _amount(status.get("resizeSeconds")))
+
+
+def _amount(value: object) -> float | None:
+    """A finite number that is not negative; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isinstance(value, int | float) and 0 <= value < MAX_AMOUNT else None
 
 
 def _conditions(value: object) -> tuple[Condition, ...]:

@@ -1,20 +1,20 @@
-"""The generated YAML files: the CRD, the Kustomize bases of `deploy/`, and everything in one file.
+"""The generated files of `crds/` and `deploy/`: the CRD, Kustomize bases, everything in one file, alerts, dashboards.
 
 What they say stands in `edl.api`; here it only becomes text, always the same for the same objects, so that a test can
-compare the files in the repository with what would be generated now. `python -m edl.adapters.manifests` writes them.
+compare the files in the repository with what would be generated now. `python -m edl.adapters.reference` writes them.
 """
 
 from __future__ import annotations
 
-import sys
+import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from edl.api import deploy
+from edl.api import deploy, monitoring
 from edl.api.crd import render_crd
+from edl.api.dashboards import dashboards
 
 CRD_FILE = "crds/paddlepaddle.org_trainingjobs.yaml"
 ALL_IN_ONE = "deploy/edl_controller.yaml"
@@ -70,15 +70,16 @@ def generated_files() -> dict[str, str]:
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/pod-reader/rbac.yaml"] = _dump(deploy.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
-    return files
+    return files | _monitoring_files()
 
 
-def write_files(root: Path) -> None:
-    """Write every generated file below a folder."""
-    for name, text in generated_files().items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+def _monitoring_files() -> dict[str, str]:
+    objects = monitoring.operator_objects()
+    files = {f"deploy/prometheus/{name}": _dump([body]) for name, body in objects.items()}
+    files["deploy/prometheus/kustomization.yaml"] = _kustomization([*objects])
+    files["deploy/prometheus/alerts.yaml"] = _dump([monitoring.rule_groups()])
+    boards = {f"deploy/grafana/{name}": json.dumps(body, indent=1) + "\n" for name, body in dashboards().items()}
+    return files | boards
 
 
 def _kustomization(resources: list[str], *, namespace: str = "") -> str:
@@ -89,7 +90,3 @@ def _kustomization(resources: list[str], *, namespace: str = "") -> str:
 def _dump(objects: Iterable[Object]) -> str:
     texts = (yaml.dump(body, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True) for body in objects)
     return _HEADER + "---\n".join(texts)
-
-
-if __name__ == "__main__":
-    write_files(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd())

@@ -58,13 +58,16 @@ class FailedItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ProgressItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A lease in work; what is before the cursor was consumed."""
+    """A lease in work; what is before the cursor was consumed, and what is before `hand` is in the loop's hands."""
 
     cursor: _Whole
+    hand: _Whole = 0
 
     def __post_init__(self) -> None:
         if not self.start <= self.cursor <= self.end:
             raise ValueError(f"the cursor {self.cursor} is outside [{self.start}, {self.end}]")
+        if self.hand > self.end:
+            raise ValueError(f"what is in hand ends at {self.hand}, behind the end {self.end}")
 
 
 class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -115,6 +118,21 @@ class DatasetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: _Whole = 0
     shard_size: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     max_quarantined_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.01
+
+
+class PieceAnswer(msgspec.Struct, frozen=True):
+    """Neighbouring records of one file: some lines, or a row group.
+
+    `place` is the byte where the lines begin, or the number of the row group; `length` counts the lines' bytes.
+    """
+
+    path: str
+    size: int
+    stamp: str
+    first: int
+    count: int
+    place: int
+    length: int
 
 
 class BeginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,6 @@ The token is judged before the body is read, in constant time. Every refusal is 
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import math
@@ -19,7 +18,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from edl.adapters.datasets import describe
+from edl.adapters.datasets import Catalog, asked
 from edl.adapters.logs import say
 from edl.adapters.master_bodies import (
     BeginBody,
@@ -31,6 +30,7 @@ from edl.adapters.master_bodies import (
     ErrorDetail,
     IdAnswer,
     MalformedError,
+    PieceAnswer,
     RestoreBody,
     RosterBody,
     SyncBody,
@@ -80,10 +80,11 @@ class MasterApi:
         master: answers.
         tokens: who may ask.
         metrics: counts.
+        catalog: knows where records lie.
     """
 
-    def __init__(self, master: Master, tokens: Tokens, metrics: MasterMetrics) -> None:
-        self._master, self._tokens, self._metrics = master, tokens, metrics
+    def __init__(self, master: Master, tokens: Tokens, metrics: MasterMetrics, catalog: Catalog) -> None:
+        self._master, self._tokens, self._metrics, self._catalog = master, tokens, metrics, catalog
         self._budgets: dict[tuple[str, int | str], tuple[float, float]] = {}
         self._openapi = msgspec.json.encode(openapi())
         self._runner: web.AppRunner | None = None
@@ -93,6 +94,7 @@ class MasterApi:
         app = web.Application(middlewares=[self._guard], client_max_size=ROSTER_BYTES)
         app.router.add_post("/v1/sync", self._sync)
         app.router.add_post("/v1/dataset", self._dataset)
+        app.router.add_get("/v1/dataset/piece", self._piece)
         app.router.add_post("/v1/checkpoint/begin", self._begin)
         app.router.add_post("/v1/checkpoint/commit", self._commit)
         app.router.add_post("/v1/checkpoint/restore", self._restore)
@@ -218,9 +220,20 @@ class MasterApi:
 
     async def _dataset(self, request: web.Request) -> web.Response:
         body = await self._body(request, DatasetBody)
-        dataset = await asyncio.to_thread(describe, body)
-        await self._master.set_dataset(dataset)
+        known = self._master.dataset
+        if known is None:
+            await self._master.set_dataset(await self._catalog.describe(body))
+        else:  # it is bound to its files already, and is not read again for each trainer that asks
+            await self._master.set_dataset(asked(body, known.version, known.total, known.block))
         return _answer(body)
+
+    async def _piece(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        record = request.query.get("record", "")
+        if not record.isascii() or not record.isdecimal() or len(record) > 19:
+            raise MalformedError(f"record={record[:100]!r}: give the number of a record")
+        piece = self._catalog.piece(self._master.dataset, int(record))
+        return _answer(PieceAnswer(*piece.file, piece.first, piece.records, piece.place, piece.length))
 
     async def _begin(self, request: web.Request) -> web.Response:
         body = await self._body(request, BeginBody)

@@ -10,14 +10,14 @@ from edl import __version__
 from edl.core.ledger_events import Replied
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-_PLACES = ("todo", "leased", "reported", "committed", "quarantined")
+PLACES = ("todo", "leased", "reported", "committed", "quarantined")
 
 
 class MasterMetrics:
     """Every metric of a master."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._calls = Counter("edl_master_calls", "Calls by route and status.", ("route", "code"), registry=registry)
         self._seconds = Histogram(
             "edl_master_call_seconds", "Time of a call.", ("route",), buckets=_SECONDS, registry=registry
@@ -45,10 +45,10 @@ class MasterMetrics:
 
     def render(self, status: dict[str, Any]) -> bytes:
         """The page, with what the status says."""
-        for place in _PLACES:
+        for place in PLACES:
             self._positions.labels(place).set(status[place])
         self._epoch.set(status["epoch"])
         self._sessions.set(status["sessions"]["live"])
         self._records.set(status["records"])
         self._blocked.set(status["blocked"] is not None)
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

@@ -14,6 +14,7 @@ _REF = "#/components/schemas/{name}"
 _ROUTES: tuple[tuple[str, str, str, type | None, type | None], ...] = (
     ("post", "/v1/sync", "Heartbeat, renewal, report and lease in one", bodies.SyncBody, bodies.SyncAnswer),
     ("post", "/v1/dataset", "Say what is sharded", bodies.DatasetBody, bodies.DatasetBody),
+    ("get", "/v1/dataset/piece", "Where a record of a file lies", None, bodies.PieceAnswer),
     ("post", "/v1/checkpoint/begin", "The model is being saved", bodies.BeginBody, bodies.IdAnswer),
     ("post", "/v1/checkpoint/commit", "The model is saved", bodies.CommitBody, bodies.IdAnswer),
     ("post", "/v1/checkpoint/restore", "Go on from a checkpoint", bodies.RestoreBody, bodies.IdAnswer),
@@ -26,6 +27,13 @@ _OPEN_ROUTES = (
     ("/metrics", "For Prometheus", "text/plain"),
     ("/healthz", "The master answers", "text/plain"),
 )
+_RECORD = {
+    "name": "record",
+    "in": "query",
+    "required": True,
+    "description": "its number, from 0",
+    "schema": {"type": "integer", "minimum": 0, "maximum": 10**18},
+}
 _REFUSALS = {
     "400": "malformed",
     "401": "no token",
@@ -45,6 +53,7 @@ def openapi() -> _Object:
     paths: _Object = {}
     for method, path, summary, body, answer in _ROUTES:
         paths[path] = {method: _operation(summary, body, answer)}
+    paths["/v1/dataset/piece"]["get"]["parameters"] = [_RECORD]
     for path, summary, content in _OPEN_ROUTES:
         ok = {"description": "done", "content": {content: {}}}
         paths[path] = {"get": {"summary": summary, "security": [], "responses": {"200": ok}}}

@@ -67,7 +67,9 @@ class PodAnnotations(_Struct):
     """The annotations that we write on our pods."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
+    pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
+    journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
 
 
 class PodMetadata(Metadata):
@@ -208,6 +210,7 @@ class TerminatedState(_Struct):
 
     exit_code: int | None = None
     started_at: str | None = None
+    message: str | None = None
 
 
 class ContainerState(_Struct):
@@ -222,6 +225,7 @@ class ContainerStatus(_Struct):
 
     name: str | None = None
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
     resources: ResourceAmounts | None = None
     allocated_resources: dict[str, Scalar] | None = None
 
@@ -232,6 +236,7 @@ class PodStatus(_Struct):
     phase: str | None = None
     conditions: list[ConditionObject] | None = None
     nominated_node_name: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
     start_time: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from edl.adapters.objects import (
     ConditionObject,
     ContainerState,
+    ContainerStatus,
     Metadata,
     OwnerReference,
     PodLabels,
@@ -71,7 +72,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
     created_s = seconds_of(metadata.creation_timestamp)
-    main = _main_state(spec, status)
+    found = _main_status(spec, status)
+    main = found.state if found else None
     annotations = metadata.annotations
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
@@ -84,6 +86,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         node=spec.node_name or "",
         nominated="" if spec.node_name else status.nominated_node_name or "",
         planned=text(annotations.planned_node) if annotations else "",
+        pinned=bool(pinned_node(metadata)),
         priority=priority,
         created_s=now_s if created_s is None else created_s,
         started_s=_started_s(main, status),
@@ -96,8 +99,18 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         exit_code=main.terminated.exit_code if main and main.terminated else None,
         intent=text(annotations.intent) if annotations else "",
         disruption=_disruption(_condition(status, "DisruptionTarget")),
+        ip=status.pod_ip or "",
+        said=_last_words(found),
+        journal=text(annotations.journal) if annotations else "",
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
+
+
+def pinned_node(metadata: PodMetadata) -> str:
+    """The only node that a pod of ours may go to by our own demand; empty where it is free, or not labelled ours."""
+    notes, labels = metadata.annotations, metadata.labels
+    is_ours = labels is not None and bool(text(labels.job))
+    return text(notes.planned_node) if is_ours and notes is not None and text(notes.pinned) == "true" else ""
 
 
 def is_owned_by(owners: Iterable[OwnerReference], job: Metadata) -> bool:
@@ -157,13 +170,18 @@ def _disruption(target: ConditionObject | None) -> str:
     return (target.reason or "") if target is not None and target.status == "True" else ""
 
 
-def _main_state(spec: PodSpec, status: PodStatus) -> ContainerState | None:
-    """The state of the first container of the spec: what stands beside it only helps it."""
+def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
+    """That of the first container of the spec: what stands beside it only helps it."""
     if not status.container_statuses:
         return None
     main = spec.containers[0].name if spec.containers else None
-    chosen = next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
-    return chosen.state
+    return next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
+
+
+def _last_words(container: ContainerStatus | None) -> str:
+    """The termination message of its present end, else of the end before it was started again."""
+    states = (container.state, container.last_state) if container else ()
+    return next((s.terminated.message for s in states if s and s.terminated and s.terminated.message), "")
 
 
 def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:

@@ -19,6 +19,7 @@ from typing import Generic, Never, TypeVar
 import msgspec
 
 from edl.adapters.decoders import UNREADABLE, Decoder, Quarantined
+from edl.adapters.nesting import decode
 from edl.adapters.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, Metadata, WatchEvent
 from edl.adapters.refusals import GoneError, error_of
 from edl.adapters.session import ApiSession
@@ -27,6 +28,9 @@ from edl.errors import EdlError, TemporaryError
 from edl.ports import Clock
 
 T = TypeVar("T", bound=HasMetadata)
+
+_WELL_S = 1.0
+"""A watch that has stood for so long was no failure, even if it had nothing to tell."""
 
 _PAGES = msgspec.json.Decoder(ListPage)
 _EVENTS = msgspec.json.Decoder(WatchEvent)
@@ -161,7 +165,7 @@ class Reflector(Generic[T]):
             await self._list()
         started_s = self._clock.monotonic_s()
         heard = await self._watch()
-        if heard or self._clock.monotonic_s() - started_s >= 1:
+        if heard or self._clock.monotonic_s() - started_s >= _WELL_S:
             self._failures = 0
         else:
             await self._pause(None)  # a server that ends every watch at once must not be asked in a tight loop
@@ -205,13 +209,14 @@ class Reflector(Generic[T]):
         )
         self.last_contact_s = self._clock.monotonic_s()
         try:
-            return _PAGES.decode(raw)
+            return decode(_PAGES, raw)
         except UNREADABLE as error:
             raise TemporaryError(f"the answer is no list: {error}") from error
 
     async def _watch(self) -> bool:
         """Follow one watch to its end; True where it said anything."""
         pace, heard = self._pace, False
+        opened_s: float | None = None
         params = {**self.resource.params, "resourceVersion": self._version}
         seconds = max(1, round(pace.watch_s * self._chance.uniform(0.8, 1.0)))
         scope = asyncio.timeout(None)
@@ -222,24 +227,26 @@ class Reflector(Generic[T]):
                     self.resource.path, params=params, timeout_s=seconds, read_timeout_s=pace.silence_s
                 ) as lines:
                     self.problem = ""
-                    self.last_contact_s = self._clock.monotonic_s()
+                    self.last_contact_s = opened_s = self._clock.monotonic_s()
                     async for line in lines:
                         heard = True
-                        self._failures = 0
                         self.last_contact_s = self._clock.monotonic_s()
                         self._take(line)
+                        self._failures = 0  # not before: a line may say that the watch has failed
         except TimeoutError:
             if not scope.expired():
                 raise
             heard = True
         finally:
             self._open_watch = None
+            if opened_s is not None and self._clock.monotonic_s() - opened_s >= _WELL_S:
+                self._failures = 0  # also where it broke in the end: that is the first failure, not one more
         return heard
 
     def _take(self, line: bytes) -> None:
         """Apply one event."""
         try:
-            event = _EVENTS.decode(line)
+            event = decode(_EVENTS, line)
         except UNREADABLE as error:
             self._version = ""
             raise TemporaryError(f"a line of the watch is no event: {error}") from error

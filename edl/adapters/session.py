@@ -23,8 +23,9 @@ from kubernetes.aio.config import ConfigException
 from edl import __version__
 from edl.adapters.credentials import load_configuration, tls_of
 from edl.adapters.decoders import UNREADABLE
+from edl.adapters.nesting import decode
 from edl.adapters.refusals import error_of, translated
-from edl.errors import ConfigError, TemporaryError
+from edl.errors import ConfigError, EdlError, TemporaryError
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
@@ -34,8 +35,14 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 RELOAD_PAUSE_S = 30.0
 """Refused credentials are loaded anew at most this often: an exec plugin may ask a person or a remote service."""
 
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
+
 Params = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
+
+
+class FencedError(EdlError):
+    """Nothing was sent: whoever may write now, it is not this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class ApiSession:
         self._timeout_s = timeout_s
         self._configuration = configuration
         self._ssl = tls_of(configuration)
+        self._may_write: Callable[[], bool] = lambda: True
+        self._always_open: str | None = None
         self._client = aiohttp.ClientSession(
             trust_env=True,
             read_bufsize=READ_BUFFER_BYTES,
@@ -114,6 +123,18 @@ class ApiSession:
     async def close(self) -> None:
         """Close all connections; running watches end with a TemporaryError."""
         await self._client.close()
+
+    def fence(self, may_write: Callable[[], bool], *, but_for: str) -> None:
+        """From now on ask before each request that may change something, at the moment at which it is sent.
+
+        One action may be several requests, each as slow as its time-out allows: the right to write that it began with
+        may be gone before the last of them.
+
+        Args:
+            may_write: True while it may be sent.
+            but_for: paths below this one are never held back (the elector's own, by which the right comes back).
+        """
+        self._may_write, self._always_open = may_write, but_for
 
     @property
     def host(self) -> str:
@@ -216,7 +237,11 @@ class ApiSession:
             GoneError: 410.
             ConflictError: 409 (AlreadyExistsError where the name is taken).
             RefusedError: any other status but 2xx (NotFoundError for 404), with the server's own message.
+            FencedError: it may change something, and we may not.
         """
+        is_fenced = self._always_open is not None and not path.startswith(self._always_open)
+        if method != "GET" and is_fenced and not self._may_write():
+            raise FencedError(f"{method} {path}: the lease is not held any more")
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
         limits = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
@@ -309,7 +334,7 @@ class ApiSession:
 
 def _decoded(path: str, raw: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
+        return decode(_OBJECTS, raw)
     except UNREADABLE as error:
         raise TemporaryError(f"{path}: the answer is not a JSON object: {error}") from error
 

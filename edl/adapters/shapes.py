@@ -11,6 +11,7 @@ Source: k8s.io/component-helpers/resource, func PodRequests; k8s.io/kubernetes/p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from edl.adapters.objects import (
@@ -51,13 +52,22 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # the word of a pod's hostIP; nothing is 
 Amounts = dict[str, int]
 
 
-def shape_of(spec: PodSpec, status: PodStatus | None = None) -> PodShape:
+def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str = "") -> PodShape:
     """The shape of a pod, or of the pods of a template.
+
+    Args:
+        spec: of the pod or the template.
+        status: of the pod.
+        pinned_to: the node that a pod of ours may go to by our own demand, which is no part of the shape: else every
+            pod would have a shape of its own.
 
     Raises:
         ConfigError: a quantity cannot be read.
     """
-    return PodShape(Resources.of(_request(spec, status)), placement_of(spec))
+    placement = placement_of(spec)
+    if pinned_to:
+        placement = replace(placement, required=_unpinned(placement.required, pinned_to))
+    return PodShape(Resources.of(_request(spec, status)), placement)
 
 
 def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
@@ -219,6 +229,13 @@ def _terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
 
 def _term(term: NodeTermObject) -> NodeTerm:
     return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+
+
+def _unpinned(terms: tuple[NodeTerm, ...], node: str) -> tuple[NodeTerm, ...]:
+    """The alternatives as the template has them: our demand for the node comes last in each."""
+    demand = (Requirement("metadata.name", "In", (node,)),)
+    rest = tuple(term._replace(fields=term.fields[:-1]) if term.fields[-1:] == demand else term for term in terms)
+    return () if rest == (NodeTerm(),) else rest
 
 
 def _requirements(expressions: list[ExpressionObject] | None) -> tuple[Requirement, ...]:

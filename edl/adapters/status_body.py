@@ -6,11 +6,17 @@ from typing import Any
 
 from edl.adapters.times import text_of
 from edl.core.model import Condition, JobStatus, Resize, RoleCount
+from edl.core.progress import Progress, Speed
 
 
 def status_body(status: JobStatus) -> dict[str, Any]:
-    """Every field, null where there is nothing: a merge patch with it also takes away what no longer holds."""
+    """Every field, null where there is nothing: a merge patch with it also takes away what no longer holds.
+
+    What a master was never heard of is left as it stands.
+    """
+    heard = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
     return {
+        **heard,
         "phase": status.phase.value,
         "reason": status.reason,
         "selector": status.selector,
@@ -24,7 +30,22 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "lastResize": _resize(status.last_resize),
         "failures": status.failures,
         "explanation": status.explanation,
+        "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
+        "resizeSeconds": status.measured.resize_s,
     }
+
+
+def _progress(progress: Progress) -> dict[str, Any]:
+    return {
+        "epoch": progress.epoch,
+        "done": progress.done,
+        "total": progress.total,
+        "model": progress.model or None,
+    }
+
+
+def _speed(speed: Speed) -> dict[str, Any]:
+    return {"instances": speed.trainers, "samplesPerSecond": speed.per_s, "seconds": speed.weight_s}
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
@@ -51,6 +72,7 @@ def _resize(resize: Resize | None) -> dict[str, Any] | None:
         "to": resize.to_count,
         "reason": resize.reason,
         "voluntaryTime": _time(resize.voluntary_s),
+        "seconds": resize.lost_s,
     }
 
 

@@ -16,6 +16,9 @@ from edl.adapters.objects import HasMetadata, JobObject, Metadata
 Key = tuple[str, str]
 """Namespace (empty for what has none) and name."""
 
+_TOLD = ("dataset", "throughput", "resizeSeconds")
+"""Of a job's status: what training tells of itself, again and again."""
+
 REMEMBERED = 20_000
 """Versions and deleted UIDs kept: some minutes of a large cluster's events."""
 
@@ -134,7 +137,7 @@ class Store(Generic[T]):
             elif _is_unchanged(old, new):
                 return False
         self.objects[key] = new
-        return True
+        return not (old is not None and _only_tells(old, new))
 
     def _drop(self, key: Key) -> None:
         old = self.objects.pop(key)
@@ -155,6 +158,22 @@ def uid_of(obj: HasMetadata) -> str:
 def version_of(obj: HasMetadata) -> str:
     """The object's resourceVersion, empty where it has none."""
     return (obj.metadata.resource_version or "") if obj.metadata else ""
+
+
+def _only_tells(old: HasMetadata, new: HasMetadata) -> bool:
+    """True where a job differs only in what training tells of itself, which no round has to be made for at once."""
+    if not (isinstance(old, JobObject) and isinstance(new, JobObject)):
+        return False
+    return uid_of(old) == uid_of(new) and _wish_and_state(old) == _wish_and_state(new)
+
+
+def _wish_and_state(job: JobObject) -> dict[str, object]:
+    parts = {"metadata": ("resourceVersion",), "status": _TOLD}
+    return job.body | {part: _without(job.body.get(part), names) for part, names in parts.items()}
+
+
+def _without(part: object, names: tuple[str, ...]) -> object:
+    return {k: v for k, v in part.items() if k not in names} if isinstance(part, dict) else part
 
 
 def _is_unchanged(old: HasMetadata, new: HasMetadata) -> bool:

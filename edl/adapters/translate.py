@@ -26,7 +26,7 @@ from edl.adapters.objects import (
     PriorityClassObject,
     text,
 )
-from edl.adapters.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, read_pod
+from edl.adapters.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, pinned_node, read_pod
 from edl.adapters.reserve import DaemonKey, DaemonReader, daemon_of, reserve
 from edl.adapters.shapes import parse_amounts, shape_of
 from edl.api.manifest import PRIORITY_CLASSES
@@ -148,7 +148,7 @@ class Translator:
         if known is None or known.source is not source:
             spec = source.spec or PodSpec()
             try:
-                shape = self._share(shape_of(spec, source.status))
+                shape = self._share(shape_of(spec, source.status, pinned_to=pinned_node(metadata)))
             except ConfigError as error:
                 self._left_out.append(Quarantined("Pod", *key, metadata.uid or "", str(error)))
                 return None

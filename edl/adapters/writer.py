@@ -15,7 +15,7 @@ import msgspec
 from edl.adapters.events import emit
 from edl.adapters.keys import MasterKey, make_token
 from edl.adapters.refusals import AlreadyExistsError, NotFoundError, RefusedError
-from edl.adapters.session import ApiSession
+from edl.adapters.session import ApiSession, FencedError
 from edl.adapters.status_body import status_body
 from edl.adapters.storage import JournalClaims
 from edl.api.manifest import pod_group_manifest, pod_manifest, service_manifest, token_secret_manifest
@@ -124,8 +124,11 @@ class Writer:
             action.index,
             default_master_image=self._master_image,
             planned_node=action.node,
+            pinned=action.pinned,
             priority_classes=self._sight.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
+            expected=action.expected,
+            restarts_epoch=action.restarts_epoch,
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
@@ -210,7 +213,7 @@ class Writer:
         metadata, stored = body.get("metadata") or {}, body.get("status")
         if metadata.get("uid") != action.job_uid:
             raise ConflictError(f"job {action.job} is gone, or another one now")
-        if isinstance(stored, Mapping) and all(stored.get(name) == value for name, value in wanted.items()):
+        if _says(stored, wanted):
             return Result.UNCHANGED
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}/status"
         patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": wanted}
@@ -269,6 +272,13 @@ class Writer:
         return job
 
 
+def _says(stored: object, wanted: object) -> bool:
+    """True where a merge patch with `wanted` would change nothing: null means that there is nothing."""
+    if isinstance(wanted, Mapping):
+        return isinstance(stored, Mapping) and all(_says(stored.get(name), value) for name, value in wanted.items())
+    return stored == wanted
+
+
 def _read(action: Action, error: EdlError) -> tuple[Result, str]:
     """What a refusal means for the action, and the word for it."""
     word = type(error).__name__.removesuffix("Error")
@@ -277,6 +287,8 @@ def _read(action: Action, error: EdlError) -> tuple[Result, str]:
         result, word = Result.FAILED, "Unavailable"
     elif isinstance(error, ConflictError):
         result, word = Result.CONFLICT, "Conflict"
+    elif isinstance(error, FencedError):
+        result, word = Result.NOT_LEADER, "NotLeader"
     elif isinstance(error, ConfigError):
         word = "InvalidSpec"
     elif isinstance(error, RefusedError):

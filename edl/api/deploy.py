@@ -1,8 +1,8 @@
 """Everything that installs the controller in a cluster, as dictionaries: the one source of `deploy/`.
 
-Least privilege, and enough: each right of the ClusterRole is one that some module uses. Namespaced rights stand in a
-Role. Anything that a cluster may lack (Volcano) or that belongs into users' namespaces (the pod reader) is left to
-further bases.
+Least privilege, and enough: each right of the ClusterRole is one that some module uses; `tests/e2e/test_rights.py`
+compares them with the API server's audit log. Namespaced rights stand in a Role. Anything that a cluster may lack
+(Volcano) or that belongs into users' namespaces (the pod reader) is left to further bases.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ LEASE = "edl-controller"
 KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
 IMAGE = f"edl/edl-controller:{__version__}"
 
-_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/component": "controller"}
+COMPONENT_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/component": "controller"}
 _USER = 65532
 _PORT = 8080
 _KEY_DIRECTORY = "/var/run/secrets/edl"
 _READ = ["get", "list", "watch"]
+_MIRROR = ["list", "watch"]
 _RBAC = "rbac.authorization.k8s.io"
 
 Object = dict[str, Any]
@@ -70,7 +71,7 @@ def rights() -> list[Object]:
 def volcano_rights() -> list[Object]:
     """What the controller needs besides where Volcano is installed."""
     name = f"{CONTROLLER}-volcano"
-    rule = _rule("scheduling.volcano.sh", ["podgroups"], [*_READ, "create", "delete"])
+    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get"])
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name
     return [{**_role("ClusterRole", name), "rules": [rule]}, binding]
@@ -146,17 +147,18 @@ def _validations() -> list[Object]:
 
 
 def _cluster_rules() -> list[Object]:
+    # What a job owns beside its pods goes with the job by garbage collection: no right to delete Services or Secrets.
     return [
-        _rule("", ["nodes"], _READ),
-        _rule("", ["pods"], [*_READ, "create", "delete", "patch"]),
-        _rule("", ["services", "persistentvolumeclaims"], [*_READ, "create", "delete"]),
+        _rule("", ["nodes"], _MIRROR),
+        _rule("", ["pods"], [*_MIRROR, "get", "create", "delete", "patch"]),
+        _rule("", ["services"], ["create", "get"]),
+        _rule("", ["persistentvolumeclaims"], ["create", "get", "delete"]),
         _rule("", ["secrets"], ["create"]),
-        _rule("", ["events"], [*_READ, "create", "patch"]),
-        _rule("apps", ["daemonsets"], _READ),
-        _rule("batch", ["jobs"], _READ),
-        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
-        _rule("storage.k8s.io", ["storageclasses"], _READ),
-        _rule(GROUP, [PLURAL], [*_READ, "delete"]),
+        _rule("", ["events"], ["create", "get", "patch"]),
+        _rule("apps", ["daemonsets"], _MIRROR),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
+        _rule("storage.k8s.io", ["storageclasses"], ["list", "get"]),
+        _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),
         _rule(GROUP, [f"{PLURAL}/status"], ["patch"]),
     ]
 
@@ -187,18 +189,18 @@ def _deployment() -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(labels=_LABELS),
+        "metadata": _metadata(labels=COMPONENT_LABELS),
         "spec": {
             "replicas": 2,
-            "selector": {"matchLabels": _LABELS},
-            "template": {"metadata": {"labels": _LABELS}, "spec": _pod_spec()},
+            "selector": {"matchLabels": COMPONENT_LABELS},
+            "template": {"metadata": {"labels": COMPONENT_LABELS}, "spec": _pod_spec()},
         },
     }
 
 
 def _pod_spec() -> Object:
     spread = {
-        "labelSelector": {"matchLabels": _LABELS},
+        "labelSelector": {"matchLabels": COMPONENT_LABELS},
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
@@ -260,8 +262,8 @@ def _service() -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(labels=_LABELS),
-        "spec": {"selector": _LABELS, "ports": [{"name": "http", "port": _PORT, "targetPort": "http"}]},
+        "metadata": _metadata(labels=COMPONENT_LABELS),
+        "spec": {"selector": COMPONENT_LABELS, "ports": [{"name": "http", "port": _PORT, "targetPort": "http"}]},
     }
 
 
@@ -270,7 +272,7 @@ def _disruption_budget() -> Object:
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": _metadata(),
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": _LABELS}},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": COMPONENT_LABELS}},
     }
 
 
@@ -282,7 +284,7 @@ def _network_policy() -> Object:
         "kind": "NetworkPolicy",
         "metadata": _metadata(),
         "spec": {
-            "podSelector": {"matchLabels": _LABELS},
+            "podSelector": {"matchLabels": COMPONENT_LABELS},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"protocol": "TCP", "port": _PORT}]}],
             "egress": [{"ports": [{"protocol": protocol, "port": port} for protocol, port in out]}],

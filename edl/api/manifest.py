@@ -11,12 +11,21 @@ from collections.abc import Collection
 from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
-from edl.api.overlay import lay_over, prefer_node
+from edl.api.overlay import demand_node, lay_over, prefer_node
 from edl.api.resources import Requirements
+from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
 from edl.core.asks import CPU, MEMORY
-from edl.core.model import ANNOTATION_NODE, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, Role
+from edl.core.model import (
+    ANNOTATION_JOURNAL,
+    ANNOTATION_NODE,
+    ANNOTATION_PINNED,
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_ROLE,
+    Role,
+)
 
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"
@@ -88,8 +97,11 @@ def pod_manifest(
     *,
     default_master_image: str,
     planned_node: str | None = None,
+    pinned: bool = False,
     priority_classes: Collection[str],
     claims_journal: bool = False,
+    expected: tuple[int, int] | None = None,
+    restarts_epoch: bool = False,
 ) -> Object:
     """The pod of a role and index.
 
@@ -98,12 +110,18 @@ def pod_manifest(
         role: what the pod is for; a master is made whether or not the job's mode runs one.
         index: its number within the role, from 0.
         default_master_image: for a master whose job names no image.
-        planned_node: where the planner wants it; a preference, never a demand.
+        planned_node: where the planner wants it.
+        pinned: it may go nowhere else; by default the node is only preferred.
         priority_classes: those that the cluster has; a pod whose class is missing goes without.
         claims_journal: the master's journal is on a volume claim although the job asks for none, because the
             cluster has a default StorageClass.
+        expected: (epoch, positions done) that a master's journal must tell of; None where it may be empty.
+        restarts_epoch: a master whose journal is lost begins that epoch again, instead of refusing.
     """
-    spec = _pod_spec(job, role, index, default_master_image, _journal(job, claims_journal=claims_journal))
+    journal = _journal(job, claims_journal=claims_journal)
+    spec = _pod_spec(job, role, index, default_master_image, journal)
+    if role is Role.MASTER:
+        spec["containers"][0]["command"] += _expectation(expected, restarts_epoch=restarts_epoch)
     template = job.role(role).template
     if template and template.spec:
         spec = lay_over(spec, template.spec, role)
@@ -111,11 +129,11 @@ def pod_manifest(
     if wanted in priority_classes:
         spec["priorityClassName"] = wanted
     if planned_node:
-        spec = prefer_node(spec, planned_node)
+        spec = demand_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, role, index, planned_node),
+        "metadata": _pod_metadata(job, role, index, _notes(role, planned_node, journal, pinned=pinned)),
         "spec": _settle_network(_settle_account(spec)),
     }
 
@@ -192,14 +210,24 @@ def _metadata(job: TrainingJob, name: str) -> Object:
     }
 
 
-def _pod_metadata(job: TrainingJob, role: Role, index: int, planned_node: str | None) -> Object:
+def _notes(role: Role, planned_node: str | None, journal: Object, *, pinned: bool) -> dict[str, str]:
+    """The annotations by which the controller knows again what it meant with a pod."""
+    notes = {}
+    if planned_node:
+        notes[ANNOTATION_NODE] = planned_node
+        if pinned:
+            notes[ANNOTATION_PINNED] = "true"
+    if role is Role.MASTER:
+        notes[ANNOTATION_JOURNAL] = "claim" if "persistentVolumeClaim" in journal else "emptyDir"
+    return notes
+
+
+def _pod_metadata(job: TrainingJob, role: Role, index: int, notes: dict[str, str]) -> Object:
     template = job.role(role).template
     extra = template.metadata if template else None
     metadata = _metadata(job, pod_name(job, role, index))
     metadata["labels"] = {**(extra.labels if extra else {}), **pod_labels(job, role, index)}
-    annotations = dict(extra.annotations) if extra else {}
-    if planned_node:
-        annotations[ANNOTATION_NODE] = planned_node
+    annotations = {**(extra.annotations if extra else {}), **notes}
     if job.needs_pod_group:
         annotations["scheduling.k8s.io/group-name"] = job.metadata.name
     if annotations:
@@ -255,6 +283,7 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
         container["image"] = job.spec.master.image or master_image
         container["ports"] = [{"name": "master-port", "containerPort": MASTER_PORT}]
         container["readinessProbe"] = {"httpGet": {"path": "/healthz", "port": MASTER_PORT}, "periodSeconds": 5}
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # why it ended is read from the pod
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         mounts.append({"name": JOURNAL_VOLUME, "mountPath": JOURNAL_DIRECTORY})
     else:
@@ -273,6 +302,13 @@ def _command(job: TrainingJob, role: Role) -> list[str]:
     if job.spec.dataset:
         command += ["--dataset", json.dumps(_dataset(job), sort_keys=True)]
     return command
+
+
+def _expectation(expected: tuple[int, int] | None, *, restarts_epoch: bool) -> list[str]:
+    if expected is None:
+        return []
+    flags = ["--expect-progress", f"{expected[0]}:{expected[1]}"]
+    return [*flags, "--on-ledger-lost", LedgerLoss.RESTART_EPOCH.value] if restarts_epoch else flags
 
 
 def _dataset(job: TrainingJob) -> Object:

@@ -15,6 +15,7 @@ OLD_GPU_SELECTOR = "alpha.kubernetes.io/nvidia-gpu-name"
 GPU_SELECTOR = "nvidia.com/gpu.product"
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MERGED = ("containers", "env", "volumes", "imagePullSecrets", "nodeSelector", "securityContext")
 
 Object = dict[str, Any]
@@ -52,6 +53,23 @@ def prefer_node(spec: Object, node: str) -> Object:
     of_node = affinity.get("nodeAffinity") or {}
     preferred = [*(of_node.get(_PREFERRED) or []), term]
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**of_node, _PREFERRED: preferred}}}
+
+
+def demand_node(spec: Object, node: str) -> Object:
+    """The pod spec with one node, and no other, added to each alternative that its affinity allows already.
+
+    The node is named by its field and not by a label: kube-scheduler then looks at that node alone, as it does for
+    the pods of a DaemonSet.
+    """
+    name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity = spec.get("affinity") or {}
+    of_node = affinity.get("nodeAffinity") or {}
+    terms = (of_node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    pinned = [{**term, "matchFields": [*(term.get("matchFields") or []), name]} for term in terms]
+    return {
+        **spec,
+        "affinity": {**affinity, "nodeAffinity": {**of_node, _REQUIRED: {"nodeSelectorTerms": pinned}}},
+    }
 
 
 def _extend(main: Object, container: Object) -> Object:

@@ -118,7 +118,9 @@ class Requirements(Part):
     """`resources` of a role, as it was written."""
 
     requests: Amounts = Field(default_factory=dict)
+    """What a pod is sure to get; where an amount is absent, that of limits."""
     limits: Amounts = Field(default_factory=dict)
+    """The most that it may use."""
 
     rules = (
         Rule(

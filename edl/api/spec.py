@@ -42,8 +42,8 @@ class Dataset(Part):
     """Most positions of one lease."""
     max_quarantined_fraction: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     """The job fails once more than this part cannot be read."""
-    on_ledger_lost: Annotated[LedgerLoss, Field(strict=False)] = LedgerLoss.FAIL
-    """What to do when the journal is empty although the status shows progress: Fail or RestartEpoch."""
+    on_ledger_lost: Annotated[LedgerLoss, Field(strict=False)] | None = None
+    """What a lost journal means: Fail or RestartEpoch; unset: Fail, unless the controller took the job down."""
 
 
 class Throughput(Part):

@@ -9,10 +9,13 @@ from pydantic import AfterValidator, AwareDatetime, Field
 from edl.api.parts import MAX_INT32, MAX_SAFE, Part, Whole, keyed, unique_by
 from edl.core.model import JobPhase
 
+MAX_SPEEDS = 64
+
 _Count = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
 _Generation = Annotated[Whole, Field(ge=0, le=MAX_SAFE)]
 _Time = Annotated[AwareDatetime, Field(strict=False)]
 _Reason = Annotated[str, Field(max_length=1024)]
+_Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Sentence = Annotated[str, Field(max_length=32768)]
 
 
@@ -47,6 +50,8 @@ class ResizeStatus(Part):
     reason: _Reason | None = None
     voluntary_time: _Time | None = None
     """When trainers last died for the share of another job; the cooldown counts from it."""
+    seconds: _Number | None = None
+    """What it cost: time of training at the speed after it, measured."""
 
 
 class DatasetStatus(Part):
@@ -55,6 +60,19 @@ class DatasetStatus(Part):
     epoch: _Generation | None = None
     done: _Generation | None = None
     total: _Generation | None = None
+    model: _Reason | None = None
+    """Which pservers hold the model that goes with these accounts; `lost` where they have to go back with it."""
+
+
+class SpeedStatus(Part):
+    """The measured speed of a number of trainers."""
+
+    instances: _Count
+    """How many trainers."""
+    samples_per_second: _Number
+    """What they process together."""
+    seconds: _Number
+    """How many seconds of measuring stand behind it; what is old counts less."""
 
 
 class Status(Part):
@@ -82,5 +100,11 @@ class Status(Part):
     """How far the data set has been consumed."""
     failures: _Count | None = None
     """Failures counted so far."""
+    throughput: Annotated[list[SpeedStatus], AfterValidator(unique_by("instances"))] = keyed(
+        "instances", limit=MAX_SPEEDS
+    )
+    """Measured speed by number of trainers; the planner uses it where spec.elasticity says nothing."""
+    resize_seconds: _Number | None = None
+    """What a change of the trainer count cost lately, measured; used where spec.elasticity says nothing."""
     explanation: _Sentence | None = None
     """Why the job has this count, in one sentence."""

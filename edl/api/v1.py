@@ -8,7 +8,7 @@ camelCase. Whether a cluster has room for a job is not judged here, and nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
@@ -42,6 +42,9 @@ __all__ = [
     "TrainingJob",
     "parse_job",
 ]
+
+MAX_LEVELS = 64
+"""Lists and objects within one another; a pod needs about ten."""
 
 _SHOWN_PROBLEMS = 5
 
@@ -159,6 +162,8 @@ def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> Trai
             fields are judged first; rules over several fields only where those hold.
     """
     label = f"job {_label(obj)}"
+    if _is_deeper(_spec_of(obj), MAX_LEVELS):
+        raise _invalid(label, [f"spec is nested deeper than {MAX_LEVELS} levels; write it with fewer"])
     try:
         job = TrainingJob.model_validate(obj)
     except ValidationError as error:
@@ -169,6 +174,24 @@ def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> Trai
     if problems:
         raise _invalid(label, problems)
     return job
+
+
+def _spec_of(obj: object) -> object:
+    return obj.get("spec") if isinstance(obj, Mapping) else None
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """True where lists and objects stand in one another more than so many times; looks no deeper than that."""
+    layer = [value]
+    for _ in range(levels):
+        layer = list({id(inner): inner for outer in layer for inner in _parts(outer)}.values())  # YAML may share them
+    return any(isinstance(value, list | Mapping) for value in layer)
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _kind_problems(obj: Mapping[str, Any]) -> Iterator[str]:

@@ -39,6 +39,9 @@ class CreatePod:
     Attributes:
         job_uid: the owner; the pod is not created for another job of the same name.
         node: where the plan means it to go; None leaves it to the scheduler alone.
+        pinned: it may go nowhere else; see `pins`.
+        expected: of a master: (epoch, positions done) that its journal must tell of; None where it may be empty.
+        restarts_epoch: of a master: where its journal is lost it begins that epoch again, instead of refusing.
     """
 
     job: JobKey
@@ -46,6 +49,9 @@ class CreatePod:
     role: Role
     index: int
     node: str | None = None
+    pinned: bool = False
+    expected: tuple[int, int] | None = None
+    restarts_epoch: bool = False
 
     @property
     def pod_name(self) -> str:

@@ -120,6 +120,7 @@ class World:
         shapes: distinct pod shapes; request: (shapes, resources); opened: (shapes, nodes) where new ones may go.
         empty: (nodes, resources) room with no training pod at all; may be negative where others overcommit.
         now: (nodes, resources) room that is really free: every bound pod of ours still holds its own.
+        leaving: (nodes, resources) what terminating pods of others hold: it is not free yet, and will be.
         allocatable: (nodes, resources); largest: (resources,) the most that one node has of each, at least 1.
         held: what the claims' pods hold.
         seat_claim, seat_shape: (seats,) those of each seat, for whoever counts thousands of them.
@@ -136,6 +137,7 @@ class World:
     opened: BoolArray
     empty: IntArray
     now: IntArray
+    leaving: IntArray
     allocatable: IntArray
     largest: IntArray
     held: Held

@@ -118,9 +118,9 @@ def _on_nodes(claim: Claim, seats: Sequence[int], outcome: Outcome) -> str:
 
 
 def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
-    room, world = outcome.shared.room, outcome.world
+    world = outcome.world
     hold_s = growth_hold_left_s(claim.job, world.limits, world.snapshot.observed_at_s)
-    if hold_s > 0 and room.slots(claim.shape).any():
+    if hold_s > 0 and outcome.has_room(claim.shape):
         return Reason.COOLDOWN, f"gave way to serving; waits another {seconds(hold_s)} before it grows"
     if (short := outcome.short_of(claim.index)) is not None:
         used = amount(short.row.resource, short.used)
@@ -146,6 +146,8 @@ def _full(claim: Claim, outcome: Outcome) -> str:
         return f"--max-load-desired {world.limits.max_load_desired:g} is reached"
     if room.count[claim.index] >= claim.high:
         return f"{scarce.words}; no more would fit even if no other job ran"
+    if scarce.is_left_soon:
+        return f"{scarce.words}; pods that terminate leave it room, which is waited for"
     return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
 
 
@@ -212,7 +214,7 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
 def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:
     """Who is below its fair share and may not grow yet, where room is left for it."""
     room, level, world = outcome.shared.room, outcome.shared.level, outcome.world
-    if outcome.shared.worths is not None or not room.slots(claim.shape).any():
+    if outcome.shared.worths is not None or not outcome.has_room(claim.shape):
         return None
     waits = [
         (hold_s, world.claims[j].job.key)

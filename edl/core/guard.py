@@ -8,7 +8,7 @@ the mathematics never reaches a pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from edl.core.asks import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
@@ -118,8 +118,9 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         return tuple(problems)
     pairs = list(zip(snapshot.jobs, plan.decisions, strict=True))
     for job, decision in pairs:
-        problems += _check_counts(job, decision)
-        problems += _check_victims(job, decision)
+        live = job.live_trainers
+        problems += _check_counts(job, decision, live)
+        problems += _check_victims(job, decision, live)
     problems += _check_placing(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
     limits = tuple(quotas)
@@ -136,12 +137,12 @@ def _check_order(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
         yield "the decisions are not one for each job, sorted by key"
 
 
-def _check_counts(job: Job, decision: ScaleDecision) -> Iterable[str]:
+def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
     name, planned = f"job {job.key}", sum(count for _, count in decision.nodes)
     if decision.generation != job.generation:
         yield f"{name}: answers generation {decision.generation}, not {job.generation}"
-    if decision.current != len(job.live_trainers):
-        yield f"{name}: current {decision.current}, but {len(job.live_trainers)} trainers are live"
+    if decision.current != len(trainers):
+        yield f"{name}: current {decision.current}, but {len(trainers)} trainers are live"
     if decision.target != decision.current - len(decision.victims) + planned:
         yield (
             f"{name}: target {decision.target} is not {decision.current} - {len(decision.victims)} victims"
@@ -165,8 +166,8 @@ def _check_counts(job: Job, decision: ScaleDecision) -> Iterable[str]:
             yield f"{name}: is admitted, yet given {given} of {max(0, fixed.count - alive)} missing {fixed.role} pods"
 
 
-def _check_victims(job: Job, decision: ScaleDecision) -> Iterable[str]:
-    live = {p.name for p in job.live_trainers}
+def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
+    live = {p.name for p in trainers}
     for victim, count in sorted(Counter(decision.victims).items()):
         if victim not in live:
             yield f"job {job.key}: victim {victim} is no live trainer of it"
@@ -309,8 +310,8 @@ def is_whole(job: Job) -> bool:
 
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
-    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
-    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
+    pods = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    waiting, marked = len(pods), sum(not pod.needs_room for pod in pods)
     report = plan.serving
     if report.short < marked:
         yield f"serving: {report.short} pods are said to be short, {marked} leave room unused"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from edl.core.actions import Intent, MarkPod
 from edl.core.answers import JobAction, JobEvent, default_action
+from edl.core.ledgers import Heard, unfinished
 from edl.core.model import Job, Pod, PodPhase, Role
 
 PREEMPTED = "PreemptionByScheduler"
@@ -42,14 +43,15 @@ def answer_to(job: Job, role: Role, event: JobEvent) -> JobAction | None:
     return given or default_action(event, fault_tolerant=job.fault_tolerant, of_trainers=role is Role.TRAINER)
 
 
-def happenings(job: Job, lost: frozenset[str]) -> tuple[Happening, ...]:
+def happenings(job: Job, lost: frozenset[str], heard: Heard | None = None) -> tuple[Happening, ...]:
     """The events that stand now, the most decisive answer first: work that is done, then Abort, Complete, Restart.
 
     Args:
         job: the job; while it is taken down to start anew nothing that befalls its pods is an event.
         lost: UIDs of pods that no kubelet will ever end.
+        heard: what the job's master says; None where it has none.
     """
-    return () if is_restarting(job) else tuple(sorted(_find(job, lost), key=_rank))
+    return () if is_restarting(job) else tuple(sorted(_find(job, lost, heard), key=_rank))
 
 
 def event_of(pod: Pod, lost: frozenset[str]) -> JobEvent | None:
@@ -107,13 +109,18 @@ def preempted_trainers(job: Job) -> tuple[Pod, ...]:
     )
 
 
-def lost_the_last(job: Job) -> bool:
-    """True where some trainers have finished and the last other one was lost: it has to be replaced.
+def lost_the_last(job: Job, heard: Heard | None = None) -> bool:
+    """True where the last trainer was lost before somebody has seen the end of the data: it has to be replaced.
 
-    The stored condition remembers it once the lost pod itself is gone.
+    Where the master has closed the last epoch one trainer that has exited 0 is enough, and one is needed. Without a
+    data set the others must have; the stored condition remembers the lost one once its pod is gone.
     """
     done = finished_trainers(job)
-    if not done or job.live_trainers or not job.was_admitted:
+    if job.live_trainers or not job.was_admitted:
+        return False
+    if heard is not None and heard.is_finished:
+        return not done
+    if not done:
         return False
     unfinished = any(p.role is Role.TRAINER and p not in done for p in job.pods)
     stored = job.status.condition("Complete") if job.status else None
@@ -159,7 +166,7 @@ def is_spent(job: Job, pod: Pod) -> bool:
     return bool(pod.intent or pod.disruption)
 
 
-def _find(job: Job, lost: frozenset[str]) -> Iterator[Happening]:
+def _find(job: Job, lost: frozenset[str], heard: Heard | None) -> Iterator[Happening]:
     for role in Role:
         pods = [p for p in job.pods if p.role is role]
         failed = [p for p in pods if event_of(p, lost) is JobEvent.POD_FAILED]
@@ -170,8 +177,9 @@ def _find(job: Job, lost: frozenset[str]) -> Iterator[Happening]:
             yield _happening(job, role, JobEvent.POD_EVICTED, _list(evicted, _eviction))
         elif _has_vanished(job, role):
             yield _happening(job, role, JobEvent.POD_EVICTED, f"a {role.value} is gone")
-        if _is_completed(job, role):
-            yield _happening(job, role, JobEvent.TASK_COMPLETED, _completion(job, role))
+        if _is_completed(job, role, heard):
+            said = _completion(job, role) + (unfinished(heard) if role is Role.TRAINER else "")
+            yield _happening(job, role, JobEvent.TASK_COMPLETED, said)
 
 
 def _happening(job: Job, role: Role, event: JobEvent, message: str) -> Happening:
@@ -192,14 +200,17 @@ def _rank(happening: Happening) -> tuple[bool, int]:
     return (not is_done, _ORDER.index(happening.action))
 
 
-def _is_completed(job: Job, role: Role) -> bool:
-    """True where all pods of the role exited 0 of their own accord."""
+def _is_completed(job: Job, role: Role, heard: Heard | None) -> bool:
+    """True where all pods of the role exited 0 of their own accord, and the master has been heard since."""
     done = len(done_pods(job, role))
     if not done or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
         return done >= sum(f.count for f in job.fixed if f.role is role)
-    return not (job.live_trainers or lost_the_last(job)) if job.fault_tolerant else done >= job.min_trainers
+    if not job.fault_tolerant:
+        return done >= job.min_trainers
+    is_told = heard is None or heard.is_current
+    return is_told and not (job.live_trainers or lost_the_last(job, heard))
 
 
 def _has_vanished(job: Job, role: Role) -> bool:

@@ -254,7 +254,7 @@ class Ledger(Membership):
         for item in request.progress:
             lease = self._lease(session, item)
             # The old end in a heartbeat says that the cut holds, unless the holder has its last record in hand.
-            if lease is not None and (item.end < lease.end or item.cursor >= lease.end - 1):
+            if lease is not None and (item.end < lease.end or max(item.cursor + 1, item.hand) >= lease.end):
                 said[item.fence] = item.end
         for lease in cut:
             self._cutting.discard(lease.fence)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from edl.core.permutation import BLOCK
 from edl.errors import EdlError
 
 
@@ -26,6 +27,7 @@ class DatasetSet(NamedTuple):
     shard_size: int | None
     max_quarantined_fraction: float
     first_epoch: int  # above 0 where an epoch is begun again after its ledger was lost
+    block: int = BLOCK  # records that stay neighbours in the order; journals without it had this one
 
 
 class SessionOpened(NamedTuple):

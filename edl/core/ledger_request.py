@@ -54,6 +54,10 @@ class ProgressItem(Item, Protocol):
     def cursor(self) -> int:
         """The first position that is not consumed yet."""
 
+    @property
+    def hand(self) -> int:
+        """What is before it is in the hands of the training loop, consumed or not; 0 where nobody says."""
+
 
 class SyncRequest(Protocol):
     """What a trainer says in one call."""

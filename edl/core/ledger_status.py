@@ -13,7 +13,10 @@ _Object = dict[str, Any]
 
 
 def ledger_status(ledger: Ledger) -> _Object:
-    """Counts are positions of the open epoch, or of the last one where the job is finished."""
+    """Counts are positions of the open epoch, or of the last one where the job is finished.
+
+    `consumed` is `done` and what trainers say that they have behind them of leases in work.
+    """
     state = ledger.state
     latest = state.latest_checkpoint
     holders = [session for session in state.sessions.values() if session.leases]
@@ -48,10 +51,12 @@ def _counts(state: LedgerState) -> _Object:
             "total": last.total,
             **idle,
             "done": last.total - quarantined,
+            "consumed": last.total - quarantined,
             "quarantined": quarantined,
             "quarantined_ranges": last.quarantined[:_LISTED],
             "redispatched": last.redispatched,
         }
+    done = state.reported.size + state.committed.size
     return {
         "epoch": state.epoch,
         "total": state.total,
@@ -59,7 +64,8 @@ def _counts(state: LedgerState) -> _Object:
         "leased": sum(lease.end - lease.start for lease in state.leases.values()),
         "reported": state.reported.size,
         "committed": state.committed.size,
-        "done": state.reported.size + state.committed.size,
+        "done": done,
+        "consumed": done + sum(lease.cursor - lease.start for lease in state.leases.values()),
         "quarantined": state.quarantined.size,
         "quarantined_ranges": list(state.quarantined)[:_LISTED],
         "redispatched": state.redispatched,
@@ -71,6 +77,7 @@ def _dataset(dataset: DatasetSet) -> _Object:
         "source": dataset.source,
         "version": dataset.version,
         "total": dataset.total,
+        "block": dataset.block,
         "epochs": dataset.epochs,
         "seed": dataset.seed,
         "shardSize": dataset.shard_size,

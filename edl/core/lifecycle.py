@@ -44,8 +44,11 @@ from edl.core.happenings import (
     lost_the_last,
     running_again,
 )
+from edl.core.ledgers import FINISH_GRACE_S, LEDGER_LOST, Heard, loss, quarantine_of, trouble_of, worry_of
+from edl.core.measuring import with_measured
 from edl.core.model import Job, JobPhase, JobStatus, Pod, PodPhase, Reason, Role
 from edl.core.moves import create, delete, once_per_pod, superfluous
+from edl.core.pins import refused
 from edl.core.plan import ScaleDecision
 from edl.core.status import Stage, Step, describe, ended_as, is_over
 
@@ -81,10 +84,12 @@ class Surroundings:
         lost: UIDs of pods that no kubelet will ever end: bound to a node that is gone, or terminating past their
             grace on one that is not ready.
         trouble: (reason, sentence) of what the API server last refused for the job, or what the cluster lacks.
+        heard: what its master says; None where it has none, or where nobody listens.
     """
 
     lost: frozenset[str] = frozenset()
     trouble: tuple[str, str] | None = None
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +136,25 @@ def desired_state(
     if job.deleting:
         return job.status or JobStatus(), ()
     if is_over(job):
-        status, told = describe(job, ended_as(job), now_s)
+        status, told = describe(job, ended_as(job), now_s, around.heard)
         actions = (*_cleanup(job, status, around), *_expire(job, status, now_s))
     else:
         move = _move(_Case(job, decision, starts, now_s, around))
-        status, told = describe(job, move.step, now_s)
+        status, told = describe(job, move.step, now_s, around.heard)
         actions = move.actions
     said = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
     return status, (*once_per_pod(actions), *said, *told)
 
 
-def as_planned(job: Job) -> Job:
-    """The job as the planner should see it once trainers have begun to finish: it does not grow, nor need its min.
+def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
+    """The job as the planner should see it: with what was measured of it where its spec says nothing.
 
-    A gang needs those that have not finished; in fault-tolerant mode those that live are enough.
+    Once trainers have begun to finish, or the master has closed the last epoch, it does not grow, nor need its min: a
+    gang needs those that have not finished; in fault-tolerant mode those that live are enough.
     """
+    job = with_measured(job)
     done = len(finished_trainers(job))
-    if not done or is_over(job):
+    if not (done or is_finishing) or is_over(job):
         return job
     if not job.fault_tolerant:
         left = max(1, job.min_trainers - done)
@@ -159,8 +166,8 @@ def as_planned(job: Job) -> Job:
 def _move(case: _Case) -> _Move:
     job, lost = case.job, case.around.lost
     failures, marks = count_failures(job)
-    happened = happenings(job, lost)
-    ended = _verdict(job, failures, happened, case.now_s)
+    happened = happenings(job, lost, case.around.heard)
+    ended = _verdict(case, failures, happened)
     if ended is not None:
         stays = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
         going = () if stays else job.pods
@@ -174,19 +181,25 @@ def _move(case: _Case) -> _Move:
         move = _restart(case, step, cause)
     else:
         again = _runs_again(job, happened)
-        step = replace(step, again=again, finishing=bool(finished_trainers(job)) and again is not Role.TRAINER)
-        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(job, again))
+        done = bool(finished_trainers(job)) or _is_finished(case.around)
+        step = replace(step, again=again, finishing=done and again is not Role.TRAINER)
+        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(case, again))
     return replace(move, actions=(*marks, *move.actions))
 
 
-def _verdict(job: Job, failures: int, happened: Sequence[Happening], now_s: float) -> Step | None:
+def _is_finished(around: Surroundings) -> bool:
+    return around.heard is not None and around.heard.is_finished
+
+
+def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step | None:
     """How the job ends, or that it is suspended; None while it goes on."""
+    job, now_s = case.job, case.now_s
     start_s = job.status.start_s if job.status else None
     if job.problem:
         return Step(Stage.FAILED, 0, Reason.INVALID_SPEC.value, job.problem)
     if job.suspended:
         return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, "spec.suspend is true: the job has no pods")
-    ended = _policy_verdict(happened)
+    ended = _policy_verdict(happened) or _ledger_verdict(job, case.around.heard)
     if ended is not None:
         return ended
     if failures > job.backoff_limit:
@@ -195,6 +208,18 @@ def _verdict(job: Job, failures: int, happened: Sequence[Happening], now_s: floa
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}"
         return Step(Stage.FAILED, 0, "DeadlineExceeded", message)
+    return None
+
+
+def _ledger_verdict(job: Job, heard: Heard | None) -> Step | None:
+    """How the job ends by what its master says."""
+    if lost := loss(job):
+        return Step(Stage.FAILED, 0, LEDGER_LOST, lost)
+    if too_many := quarantine_of(heard):
+        return Step(Stage.FAILED, 0, "TooManyQuarantined", too_many)
+    if heard is not None and heard.is_finished and heard.finished_for_s >= FINISH_GRACE_S:
+        message = f"the data set was used up {FINISH_GRACE_S:g} s ago; trainers that still run are ended"
+        return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
     return None
 
 
@@ -232,11 +257,12 @@ def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
 
 def _wish(case: _Case, failures: int) -> Step:
     job, decision, around = case.job, case.decision, case.around
+    trouble = trouble_of(job, around.heard) or around.trouble or worry_of(job, around.heard)
     if decision is None:
         old = job.status or JobStatus(reason="", explanation="no plan has been made for the job yet")
         stage = Stage.RUNNING if job.was_admitted else Stage.WAITING
         target = old.trainer.desired if stage is Stage.RUNNING else 0
-        return Step(stage, target, old.reason, old.explanation, failures, held=True, trouble=around.trouble)
+        return Step(stage, target, old.reason, old.explanation, failures, held=True, trouble=trouble)
     return Step(
         stage=Stage.RUNNING if decision.admitted else Stage.WAITING,
         target=min(decision.target, job.max_trainers) if decision.admitted else 0,
@@ -244,14 +270,14 @@ def _wish(case: _Case, failures: int) -> Step:
         message=decision.message,
         failures=failures,
         shrink_reason=decision.shrink_reason,
-        trouble=around.trouble,
+        trouble=trouble,
     )
 
 
 def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     """Fault-tolerant mode: a lost pod is replaced, named victims go, and trainers grow to the target."""
     job, decision = case.job, case.decision
-    lost_last = lost_the_last(job)
+    lost_last = lost_the_last(job, case.around.heard)
     step = replace(step, trainer_lost=lost_last)
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
@@ -322,11 +348,12 @@ def _runs_again(job: Job, happened: Sequence[Happening]) -> Role | None:
     return running_again(job) or next(asked, None)
 
 
-def _to_replace(job: Job, again: Role | None) -> list[Pod]:
-    """Pods that ended and make way for others."""
+def _to_replace(case: _Case, again: Role | None) -> list[Pod]:
+    """Pods that make way for others: those that ended, and those that kube-scheduler keeps from their node."""
+    job = case.job
     spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
     redone = done_pods(job, again) if again is not None and running_again(job) is again else ()
-    return [*spent, *redone, *(superfluous(job) if job.fault_tolerant else [])]
+    return [*spent, *redone, *refused(job, case.now_s), *(superfluous(job) if job.fault_tolerant else [])]
 
 
 def _finish_what_is_marked(case: _Case) -> list[DeletePod]:

@@ -14,12 +14,15 @@ from typing import NamedTuple
 
 from edl.core.answers import JobAction, JobEvent
 from edl.core.asks import PodShape, Preference, Resources, Taint
+from edl.core.progress import NOTHING_MEASURED, Measured, Progress
 
 LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
 LABEL_INDEX = "paddlepaddle.org/index"
 ANNOTATION_NODE = "paddlepaddle.org/planned-node"
+ANNOTATION_PINNED = "paddlepaddle.org/pinned"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
+ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 
 
 class JobKey(NamedTuple):
@@ -112,6 +115,7 @@ class Pod:
         node: the node it is bound to, empty while unbound.
         nominated: `status.nominatedNodeName`: kube-scheduler is freeing room for it there.
         planned: our own plan for it (annotation), empty for foreign pods.
+        pinned: it may go to that node only, by our own demand; see `pins`.
         priority: the resolved priority; 0 where the cluster gave none.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
@@ -124,6 +128,9 @@ class Pod:
         intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
         unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
             and nobody dies for it; see `unplaceable`.
+        ip: its address, empty while it has none.
+        said: what its main container, or the one before it, said last of why it ended; empty where it said nothing.
+        journal: of a master: where we put its journal, `claim` or `emptyDir`; empty for every other pod.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
     """
@@ -136,6 +143,7 @@ class Pod:
     node: str = ""
     nominated: str = ""
     planned: str = ""
+    pinned: bool = False
     priority: int = 0
     created_s: float = 0.0
     started_s: float | None = None
@@ -152,6 +160,9 @@ class Pod:
     intent: str = ""
     disruption: str = ""
     unplaceable: bool = False
+    ip: str = ""
+    said: str = ""
+    journal: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -161,7 +172,7 @@ class Pod:
     @property
     def is_live(self) -> bool:
         """True where it counts towards its job: not terminating and not finished."""
-        return not self.terminating and not self.is_finished
+        return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
     def is_waiting_serving(self) -> bool:
@@ -210,6 +221,8 @@ class Resize:
     Attributes:
         voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
             none did, or where that is long ago.
+        lost_s: the time of training that it cost, in seconds of the job's speed after it; None while that is not
+            measured.
     """
 
     time_s: float
@@ -217,6 +230,7 @@ class Resize:
     to_count: int
     reason: str
     voluntary_s: float | None = None
+    lost_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +250,8 @@ class JobStatus:
     last_resize: Resize | None = None
     failures: int = 0
     explanation: str = ""
+    dataset: Progress | None = None
+    measured: Measured = NOTHING_MEASURED
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, where there is one."""
@@ -282,8 +298,11 @@ class Job:
         tier: `spec.priority`; higher tiers are admitted first.
         queue: whose quota its pods count to.
         weight: share of the fulfilment, or of the utility, > 0.
-        throughput: (trainers, samples per second) as declared or measured; empty where nothing is known.
-        resize_cost_s: what a change of its trainer count costs it in time; 0 where that is not known.
+        throughput: (trainers, samples per second) as declared; empty where it is left to be measured.
+        resize_cost_s: what a change of its trainer count costs it in time; None where it is left to be measured.
+        restarts_epoch: what a lost ledger means, as declared: True begins the epoch again, False ends the job; None
+            where nothing is said.
+        has_dataset: the spec says what the master shards.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
         gang: the minimum set starts whole or not at all, whatever the mode.
         answers: the policies of the spec, role by role, where they differ from those of the mode.
@@ -319,13 +338,15 @@ class Job:
     ttl_s: int | None = None
     cooldown_s: float = 60.0
     throughput: tuple[tuple[int, float], ...] = ()
-    resize_cost_s: float = 0.0
+    resize_cost_s: float | None = None
+    restarts_epoch: bool | None = None
+    has_dataset: bool = False
     status: JobStatus | None = None
 
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple(p for p in self.pods if p.role is Role.TRAINER and not p.terminating and not p.is_finished)
+        return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # lists: jobs are large
 
     @property
     def is_schedulable(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from edl.core.actions import (
     Action,
@@ -15,6 +16,7 @@ from edl.core.actions import (
     Intent,
     MarkPod,
 )
+from edl.core.ledgers import begins_epoch_again, expected_of
 from edl.core.model import Job, Pod, Role
 
 
@@ -52,7 +54,7 @@ def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple
     created = []
     for role, index in wanted:
         if room[role]:
-            created.append(CreatePod(job.key, job.uid, role, index, room[role].pop(0) or None))
+            created.append(_new_pod(job, role, index, room[role].pop(0) or None))
     base = _missing_fixed(job)
     base += [(Role.TRAINER, i) for r, i in wanted if r is Role.TRAINER][: _trainers_of_base(job)]
     if (job.gang or not job.fault_tolerant) and not set(base) <= {(pod.role, pod.index) for pod in created}:
@@ -84,6 +86,13 @@ def superfluous(job: Job) -> list[Pod]:
         and (p.role in count or p.role is not Role.TRAINER)
         and (p.index is None or p.index >= count.get(p.role, 0))
     ]
+
+
+def _new_pod(job: Job, role: Role, index: int, node: str | None) -> CreatePod:
+    pod = CreatePod(job.key, job.uid, role, index, node)
+    if role is not Role.MASTER:
+        return pod
+    return replace(pod, expected=expected_of(job), restarts_epoch=begins_epoch_again(job))
 
 
 def _missing_fixed(job: Job) -> list[tuple[Role, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.core.admission import Admission
-from edl.core.capacity import Claim, World
+from edl.core.capacity import Claim, World, count_slots
 from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
 from edl.core.pools import Pools
@@ -28,6 +28,7 @@ class Scarce:
         exchanges: what the best-off of them would have to give up for one more.
         words: which resource is full where.
         part_of: the part of each holder; part: of all of them together.
+        is_left_soon: one more fits once those pods of others are gone that terminate.
     """
 
     shortages: tuple[Shortage, ...] = ()
@@ -36,6 +37,7 @@ class Scarce:
     words: str = ""
     part_of: Mapping[int, float] = field(default_factory=dict)
     part: float = 0.0
+    is_left_soon: bool = False
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class _Memory:
     meter: Meter | None = None
     pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
+    has_room: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,12 @@ class Outcome:
             self._memory.dying = groups
         return (*self._memory.dying.get(j, ()), *self.shared.room.homeless[j])
 
+    def has_room(self, shape: int) -> bool:
+        """True where some node holds one more pod of the shape."""
+        if shape not in self._memory.has_room:
+            self._memory.has_room[shape] = bool(self.shared.room.slots(shape).any())
+        return self._memory.has_room[shape]
+
     def scarce(self, shape: int) -> Scarce:
         """What keeps one more pod of a shape out."""
         if shape not in self._memory.scarce:
@@ -129,7 +138,7 @@ class Outcome:
 
     def _look(self, shape: int) -> Scarce:
         room = self.shared.room
-        if room.slots(shape).any():
+        if self.has_room(shape):
             return Scarce()
         found = shortages(room, shape)
         if not found:
@@ -140,4 +149,7 @@ class Outcome:
         exchanges = self._memory.stands.exchanges(shape, holders)
         words = describe(room, shape, found, self.pools())
         parts = {h.claim: h.part for h in holders}
-        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()))
+        world = self.world
+        left = world.leaving.any(axis=1) & world.opened[shape]
+        is_left_soon = bool(count_slots((room.free + world.leaving)[left], world.request[shape]).any())
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()), is_left_soon)

@@ -97,6 +97,9 @@ class Grower:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.shapes = sorted({claim.shape for claim in room.world.claims})
+        self._request = room.world.request[self.shapes]
+        self._opened = room.world.opened[self.shapes]
+        self._known: dict[bytes, FloatArray] = {}  # nodes of one kind come to the same states
         fits = [(room.slots(shape) > 0) for shape in self.shapes]
         self.nodes = np.flatnonzero(np.logical_or.reduce(fits)) if fits else np.zeros(0, dtype=np.int64)
         self.rank = self._ranks(self.nodes)
@@ -111,15 +114,18 @@ class Grower:
 
     def refresh(self, node: int) -> None:
         """Look again at a node whose room has changed."""
-        at = int(np.searchsorted(self.nodes, node))
-        self.rank[:, [at]] = self._ranks(self.nodes[at : at + 1])
+        at, books = int(np.searchsorted(self.nodes, node)), (self.room.free[node], self.room.now[node])
+        state = b"".join(row.tobytes() for row in (*books, self._opened[:, node]))
+        if state not in self._known:
+            self._known[state] = self._ranks(self.nodes[at : at + 1])[:, 0]
+        self.rank[:, at] = self._known[state]
 
     def _ranks(self, rows: IntArray) -> FloatArray:
         room, world = self.room, self.room.world
-        free, request = room.free[rows], world.request[self.shapes]
-        opened = world.opened[self.shapes][:, rows]
-        slots = _slots(free, request)  # (shapes, rows)
-        after = _slots(free[None] - request[:, None], request)  # (shapes, shape placed, rows)
+        free, request, opened = room.free[rows], self._request, self._opened[:, rows]
+        states = np.concatenate([free[None], free - request[:, None]])  # as it is, then with one of each shape placed
+        slots, after = np.split(_slots(states, request), [1], axis=1)  # (shapes, states, rows)
+        slots = slots[:, 0]
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
         late = (room.now[rows][None] < request[:, None]).any(axis=2)
         scale = world.largest
@@ -129,8 +135,9 @@ class Grower:
 
 def _slots(free: IntArray, request: IntArray) -> IntArray:
     """(shapes, ...) pods of each shape that fit into each row of room."""
-    slots = [count_slots(free.reshape(-1, free.shape[-1]), row).reshape(free.shape[:-1]) for row in request]
-    return np.stack(slots) if slots else np.zeros((0, *free.shape[:-1]), dtype=np.int64)
+    rows = free.reshape(-1, free.shape[-1])
+    slots = [count_slots(rows, row) for row in request]
+    return np.array(slots, dtype=np.int64).reshape(len(request), *free.shape[:-1])
 
 
 def has_load_left(room: Room, shape: int) -> bool:

@@ -1,7 +1,7 @@
 """The order in which an epoch reads a data set: position -> record, from the seed and the epoch alone.
 
 Blocks of neighbouring records are permuted by a keyed bijection, so that the order of 10^18 records takes no memory;
-inside a window of some blocks the records are shuffled, so that neighbours are strangers. Trainers compute the order
+inside a window of positions the records are shuffled, so that neighbours are strangers. Trainers compute the order
 themselves: the number of trainers, faults and restarts cannot change it.
 
 The bijection is a Feistel network of four rounds (Luby and Rackoff, 1988) on the next power of four, walked until it
@@ -66,15 +66,17 @@ class EpochOrder:
         total: records of the data set, at least 1.
         seed: of the data set.
         epoch: from 0.
+        block: how many neighbours move together; at least 1. Larger where records are read in large pieces: a
+            window of the shuffle then holds parts of few pieces.
     """
 
-    def __init__(self, total: int, seed: int, epoch: int) -> None:
-        self._total = total
+    def __init__(self, total: int, seed: int, epoch: int, block: int = BLOCK) -> None:
+        self._total, self._block = total, block
         self._name = f"edl order {seed} {epoch}"
-        self._blocks = BlockPermutation(-(-total // BLOCK), hashlib.sha256(self._name.encode()).digest())
-        last = -(-total // BLOCK) - 1
+        self._blocks = BlockPermutation(-(-total // block), hashlib.sha256(self._name.encode()).digest())
+        last = -(-total // block) - 1
         self._tail_place = self._blocks.index(last)  # the one block that may be short
-        self._tail = total - last * BLOCK
+        self._tail = total - last * block
         self._window: tuple[int, list[int]] = (-1, [])
         self._places: dict[int, int] = {}  # of the window's blocks
 
@@ -92,18 +94,18 @@ class EpochOrder:
         return map(self.record, range(start, end))
 
     def _unshuffled(self, position: int) -> int:
-        edge = self._tail_place * BLOCK
+        edge = self._tail_place * self._block
         if position < edge:
-            place, offset = divmod(position, BLOCK)
+            place, offset = divmod(position, self._block)
         elif position < edge + self._tail:
             place, offset = self._tail_place, position - edge
         else:
-            place, offset = divmod(position - edge - self._tail, BLOCK)
+            place, offset = divmod(position - edge - self._tail, self._block)
             place += self._tail_place + 1
-        block = self._places.get(place)
-        if block is None:
-            block = self._places[place] = self._blocks.place(place)
-        return block * BLOCK + offset
+        number = self._places.get(place)
+        if number is None:
+            number = self._places[place] = self._blocks.place(place)
+        return number * self._block + offset
 
     def _shuffled(self, number: int) -> list[int]:
         """Offsets inside a window, by `random()`: Python keeps that sequence for ever, and may change `shuffle`."""

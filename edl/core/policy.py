@@ -160,14 +160,14 @@ def _prove(shared: Share, deadline_s: float) -> Proof:
 
 
 def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
-    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
-    marked = waiting - sum(pod.needs_room for pod in snapshot.pods)
+    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    marked = sum(not pod.needs_room for pod in waiting)
     placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
     return ScalePlan(
         decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
         certificate=Certificate(outcome.shared.objective, proof.achieved, proof.bound),
         prices=prices_of(proof, outcome.world),
-        serving=ServingReport(waiting, placed, outcome.served.short + marked),
+        serving=ServingReport(len(waiting), placed, outcome.served.short + marked),
         policy=policy,
         given=outcome.world.columns,
         columns=keep_columns(outcome.world),

@@ -76,9 +76,12 @@ class Columns:
         return True
 
     def widen(self) -> bool:
-        """Add what was spared, and for each shape the pattern with the most of it; False where all that is known."""
-        added = [self.add(g, pattern) for g, pattern in self.spare]
+        """Add what was spared, else for each shape the pattern with the most of it; False where all that is known."""
+        spared = [self.add(g, pattern) for g, pattern in self.spare]
         self.spare.clear()
+        if any(spared):
+            return True
+        added: list[bool] = []
         size = len(self.shapes)
         for first in range(size if not all(self.complete) else 0):
             order = [first, *(s for s in range(size) if s != first)]

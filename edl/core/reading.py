@@ -75,10 +75,12 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
     names = _planned_resources(jobs, waiting, snapshot)
     table = _Table(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, ours = _Ledger(), _Ledger()
+    foreign, ours, leaving = _Ledger(), _Ledger(), _Ledger()
     for pod in snapshot.pods:
         if not pod.is_finished and (node := _home(pod, index)) >= 0:
             foreign.add(node, table.add(pod.shape))
+            if pod.terminating:
+                leaving.add(node, table.add(pod.shape))
     for job in snapshot.jobs:
         if not job.is_schedulable:
             for pod in job.pods:
@@ -102,6 +104,7 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
         opened=_open_nodes(snapshot.nodes, shapes),
         empty=empty,
         now=empty - sum_requests(len(index), request, ours.node, ours.shape),
+        leaving=sum_requests(len(index), request, leaving.node, leaving.shape),
         allocatable=allocatable,
         largest=allocatable.max(axis=0, initial=1).clip(min=1),
         held=reader.held(),
@@ -197,21 +200,23 @@ class _JobReader:
         first = len(self.seats)
         unbound: list[tuple[int, Pod]] = []
         alive: Counter[Role | None] = Counter()
+        node_of, base, usual = self.index.get, job.min_trainers, job.trainer
         for pod in job.pods:
             if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
                 continue
-            kind = shape if pod.shape is job.trainer else self.table.add(pod.shape)
-            if (home := _home(pod, self.index)) >= 0:
+            kind = shape if pod.shape is usual else self.table.add(pod.shape)
+            node = node_of(pod.node, -1)
+            if (home := node if pod.node else node_of(pod.nominated, -1)) >= 0:
                 self.ours.add(home, kind)
             if pod.terminating:
                 continue
-            node = self.index.get(pod.node, -1)
+            is_trainer = pod.role is Role.TRAINER
             if node >= 0:
                 self._bound.add(node, kind)
                 self._owner.append(number)
-                self._is_trainer.append(pod.role is Role.TRAINER)
-            if pod.role is Role.TRAINER:
-                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < job.min_trainers))
+                self._is_trainer.append(is_trainer)
+            if is_trainer:
+                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < base))
             else:
                 alive[pod.role] += 1
                 if not pod.node:

@@ -111,18 +111,26 @@ def _grown(room: Room, terms: Terms, deadline_s: float, take: Take | None = None
     can_repack = len({place.shape for place in room.placed}) > 1
     is_settled = len(room.members) > FEW_JOBS or (take is None and not can_repack)
 
+    refused: list[Mapping[int, int]] = []
+
     def reach(wanted: Terms) -> Room | None:
-        return _reached(room, best, wanted, deadline_s, take)
+        if any(all(wanted.promised[j] >= n for j, n in less.items()) for less in refused):
+            return None
+        reached = _reached(room, best, wanted, deadline_s, take)
+        if reached is None:
+            refused.append(wanted.promised)
+        return reached
 
     if any(best.count[j] < terms.promised[j] for j in room.members):
-        best, terms = _lowered(room, terms, _worst(best), reach) or (best, terms)
+        refused.append(terms.promised)
+        best, terms = lowered(room, terms, _worst(best), reach) or (best, terms)
     for _ in range(RAISES_TRIED):
         raised = _raised(room, terms, is_settled=is_settled)
         if raised is None:
             break
         reached = reach(raised)
         level = min(room.world.claims[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in room.members)
-        step = (reached, raised) if reached else _lowered(room, raised, level, reach)
+        step = (reached, raised) if reached else lowered(room, raised, level, reach)
         if step is None:
             break
         best, terms = step
@@ -139,21 +147,42 @@ def _reached(room: Room, best: Room, terms: Terms, deadline_s: float, take: Take
     return trial if all(trial.count[j] >= terms.promised[j] for j in room.members) else None
 
 
-def _lowered(
+def lowered(
     room: Room, terms: Terms, level: float, reach: Callable[[Terms], Room | None]
 ) -> tuple[Room, Terms] | None:
-    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had."""
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had.
+
+    What can be had with less promised can be had: the first step is tried, then the last, then those between.
+    """
+    steps = _lower(room, terms, level)
+    if not steps:
+        return None
+    if (reached := reach(steps[0])) is not None:
+        return reached, steps[0]
+    if len(steps) == 1 or (reached := reach(steps[-1])) is None:
+        return None
+    fails, works = 0, len(steps) - 1
+    while works - fails > 1:
+        middle = (fails + works) // 2
+        if (tried := reach(steps[middle])) is None:
+            fails = middle
+        else:
+            works, reached = middle, tried
+    return reached, steps[works]
+
+
+def _lower(room: Room, terms: Terms, level: float) -> list[Terms]:
+    """The terms with one trainer less promised to whoever is then best off, again and again."""
     claims = room.world.claims
+    steps: list[Terms] = []
     for _ in range(RAISES_TRIED if len(room.members) <= FEW_JOBS else 0):
-        promised = terms.promised
+        promised = (steps[-1] if steps else terms).promised
         rich = [j for j, n in promised.items() if n > claims[j].low and claims[j].fulfilment(n - 1) > level + EPSILON]
         if not rich:
-            return None
+            break
         giver = max(rich, key=lambda j: (claims[j].fulfilment(promised[j]), claims[j].job.key))
-        terms = Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()})
-        if (reached := reach(terms)) is not None:
-            return reached, terms
-    return None
+        steps.append(Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()}))
+    return steps
 
 
 def _raised(room: Room, terms: Terms, *, is_settled: bool) -> Terms | None:
@@ -267,6 +296,10 @@ def _reshare(room: Room, grown: Room, terms: Terms, deadline_s: float) -> Room:
     still = _staying(room, grown, taken, keep, take)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
+    if room.world.leaving.any():
+        enough = EPSILON if admits else DEAD_BAND + EPSILON
+        if _worst_gain(_grown(_when_left(room), terms, deadline_s), taken) <= enough:
+            return grown
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
     is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
@@ -293,6 +326,10 @@ def _reshare_by_worth(
         taken = still
     if standing(taken, terms, worths) <= standing(grown, terms, worths):
         return grown, frozenset()
+    if room.world.leaving.any():
+        later = grown_by_worth(_when_left(room), terms, goal.wanted, worths, deadline_s)
+        if standing(taken, terms, worths) <= standing(later, terms, worths):
+            return grown, frozenset()
     if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(room, taken, grown, worths):
         return taken, frozenset()
     gain = total_worth(taken, worths) - total_worth(grown, worths)
@@ -339,6 +376,13 @@ def _is_at_rest(room: Room) -> bool:
     return not room.for_serving and not any(
         p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
     )
+
+
+def _when_left(room: Room) -> Room:
+    """The room once those pods of others are gone that terminate: it is waited for rather than taken from jobs."""
+    later = room.copy()
+    later.free += room.world.leaving
+    return later
 
 
 def _worst(room: Room) -> float:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from edl.core.actions import EmitEvent, EventKind, Intent
 from edl.core.happenings import RESTARTING, TRAINER_LOST, again_reason, finished_trainers, preempted_trainers
+from edl.core.ledgers import Heard, stored_progress
 from edl.core.model import (
     LABEL_JOB,
     LABEL_ROLE,
@@ -26,6 +27,7 @@ from edl.core.model import (
     RoleCount,
 )
 from edl.core.plan import VOLUNTARY_SHRINKS, Limits
+from edl.core.progress import Progress
 
 _LONGEST_WORDS = 1024
 """Of the API server, which repeats what webhooks say at any length."""
@@ -73,13 +75,16 @@ class Step:
     trouble: tuple[str, str] | None = None
 
 
-def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitEvent, ...]]:
+def describe(
+    job: Job, step: Step, now_s: float, heard: Heard | None = None
+) -> tuple[JobStatus, tuple[EmitEvent, ...]]:
     """The status that says what `step` decided, and the events that tell what is new in it.
 
     Args:
         job: the job with its stored status and its pods.
         step: what was decided.
         now_s: the stamp of whatever changed; unchanged entries keep theirs.
+        heard: what the job's master says; None where nothing was heard.
     """
     stamp = float(int(now_s))
     old = job.status or JobStatus()
@@ -97,9 +102,11 @@ def describe(job: Job, step: Step, now_s: float) -> tuple[JobStatus, tuple[EmitE
         master=counts[Role.MASTER],
         start_s=_start(old, step, started),
         completion_s=(old.completion_s or stamp) if phase.is_final else None,
-        last_resize=_resize(job, old, step, counts[Role.TRAINER], stamp),
+        last_resize=_with_cost(_resize(job, old, step, counts[Role.TRAINER], stamp), heard),
         failures=step.failures,
         explanation=step.message,
+        dataset=_progress(job, step, heard),
+        measured=heard.measured if heard is not None and heard.measured is not None else old.measured,
     )
     return status, _events(job, old, status, step)
 
@@ -275,6 +282,20 @@ def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: flo
     if last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s:
         return last
     return Resize(stamp, before, step.target, step.reason, voluntary_s)
+
+
+def _with_cost(resize: Resize | None, heard: Heard | None) -> Resize | None:
+    """The resize with what it has cost, once that is measured."""
+    if resize is None or heard is None or heard.lost_s is None or resize.lost_s is not None:
+        return resize
+    return replace(resize, lost_s=round(heard.lost_s, 1))
+
+
+def _progress(job: Job, step: Step, heard: Heard | None) -> Progress | None:
+    """A job that has ended keeps what was last heard."""
+    if step.stage in {Stage.SUCCEEDED, Stage.FAILED}:
+        return (heard.progress if heard is not None else None) or (job.status.dataset if job.status else None)
+    return stored_progress(job, heard, runs=step.stage is Stage.RUNNING and not step.restarting)
 
 
 def _shrink_reason(job: Job, step: Step) -> str:

@@ -154,7 +154,7 @@ def pays(room: Room, taken: Room, still: Room, worths: Mapping[int, Worth]) -> b
     """
     gain = total_worth(taken, worths) - total_worth(still, worths)
     cost_s = sum(
-        (_resizes(room, taken, j) - _resizes(room, still, j)) * claim.job.weight * claim.job.resize_cost_s
+        (_resizes(room, taken, j) - _resizes(room, still, j)) * claim.job.weight * (claim.job.resize_cost_s or 0.0)
         for j in room.members
         for claim in (room.world.claims[j],)
     )

@@ -278,3 +278,19 @@ async def test_the_classes_and_the_resources_can_be_asked_for() -> None:
         assert w.cache.priority_classes() == {"edl-core"}
         assert w.cache.snapshot(0.0).missing_priority_classes == ("edl-surplus", "edl-training")
         assert w.cache.inquiry().startswith("{NodeCount:1 GPURequest:0 GPULimit:0 GPUTotal:0 CPURequestMilli:1000 ")
+
+
+@pytest.mark.parametrize(("changed", "wakes"), [("dataset", False), ("throughput", False), ("phase", True)])
+async def test_progress_alone_wakes_nobody_and_is_known_all_the_same(changed: str, wakes: bool) -> None:
+    async with world() as here:
+        await here.settled()
+        here.api.put(JOBS, {**job(), "status": {"phase": "Running", "dataset": {"epoch": 0, "done": 1}}})
+        assert await here.cache.wait_for_change(60.0)
+        later = {"phase": "Running", "dataset": {"epoch": 0, "done": 1}, changed: {"epoch": 0, "done": 2}}
+        here.api.put(JOBS, {**job(), "status": later})
+        await eventually(lambda: stored_status(here) == later)
+        assert await here.cache.wait_for_change(0.01) is wakes
+
+
+def stored_status(here: World) -> Any:
+    return (here.cache.job_body(JobKey("ads", "ctr")) or {}).get("status")

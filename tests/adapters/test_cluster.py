@@ -14,6 +14,9 @@ from edl.core.lifecycle import (
     CreatePod,
     DeleteJob,
     DeletePod,
+    EmitEvent,
+    EnsureService,
+    EventKind,
     MarkPod,
     PatchStatus,
     Result,
@@ -105,6 +108,22 @@ async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: P
         outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "Restart", marked=True))
         assert outcome.result is Result.CONFLICT
         assert here.stored(PODS, "ctr-trainer-0") is not None
+
+
+async def test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        here.session.fence(lambda: not here.api.requests, but_for="/apis/coordination.k8s.io/v1")
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
+        assert outcome.result is Result.NOT_LEADER
+        assert [r[0] for r in here.api.requests] == ["PATCH"], "it is marked, and stays"
+        assert here.stored(PODS, "ctr-trainer-0") is not None
+        for action in (create(index=1), EnsureService(KEY, UID), EmitEvent(KEY, UID, EventKind.NORMAL, "A", "b")):
+            assert (await here.apply(action)).result is Result.NOT_LEADER
+        assert len(here.api.requests) == 1
+        lease = "/apis/coordination.k8s.io/v1/namespaces/paddlecloud/leases"
+        stored = await here.session.post(lease, {"metadata": {"name": "edl-controller"}})
+        assert stored["metadata"]["name"] == "edl-controller", "the right to write comes back by this"
 
 
 async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:

@@ -201,6 +201,30 @@ def test_a_holder_whose_record_was_taken_over_stops_at_once() -> None:
     run_virtual(main())
 
 
+def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up() -> None:
+    class StoppedClock(LoopClock):
+        """Sleeps far too long from some moment on, as a process does that was stopped."""
+
+        oversleeps_s = 0.0
+
+        async def sleep(self, duration_s: float) -> None:
+            await super().sleep(duration_s + self.oversleeps_s)
+
+    async def main() -> None:
+        door, clock = Door(Store()), StoppedClock()
+        first = Elector(door, clock, "a")
+        running = asyncio.ensure_future(first.run())
+        await until(first.is_held)
+        clock.oversleeps_s = 20.0
+        async with asyncio.timeout(100):
+            with pytest.raises(LeaseLostError):
+                await running
+        assert asyncio.get_running_loop().time() - door.writes[-1] >= 15, "it did not even try"
+        assert not first.is_held()
+
+    run_virtual(main())
+
+
 def test_an_edit_of_the_lease_by_a_person_does_not_end_the_holder() -> None:
     async def main() -> None:
         store = Store()

@@ -65,3 +65,17 @@ def test_what_the_mode_says_anyway_is_no_answer_of_its_own() -> None:
 )  # fmt: skip
 def test_a_gang_is_asked_for_or_comes_with_the_scheduler(spec: dict[str, Any], *, expected: bool) -> None:
     assert read(**spec).gang is expected
+
+
+@pytest.mark.parametrize(("said", "restarts"), [(None, None), ("Fail", False), ("RestartEpoch", True)])
+def test_what_a_lost_ledger_means_is_said_or_left_open(said: str | None, restarts: bool | None) -> None:
+    dataset = {"source": "index:9"} | ({"onLedgerLost": said} if said else {})
+    found = read(dataset=dataset, fault_tolerant=True)
+    assert found.problem == ""
+    assert (found.has_dataset, found.restarts_epoch) == (True, restarts)
+    assert (read().has_dataset, read().restarts_epoch) == (False, None)
+
+
+def test_a_declared_resize_cost_of_nothing_is_declared() -> None:
+    assert read(elasticity={"resizeCostSeconds": 0}).resize_cost_s == 0.0
+    assert read().resize_cost_s is None

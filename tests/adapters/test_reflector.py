@@ -144,6 +144,31 @@ async def test_410_for_ever_is_not_answered_in_a_tight_loop() -> None:
         assert len(mirror.clock.slept) >= 3
 
 
+async def test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either() -> None:
+    api = FakeApi()
+    async with mirrored(api) as mirror:
+        api.compacted = 10**9
+        await eventually(lambda: len(mirror.clock.slept) >= 5)
+        lists = api.count("list")
+        assert sum(mirror.clock.slept[:5]) >= 0.25 + 0.5 + 1 + 2 + 4
+    assert lists <= 2 + len(mirror.clock.slept)
+
+
+async def test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it() -> None:
+    api = FakeApi()
+    api.faults += [reset] * 12
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        await eventually(lambda: api.count("watch"))
+        assert mirror.clock.slept[-1] > 1
+        mirror.clock.time_s += 50
+        before = len(mirror.clock.slept)
+        api.extra_lines.append(b"cut off in the mid")
+        api.put(PATH, pod("p0"))
+        await mirror.shows("p0")
+        assert mirror.clock.slept[before] <= 0.5, "the pause of a first failure"
+
+
 async def test_duplicated_events_wake_nobody_twice() -> None:
     api = FakeApi()
     api.duplicate_events = True

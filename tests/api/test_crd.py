@@ -138,3 +138,10 @@ def test_every_field_of_the_models_is_described() -> None:
     assert set(schema["spec"]["properties"]) == fields(Spec)
     assert set(schema["status"]["properties"]) == fields(Status)
     assert all(node.get("description") for name, node in schema["spec"]["properties"].items())
+
+
+def test_what_a_lost_ledger_means_is_left_open_where_nobody_says_it() -> None:
+    """A default here would make the API server write it into every job, and nobody could tell that nobody said it."""
+    (version,) = render_crd()["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert "default" not in spec["dataset"]["properties"]["onLedgerLost"]

@@ -127,6 +127,20 @@ def test_the_preference_for_a_node_joins_those_of_the_template() -> None:
     assert pod["metadata"]["annotations"] == {"paddlepaddle.org/planned-node": "n7"}
 
 
+def test_a_pinned_pod_may_go_to_its_node_only_beside_what_the_template_demands() -> None:
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+    demand = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
+    alone = pod_of(planned_node="n7", pinned=True)["spec"]["affinity"]
+    assert alone == {"nodeAffinity": {name: {"nodeSelectorTerms": [{"matchFields": [demand]}]}}}
+    overlay = template(affinity={"nodeAffinity": {name: {"nodeSelectorTerms": zones}}, "podAffinity": {}})
+    both = pod_of(overlay, planned_node="n7", pinned=True)["spec"]["affinity"]
+    assert both["podAffinity"] == {}
+    assert both["nodeAffinity"] == {
+        name: {"nodeSelectorTerms": [{**zone, "matchFields": [demand]} for zone in zones]}
+    }
+
+
 def test_the_journal_is_on_a_claim_where_one_is_asked_for_or_the_cluster_has_a_default() -> None:
     def journal(manifest: Object | None, **options: Any) -> Object:
         volumes = pod_of(manifest, Role.MASTER, **options)["spec"]["volumes"]

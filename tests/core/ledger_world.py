@@ -41,6 +41,7 @@ class Item:
     end: int
     fence: int
     cursor: int = 0
+    hand: int = 0
     error: str = ""
 
 

@@ -10,6 +10,10 @@ from edl.core.asks import PODS, Resources
 from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, PodPhase, Reason, Resize, Role
 from edl.core.plan import Limits
 from edl.core.policy import POLICIES, policy_named
+from edl.core.reading import read_world
+from edl.core.room import Room
+from edl.core.sharing import lowered
+from edl.core.taking import Terms
 from edl.errors import ConfigError, PlanError
 from tests.core.worlds import (
     apply_plan,
@@ -199,6 +203,46 @@ def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() 
     assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
 
 
+def ebbing(cores: int, *, node: Node | None = None) -> ClusterSnapshot:
+    """`poor` would have three trainers of `rich`; a serving pod of so many cores is on its way out."""
+    second = node or make_node("n001", 8)
+    world = unequal(poor=1, rich=7)
+    world = replace(world, nodes=(*world.nodes, second))
+    stays = make_serving("stays", cpu=8 - cores, node=second.name)
+    return with_pods(world, stays, replace(make_serving("goes", cpu=cores, node=second.name), terminating=True))
+
+
+def test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do() -> None:
+    plan = plan_for(ebbing(5))
+    assert targets(plan) == {"poor": 1, "rich": 7}
+    assert "pods that terminate leave it room, which is waited for" in decision_of(plan, "poor").message
+    gone = replace(ebbing(5), pods=tuple(pod for pod in ebbing(5).pods if not pod.terminating))
+    plan = plan_for(gone)
+    assert targets(plan) == {"poor": 6, "rich": 7}
+    assert not any(decision.victims for decision in plan.decisions)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        ebbing(1),
+        ebbing(4, node=make_node("n001", 8, ready=False)),
+        ebbing(4, node=make_node("n001", 8, cordoned=True)),
+    ],
+    ids=["too little", "on a lost node", "on a cordoned node"],
+)
+def test_but_somebody_is_where_it_will_not_do(world: ClusterSnapshot) -> None:
+    assert targets(plan_for(world)) == {"poor": 4, "rich": 4}
+
+
+def test_a_job_that_starts_takes_no_trainer_of_another_for_room_that_serving_is_leaving() -> None:
+    rich = with_status(make_job("rich", trainers=8, maximum=9, on=("n000",)), admitted=True)
+    leaving = replace(make_serving("goes", cpu=8, node="n001"), terminating=True)
+    world = make_snapshot(make_nodes(2), (rich, make_job("new", maximum=9)), (leaving,))
+    assert targets(plan_for(world)) == {"new": 1, "rich": 7}
+    assert targets(plan_for(replace(world, pods=()))) == {"new": 8, "rich": 8}
+
+
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
     rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
@@ -234,6 +278,40 @@ def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
     plan = plan_for(world)
     assert targets(plan) == {"a": 4, "b": 2, "new": 2}
     assert essence(plan_for(later(apply_plan(world, plan), 100))) == essence(plan)
+
+
+def test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_anybody_was() -> None:
+    """`wide` has two of its three trainers, `narrow` two of ten; three more for it would leave `wide` its minimum."""
+    jobs = (
+        make_job("wide", trainers=2, minimum=1, maximum=3, cpu=3, on=("n0", "n2")),
+        make_job("narrow", trainers=1, minimum=1, maximum=10, on=("n1",)),
+    )
+    nodes = tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate((3, 2, 3)))
+    plan = plan_for(make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in jobs)))
+    assert targets(plan) == {"narrow": 2, "wide": 2}
+
+
+@pytest.mark.parametrize("possible", range(5, 15))
+def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possible: int) -> None:
+    """Thirteen trainers are promised to two jobs; so many can be had in all, and it goes down by eight at most."""
+    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    tried: list[int] = []
+
+    def reach(terms: Terms) -> Room | None:
+        tried.append(sum(terms.promised.values()))
+        return room if tried[-1] <= possible else None
+
+    found = lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, reach)
+    assert found is not None
+    assert sum(found[1].promised.values()) == min(possible, 12)
+    assert len(tried) <= 5
+
+
+def test_nothing_less_is_promised_where_no_less_can_be_had_either() -> None:
+    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    assert lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, lambda _: None) is None
 
 
 def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edl.core.asks import CPU
 from edl.core.model import ClusterSnapshot, FixedPods, Job, PodPhase, Role
-from edl.core.packing import Start, startable
+from edl.core.packing import Start, grow, startable
 from edl.core.plan import Limits
 from edl.core.reading import read_world
 from edl.core.room import SERVING, Room
@@ -27,6 +27,7 @@ from tests.core.worlds import (
     make_snapshot,
     plan_for,
     running_worlds,
+    targets,
     with_jobs,
     with_pods,
 )
@@ -75,6 +76,21 @@ def test_pods_go_where_they_cost_the_fewest_trainers() -> None:
     room = Room(world, (0,))
     (choice,) = choose(room, world.waiting[0].shape, 2, {})
     assert (choice.node, choice.slots, choice.seats) == (2, 2, ())
+
+
+def test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn() -> None:
+    """Six slots, and twelve trainers are promised: neither the first by name nor the widest job takes them all."""
+    jobs = (make_job("a", maximum=7), make_job("b", maximum=4))
+    room = Room(read_world(make_snapshot(make_nodes(1, cpu=6), jobs), Limits()), (0, 1))
+    grow(room, {0: 7, 1: 4}, {0: 7, 1: 4})
+    assert room.count == {0: 4, 1: 2}
+
+
+def test_at_a_desired_load_whole_pods_are_lost_to_nobody_by_the_order_of_growth() -> None:
+    cores = (4, 5, 7, 5, 3, 5, 4, 3)
+    jobs = (make_job("a", maximum=6, cpu=2), make_job("b", maximum=6, cpu=3), make_job("c", maximum=3))
+    world = make_snapshot(tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate(cores)), jobs)
+    assert targets(plan_for(world, Limits(max_load_desired=0.95))) == {"a": 6, "b": 6, "c": 3}
 
 
 def test_a_trial_leaves_its_origin_alone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,21 @@ def test_every_plan_passes_its_checks_and_its_bound(world: ClusterSnapshot) -> N
     for decision in plan.decisions:
         assert decision.message
         assert decision.admitted == (decision.target >= max(1, decision.minimum))
+
+
+@pytest.mark.parametrize(("policy", "bound"), [("static-min", "min_trainers"), ("static-max", "max_trainers")])
+@given(worlds)
+@examples(30)
+def test_a_static_policy_holds_whom_it_admits_at_a_bound_and_its_plan_is_certified_and_stays(
+    policy: str, bound: str, world: ClusterSnapshot
+) -> None:
+    plan = plan_for(world, policy=policy)
+    assert plan == replace(plan_for(world, policy=policy), seconds=plan.seconds)
+    assert plan.certificate.bound >= plan.certificate.achieved
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        assert decision.target == (getattr(job, bound) if decision.admitted else 0)
+    result = apply_plan(world, plan)
+    assert essence(plan_for(result, policy=policy)) == essence(plan)
 
 
 @given(worlds)

@@ -31,6 +31,7 @@ from tests.core.worlds import (
     later,
     make_job,
     make_nodes,
+    make_serving,
     make_snapshot,
     plan_for,
     reachable,
@@ -40,6 +41,7 @@ from tests.core.worlds import (
     targets,
     victims,
     with_jobs,
+    with_pods,
 )
 
 quick = settings(
@@ -206,6 +208,18 @@ def unequal(*, cost_s: float = 0.0) -> ClusterSnapshot:
 
 def test_trainers_change_hands_where_that_is_worth_much() -> None:
     assert targets(useful(unequal())) == {"scales": 9, "stalls": 3}
+
+
+def test_but_not_while_serving_is_leaving_room_that_is_worth_as_much() -> None:
+    world = replace(unequal(), nodes=make_nodes(2, cpu=12))
+    leaving = replace(make_serving("goes", cpu=12, node="n001"), terminating=True)
+    assert targets(useful(with_pods(world, leaving))) == {"scales": 4, "stalls": 8}
+    assert targets(useful(world)) == {"scales": 12, "stalls": 10}
+    little = (
+        replace(make_serving("goes", cpu=1, node="n001"), terminating=True),
+        make_serving("s", cpu=11, node="n001"),
+    )
+    assert targets(useful(with_pods(world, *little))) == {"scales": 9, "stalls": 3}
 
 
 def test_but_not_where_the_gain_does_not_pay_for_the_restarts() -> None:

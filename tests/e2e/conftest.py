@@ -20,8 +20,8 @@ from tests.e2e.control_plane import (
     ensure_binaries,
 )
 
-_FIXTURES = {"control_plane", "shared_control_plane"}
-_PLANES = pytest.StashKey[list[ControlPlane]]()
+_FIXTURES = {"control_plane", "shared_control_plane", "running"}
+PLANES = pytest.StashKey[list[ControlPlane]]()
 
 
 class ControlPlanes:
@@ -86,7 +86,7 @@ def control_plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlanes]:
     """A function that starts a fresh cluster; all are stopped when the test ends."""
-    noticed = request.node.stash.setdefault(_PLANES, [])
+    noticed = request.node.stash.setdefault(PLANES, [])
     planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
         yield planes
@@ -99,7 +99,7 @@ def shared_control_plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SharedControlPlanes]:
     """A function that gives the session's cluster of a kind; stopped when the session ends."""
-    noticed = request.session.stash.setdefault(_PLANES, [])
+    noticed = request.session.stash.setdefault(PLANES, [])
     planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
         yield SharedControlPlanes(planes)
@@ -125,7 +125,6 @@ def pytest_runtest_makereport(
     """Add the logs of a test's clusters to the report of its failure."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.when == "call" and report.failed:
-        planes = [*item.stash.get(_PLANES, []), *item.session.stash.get(_PLANES, [])]
-        for plane in planes:
+        for plane in [plane for node in item.listchain() for plane in node.stash.get(PLANES, [])]:
             report.sections.append((f"control plane in {plane.workdir}", plane.logs()))
     return report  # type: ignore[return-value]

@@ -6,6 +6,7 @@ Ended by process id; the kernel ends it too when the tests are killed.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -51,8 +52,8 @@ class ControllerProcess:
         self.log = workdir / "controller.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> ControllerProcess:
-        """Start it and wait until /readyz says that its caches are filled."""
+    def start(self, *, until: str = "/readyz") -> ControllerProcess:
+        """Start it and wait until it answers; /readyz says that its caches are filled, /healthz that it lives."""
         self.port = free_port()
         self.log = self.workdir / f"controller-{len(list(self.workdir.glob('controller-*.log')))}.log"
         with self.log.open("wb") as log:
@@ -70,7 +71,7 @@ class ControllerProcess:
                 preexec_fn=die_with_parent,
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.answers("/readyz"):
+        while not self.answers(until):
             if self._process.poll() is not None:
                 raise ControllerError(f"it ended with {self._process.returncode}\n{self.tail()}")
             if time.monotonic() > deadline:
@@ -107,6 +108,32 @@ class ControllerProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """The process, which must have been started."""
+        assert self._process is not None
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def is_alive(self) -> bool:
+        """True while it runs (or is stopped)."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code, once it ends by itself.
+
+        Raises:
+            ControllerError: it does not.
+        """
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ControllerError(f"still there after {timeout_s:g} s\n{self.tail()}") from None
 
     def tail(self, lines: int = 40) -> str:
         """The end of its log."""

@@ -6,15 +6,20 @@ A cost estimate that is too high, a schema that is not structural, or a pod that
 from __future__ import annotations
 
 import copy
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from edl.adapters.manifests import controller_manifests
+from edl.adapters.queues import read_queues
 from edl.api import manifest
 from edl.api.deploy import NAMESPACE, pod_reader, volcano_rights
+from edl.api.monitoring import operator_objects
 from edl.api.v1 import parse_job
 from edl.core.model import Role
 from tests.api import golden
@@ -27,6 +32,7 @@ Object = dict[str, Any]
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
 WORKLOADS = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
 SERVED_S = 20.0
+OPERATIONS = ROOT / "docs" / "operations.md"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,12 @@ def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> Non
     assert try_out(kube, body, space)["kind"] == body["kind"]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "example").rglob("*.yaml")), ids=lambda path: path.name)
+def test_accepts_the_examples(kube: Kube, space: str, path: Path) -> None:
+    for body in yaml.safe_load_all(path.read_text()):
+        assert try_out(kube, body, space)["kind"] == "TrainingJob"
+
+
 def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane, kube: Kube) -> None:
     (deployment,) = (body for body in controller_manifests() if body["kind"] == "Deployment")
     template = deployment["spec"]["template"]
@@ -104,6 +116,40 @@ def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
     built = list(yaml.safe_load_all(kube.kubectl("kustomize", str(ROOT / "deploy/base"))))
     assert len(built) == len(controller_manifests())
     assert named(built) == named(controller_manifests())
+
+
+@pytest.mark.parametrize(
+    ("base", "objects"),
+    [
+        ("volcano", volcano_rights()),
+        ("prometheus", [*operator_objects().values()]),
+        ("pod-reader", [in_space(body, "default") for body in pod_reader()]),
+    ],
+)
+def test_a_further_base_renders_to_its_objects(kube: Kube, base: str, objects: list[Object]) -> None:
+    built = list(yaml.safe_load_all(kube.kubectl("kustomize", str(ROOT / "deploy" / base))))
+    assert sorted(built, key=str) == sorted(objects, key=str)
+
+
+def test_the_overlay_of_the_documents_renders_and_is_accepted(kube: Kube, tmp_path: Path) -> None:
+    documented = re.search(r"(?s)```yaml\n# overlay/kustomization.yaml\n(.*?)```", OPERATIONS.read_text())
+    assert documented is not None
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(documented[1])
+    built = list(yaml.safe_load_all(kube.kubectl("kustomize", str(overlay))))
+    (deployment,) = (body for body in built if body["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    image = "you/edl-controller:1"
+    assert (container["image"], container["env"]) == (image, [{"name": "EDL_MASTER_IMAGE", "value": image}])
+    (queues,) = (body for body in built if body["kind"] == "ConfigMap")
+    mounted = {volume["configMap"]["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"][2:]}
+    assert mounted == {queues["metadata"]["name"]}
+    file = tmp_path / "queues.yaml"
+    file.write_text(queues["data"]["queues.yaml"])
+    assert [quota.queue for quota in read_queues(file)] == ["blue", "green"]
+    assert try_out(kube, deployment, NAMESPACE)["spec"]["replicas"] == 2
 
 
 def test_kubectl_takes_the_file_in_one_and_the_crd_by_apply(kube: Kube) -> None:
@@ -247,6 +293,29 @@ def test_who_may_not_create_pods_may_not_create_or_change_jobs(plane: ControlPla
         kube.wait_until(lambda: _is_allowed(user, path, stored), SERVED_S, "the change passes with that right")
     finally:
         user.close()
+
+
+def test_the_usual_roles_may_write_jobs_and_the_role_for_jobs_alone_may_not(plane: ControlPlane) -> None:
+    kube, space = plane.kube, plane.namespace("users")
+    body = yaml.safe_dump(make_manifest())
+    for user, role in (("ann", "edit"), ("bob", "edl-trainingjobs-edit"), ("eve", "view")):
+        kube.kubectl("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}", "-n", space)
+
+    def create_as(user: str) -> str:
+        return kube.kubectl("create", "-f", "-", "-n", space, "--as", user, "--dry-run=server", stdin=body)
+
+    def says(user: str, answer: str) -> bool:
+        return kube.kubectl("auth", "can-i", "create", "tj", "-n", space, "--as", user, check=False).strip() == answer
+
+    # kube-controller-manager adds the rights on jobs to the role `edit` some moments after their creation.
+    kube.wait_until(lambda: says("ann", "yes"), SERVED_S, "who may edit may create jobs")
+    assert "trainingjob.paddlepaddle.org/job created" in create_as("ann")
+    assert says("bob", "yes")
+    with pytest.raises(ControlPlaneError, match="you need the right to create pods in this namespace"):
+        create_as("bob")
+    with pytest.raises(ControlPlaneError, match='cannot create resource "trainingjobs"'):
+        create_as("eve")
+    assert kube.kubectl("get", "tj", "-n", space, "--as", "eve", "-o", "name") == ""
 
 
 def grant(kube: Kube, space: str, resource: str, group: str, verbs: list[str]) -> None:

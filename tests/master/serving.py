@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from edl.adapters.clock import SystemClock
-from edl.adapters.datasets import describe
+from edl.adapters.datasets import Catalog
 from edl.adapters.journal import FileLedgerStore
 from edl.adapters.master_bodies import DatasetBody
 from edl.adapters.master_http import MasterApi, Tokens
@@ -35,10 +35,12 @@ class Served:
     port: int
     client: aiohttp.ClientSession
     scheme: str = "http"
+    token: str = TOKEN
+    host: str = "localhost"
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://localhost:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **options: Any
@@ -54,7 +56,7 @@ class Served:
 
     async def sync(self, name: str, seq: int, **fields: object) -> tuple[int, Any]:
         body = {"session": {"pod_uid": f"uid-{name}", "incarnation": 1, "name": name}, "seq": seq, **fields}
-        return await self.ask("POST", "/v1/sync", body)
+        return await self.ask("POST", "/v1/sync", body, token=self.token)
 
 
 @asynccontextmanager
@@ -63,31 +65,37 @@ async def serving(
     source: str | None = "index:100",
     *,
     ttl_s: float = 30.0,
+    token: str = TOKEN,
     controller: str | None = CONTROLLER,
     tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
     port: int = 0,
     expected: Progress | None = None,
     restarts_epoch: bool = False,
     **dataset: Any,
 ) -> AsyncIterator[Served]:
     """A master that stops when the block ends."""
-    clock, store = SystemClock(), FileLedgerStore(folder)
+    clock, store, catalog = SystemClock(), FileLedgerStore(folder), Catalog(folder)
     times = LedgerSettings(ttl_s=ttl_s)
     try:
         found = recover(store, times, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
+        if found.ledger.state.dataset is not None and found.ledger.state.is_open:
+            catalog.reopen(found.ledger.state.dataset)
     except EdlError:
         await store.close()
         raise
     store.start()
     master = Master(found, store, clock)
     if source is not None:
-        await master.set_dataset(describe(DatasetBody(source=source, **dataset)))
-    api = MasterApi(master, Tokens(TOKEN.encode(), controller.encode() if controller else None), MasterMetrics())
-    _, taken = await api.start("127.0.0.1", port, tls)
+        await master.set_dataset(await catalog.describe(DatasetBody(source=source, **dataset)))
+    tokens = Tokens(token.encode(), controller.encode() if controller else None)
+    api = MasterApi(master, tokens, MasterMetrics(), catalog)
+    _, taken = await api.start(host, port, tls)
     running = asyncio.create_task(master.run())
     async with aiohttp.ClientSession() as client:
         try:
-            yield Served(master, api, store, taken, client, "https" if tls else "http")
+            name = "localhost" if host == "127.0.0.1" else host
+            yield Served(master, api, store, taken, client, "https" if tls else "http", token, name)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

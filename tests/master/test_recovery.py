@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from edl.master import LedgerLostError, Progress
 from tests.core.ledger_world import replayed, run
 from tests.master.processes import TOKEN, cluster, free_port
 from tests.master.serving import Served, serving
+
+ITEM = ("epoch", "start", "end", "fence")
 
 
 async def train(served: Served, name: str, tasks: int) -> int:
@@ -39,6 +42,20 @@ async def test_a_restart_goes_on_where_the_master_was(tmp_path: Path) -> None:
         assert served.master.status()["done"] == 40
         assert await train(served, "b", 60) == 60
         assert served.master.status()["state"] == "finished"
+
+
+async def test_a_call_writes_what_it_changed_and_never_the_whole_state(tmp_path: Path) -> None:
+    """A master of the past wrote all of its state into one key at every call."""
+    async with serving(tmp_path, "index:100000", shard_size=1) as served:
+        sizes = [0]
+        for number in range(300):
+            _, answer = await served.sync(f"t{number}", 1, want=1)
+            if number % 2:  # so that what is to do falls into many pieces
+                await served.sync(f"t{number}", 2, done=[{k: answer["leases"][0][k] for k in ITEM}])
+            sizes.append(sum(path.stat().st_size for path in tmp_path.glob("journal-*")))  # noqa: ASYNC240 one name
+    grown = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(grown[-50:]) < 1.2 * max(grown[:50])
+    assert max(grown) < 1000
 
 
 @pytest.mark.parametrize(("kept_bytes", "files"), [(10**9, 4), (0, 1)])

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.e2e.control_plane import lost
 from tests.e2e.control_plane.build import Binaries, ensure_binaries
@@ -24,13 +26,23 @@ from tests.e2e.control_plane.commands import Layout, Settings, commands, lay_out
 from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.kubeconfig import with_token
 from tests.e2e.control_plane.nodes import NodeSpec, load_mix, manifest
-from tests.e2e.control_plane.processes import Identity, end_recorded, is_alive
+from tests.e2e.control_plane.plan import down_file, read_plan
+from tests.e2e.control_plane.processes import (
+    Identity,
+    end_recorded,
+    is_alive,
+    read_pid_file,
+    send,
+    wait_gone,
+)
 from tests.e2e.control_plane.report import is_ready, tail_logs
 from tests.e2e.control_plane.supervision import end_supervisor, keep, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
 
+API_SERVER = "kube-apiserver"
 READY_TIMEOUT_S = 90.0
 _ATTEMPTS = 3
+_STOP_S = 10.0
 
 
 class _PortTakenError(ControlPlaneError):
@@ -207,6 +219,40 @@ class ControlPlane:
         if wait:
             lost.wait_readiness(self.kube, name, ready=True, timeout_s=timeout_s)
 
+    # The server
+
+    def stop_api_server(self) -> None:
+        """Let the API server die at once; everything else runs on."""
+        run = self._run_folder()
+        down_file(self.workdir, API_SERVER).touch()
+        who = read_pid_file(run / f"{API_SERVER}.pid")
+        if who is not None and send(who, signal.SIGKILL) and not wait_gone(who, _STOP_S):
+            raise ControlPlaneError(f"{API_SERVER} does not end")
+
+    def start_api_server(self) -> None:
+        """Start it again on the same port with the same data; returns once it answers."""
+        down_file(self.workdir, API_SERVER).unlink(missing_ok=True)
+        what = f"{API_SERVER} answers again"
+        self.kube.wait_until(lambda: self.kube.request("GET", "/readyz"), READY_TIMEOUT_S, what)
+
+    def compact(self) -> int:
+        """Make etcd forget every revision but the present one; returns that revision."""
+        self._run_folder()
+        etcd = next(c for c in read_plan(self.workdir / "plan.json").commands if c.name == "etcd")
+        flag = "--listen-client-urls="
+        url = next(word.removeprefix(flag) for word in etcd.argv if word.startswith(flag))
+        now = _post(f"{url}/v3/kv/range", {"key": "AA==", "limit": "1"})["header"]["revision"]
+        _post(f"{url}/v3/kv/compaction", {"revision": now, "physical": True})
+        return int(now)
+
+    def _run_folder(self) -> Path:
+        if self.supervisor is None:
+            raise ControlPlaneError(
+                f"{self.kubeconfig}: somebody else runs this cluster, so nothing of it is stopped; "
+                "unset EDL_E2E_KUBECONFIG"
+            )
+        return self.workdir / "run"
+
     # Identities
 
     def kubeconfig_for(self, service_account: str, namespace: str = "default", *, duration_s: int = 3600) -> Path:
@@ -260,6 +306,14 @@ class ControlPlane:
             READY_TIMEOUT_S,
             "the default service account exists",
         )
+
+
+def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask etcd by its JSON gateway."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=_STOP_S) as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
 
 
 def _wait_for_api(workdir: Path, supervisor: Identity) -> None:

@@ -229,11 +229,11 @@ class Kube:
 
     # Below the objects
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60, check: bool = True) -> str:
         """Run the built kubectl as this identity and return what it printed.
 
         Raises:
-            ControlPlaneError: it ended with an error; the message holds what it said.
+            ControlPlaneError: it ended with an error, unless `check` is false; the message holds what it said.
         """
         program = str(self.kubectl_path or "kubectl")
         home = str(self.kubeconfig.parent)
@@ -246,7 +246,7 @@ class Kube:
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode != 0:
+        if check and done.returncode != 0:
             line = " ".join(arguments)
             raise ControlPlaneError(f"kubectl {line}: ended with {done.returncode}: {done.stderr}")
         return done.stdout
@@ -341,11 +341,15 @@ class Kube:
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
-    """End a connection that another thread reads from."""
+    """End a connection that another thread reads from.
+
+    Not by the socket's own `shutdown`: that of a TLS socket ends the decryption first, and the reader would be handed
+    what is still on its way as it came over the wire.
+    """
     sock: socket.socket | None = connection.sock
     with contextlib.suppress(OSError):
         if sock is not None:
-            sock.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _kind_of(body: Object) -> str:

@@ -95,7 +95,9 @@ def manifest(spec: NodeSpec, index: int) -> dict[str, Any]:
     Args:
         spec: the node.
         index: its number in the cluster, below 24,576. It gives the node an address and a pod
-            range of its own; kwok's default is one range of 256 addresses for the whole cluster.
+            range of its own; kwok's default is one range of 256 addresses for the whole cluster. They are
+            multicast addresses, to which no connection can be made: nothing runs in these pods, and whoever calls one
+            must not reach a stranger in the network of this machine.
     """
     high, low = divmod(index, 256)
     labels = {
@@ -111,14 +113,14 @@ def manifest(spec: NodeSpec, index: int) -> dict[str, Any]:
         "metadata": {"name": spec.name, "labels": labels},
         "spec": {
             "taints": [dict(taint) for taint in spec.taints],
-            "podCIDR": f"10.{128 + high}.{low}.0/24",
-            "podCIDRs": [f"10.{128 + high}.{low}.0/24"],
+            "podCIDR": f"239.{128 + high}.{low}.0/24",
+            "podCIDRs": [f"239.{128 + high}.{low}.0/24"],
         },
         "status": {
             "capacity": dict(spec.capacity),
             "allocatable": {**spec.capacity, **spec.allocatable},
             "addresses": [
-                {"type": "InternalIP", "address": f"10.{high}.{low}.1"},
+                {"type": "InternalIP", "address": f"239.{high}.{low}.1"},
                 {"type": "Hostname", "address": spec.name},
             ],
         },

@@ -40,3 +40,13 @@ def read_plan(path: Path) -> Plan:
     told = json.loads(path.read_text())
     commands = tuple(Command(c["name"], tuple(c["argv"]), c["after_url"]) for c in told["commands"])
     return Plan(commands, Identity(**told["owner"]))
+
+
+def down_file(workdir: Path, name: str) -> Path:
+    """While it exists, the supervisor takes the end of that process for meant."""
+    return workdir / "run" / f"{name}.down"
+
+
+def is_meant_to_be_down(workdir: Path, name: str) -> bool:
+    """Whether that process is not to run now."""
+    return down_file(workdir, name).is_file()

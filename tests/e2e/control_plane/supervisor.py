@@ -4,7 +4,9 @@ It stands between the one who starts a cluster and the cluster. When that owner 
 ends, the supervisor sees it by pidfd and stops everything; when the supervisor itself is killed,
 the kernel kills its children (they were started by its only thread). For a cluster that is to
 outlive its owner, the owner sends SIGUSR1 once all is well; the supervisor answers by the file
-`run/kept` and no longer minds. State is disposable: children are killed, not asked.
+`run/kept` and no longer minds. State is disposable: children are killed, not asked. A child that
+ends takes all others with it, unless the file `run/<name>.down` says that it is meant to be down;
+it is started again once that file is gone.
 
 Run as `python -m tests.e2e.control_plane.supervisor PLAN`.
 """
@@ -25,7 +27,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.e2e.control_plane.plan import Command, Plan, read_plan
+from tests.e2e.control_plane.plan import Command, Plan, is_meant_to_be_down, read_plan
 from tests.e2e.control_plane.processes import (
     die_with_parent,
     identify,
@@ -46,6 +48,7 @@ class _Supervisor:
         self.workdir = workdir
         self.plan = plan
         self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.down: set[str] = set()
         self.watched: dict[int, str] = {}
         self.poller = select.poll()
         self.kept = False
@@ -61,7 +64,8 @@ class _Supervisor:
                 self._gate(command)
                 self._spawn(command)
             while True:
-                self._check(None)
+                self._check(0.05 if self.down else None)
+                self._bring_back()
         except _StopError as reason:
             return str(reason)
         finally:
@@ -81,10 +85,27 @@ class _Supervisor:
         for handle, _ in self.poller.poll(None if timeout_s is None else timeout_s * 1000):
             name = self.watched[handle]
             if name in self.children:
-                raise _StopError(f"{name} ended with {self.children[name].wait()}")
+                code = self.children[name].wait()
+                if not is_meant_to_be_down(self.workdir, name):
+                    raise _StopError(f"{name} ended with {code}")
+                self.down.add(name)
+                self._forget(handle)
+                continue
             if not self.kept:
                 raise _StopError("the owner ended")
             self.poller.unregister(handle)
+
+    def _forget(self, handle: int) -> None:
+        self.poller.unregister(handle)
+        del self.watched[handle]
+        os.close(handle)
+
+    def _bring_back(self) -> None:
+        """Start again what may be up again."""
+        for command in self.plan.commands:
+            if command.name in self.down and not is_meant_to_be_down(self.workdir, command.name):
+                self.down.remove(command.name)
+                self._spawn(command)
 
     def _keep(self, _number: int, _frame: object) -> None:
         self.kept = True
@@ -98,7 +119,7 @@ class _Supervisor:
                 raise _StopError(f"{command.name} waited {_GATE_TIMEOUT_S:.0f} s for its turn")
 
     def _spawn(self, command: Command) -> None:
-        with (self.workdir / "logs" / f"{command.name}.log").open("wb") as log:
+        with (self.workdir / "logs" / f"{command.name}.log").open("ab") as log:
             child = subprocess.Popen(
                 command.argv,
                 cwd=self.workdir,

@@ -1,0 +1,35 @@
+"""One cluster and one controller for all tests of this folder; each leaves them as it found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import PLANES, ControlPlanes
+from tests.e2e.control_plane import Settings
+from tests.e2e.faults.stage import Stage, staged
+
+# A short outage is not to look like the end of every node: kwok does not make pods Ready again as a kubelet does.
+SETTINGS = Settings(pod_delete_s=1.0, node_grace_s=40, audit_level="Metadata")
+
+
+@pytest.fixture(scope="package")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The stage of this folder."""
+    noticed = request.node.stash.setdefault(PLANES, [])
+    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    try:
+        with staged(planes("small", settings=SETTINGS)) as stage:
+            yield stage
+    finally:
+        planes.stop()
+
+
+@pytest.fixture
+def stage(running: Stage) -> Iterator[Stage]:
+    """The stage, found well and left well."""
+    running.revive()
+    running.assert_well()
+    yield running
+    running.assert_well()

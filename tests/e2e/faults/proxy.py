@@ -1,0 +1,418 @@
+"""Stands between one client and the real API server, writes down what the client asks, and does it harm on demand.
+
+What is behind it is real, so what comes of a fault is what would come of it in a cluster; only the harm is ours. It
+runs in a thread with a loop of its own, because the tests that use it wait and look as a person does. It listens
+without TLS on loopback and speaks TLS to the server, with the client's own token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import threading
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import yaml
+from aiohttp import web
+from yarl import URL
+
+from tests.e2e.control_plane.kubeconfig import Access, read_kubeconfig
+
+START_S = 10.0
+LINE_BYTES = 16 * 1024 * 1024
+_GIVEN = ("Authorization", "Accept", "Content-Type")
+_PASSED_ON = ("Content-Type", "Retry-After")
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """One request of the client.
+
+    Attributes:
+        at_s: monotonic time at which it came.
+        query: as it came, without the question mark.
+        status: what the client was answered, in the end also by a watch; 0 where it got no answer, or none yet.
+    """
+
+    at_s: float
+    method: str
+    path: str
+    query: str
+    status: int = 0
+
+    @property
+    def is_write(self) -> bool:
+        """True for what may change something."""
+        return self.method != "GET"
+
+    @property
+    def is_watch(self) -> bool:
+        """True for a watch."""
+        return "watch=" in self.query
+
+    @property
+    def is_list(self) -> bool:
+        """True for a page of a collection."""
+        return self.method == "GET" and "limit=" in self.query and not self.is_watch
+
+    @property
+    def chosen(self) -> str:
+        """Which part of a collection is meant; empty for all of it."""
+        return ",".join(word for word in self.query.split("&") if "Selector=" in word)
+
+    @property
+    def is_of_lease(self) -> bool:
+        """True for what the elector asks."""
+        return "/leases" in self.path
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request that waits for its answer; a fault decides what that is."""
+
+    asked: Asked
+    request: web.Request
+    forward: Callable[[], Awaitable[web.StreamResponse]]
+
+    def cut(self) -> web.StreamResponse:
+        """End the connection as a reset does."""
+        if self.request.transport is not None:
+            self.request.transport.abort()
+        return web.Response()
+
+
+Fault = Callable[[Exchange], Awaitable[web.StreamResponse]]
+Match = Callable[[Asked], bool]
+Tell = Callable[[bytes], Awaitable[None]]
+Edit = Callable[[bytes, Tell], Awaitable[None]]
+"""What becomes of one line of a watch: it is told any number of times, at any time."""
+
+
+def refuse(code: int, reason: str, message: str = "injected by a test", *, retry_after_s: int | None = None) -> Fault:
+    """Answer as the API server says no; the request does not reach it."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+    async def fault(_: Exchange) -> web.StreamResponse:
+        return web.json_response({**body, "message": message}, status=code, headers=headers)
+
+    return fault
+
+
+async def reset(exchange: Exchange) -> web.StreamResponse:
+    """Cut the connection; the request does not reach the server."""
+    return exchange.cut()
+
+
+async def hang(exchange: Exchange) -> web.StreamResponse:
+    """Say nothing; the client's giving up ends it."""
+    await asyncio.Event().wait()
+    return exchange.cut()
+
+
+async def lose_reply(exchange: Exchange) -> web.StreamResponse:
+    """Let the server do as it is asked, and cut the connection instead of passing the answer on."""
+    await exchange.forward()
+    return exchange.cut()
+
+
+def late_reply(seconds: float) -> Fault:
+    """Let the server do as it is asked at once, and pass the answer on later."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        answer = await exchange.forward()
+        await asyncio.sleep(seconds)
+        return answer
+
+    return fault
+
+
+def slow(seconds: float) -> Fault:
+    """Let every request wait."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await exchange.forward()
+
+    return fault
+
+
+async def silent(_: bytes, tell: Tell) -> None:
+    """Pass no line of a watch on."""
+
+
+async def twice(line: bytes, tell: Tell) -> None:
+    """Tell every event two times."""
+    await tell(line)
+    await tell(line)
+
+
+async def without_additions(line: bytes, tell: Tell) -> None:
+    """Lose every event that tells of a new object."""
+    if b'"type":"ADDED"' not in line[:40]:
+        await tell(line)
+
+
+def late(seconds: float) -> Edit:
+    """Tell every event later, in order."""
+    return _held_back(seconds, lambda _: True)
+
+
+def shuffled(seconds: float) -> Edit:
+    """Tell the events of every second object later, so that those of others overtake them."""
+    return _held_back(seconds, lambda name: zlib.crc32(name.encode()) % 2 == 0)
+
+
+def _held_back(seconds: float, chosen: Callable[[str], bool]) -> Edit:
+    telling: set[asyncio.Task[None]] = set()
+
+    async def tell_later(line: bytes, tell: Tell) -> None:
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(OSError):
+            await tell(line)
+
+    async def edit(line: bytes, tell: Tell) -> None:
+        if not chosen(str(json.loads(line)["object"].get("metadata", {}).get("name", ""))):
+            await tell(line)
+            return
+        task = asyncio.get_running_loop().create_task(tell_later(line, tell))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
+    return edit
+
+
+def with_objects(change: Callable[[dict[str, Any]], None]) -> tuple[Fault, Edit]:
+    """Change objects on their way to the client, in lists and in watches."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        answer = await exchange.forward()
+        if isinstance(answer, web.Response) and answer.status == 200 and answer.body:
+            told = json.loads(answer.text or "{}")
+            for item in told.get("items") or ():
+                change(item)
+            answer.text = json.dumps(told)
+        return answer
+
+    async def edit(line: bytes, tell: Tell) -> None:
+        told = json.loads(line)
+        change(told["object"])
+        await tell(json.dumps(told).encode() + b"\n")
+
+    return fault, edit
+
+
+@dataclass(slots=True, eq=False)
+class _Rule:
+    """One fault that is in force, and whom it has hit."""
+
+    match: Match
+    fault: Fault
+    times: int | None
+    hit: list[Asked] = field(default_factory=list)
+
+    def takes(self, asked: Asked) -> bool:
+        return (self.times is None or len(self.hit) < self.times) and self.match(asked)
+
+
+class FaultProxy:
+    """A proxy for one client; use as a context manager.
+
+    Attributes:
+        asked: every request so far, in the order in which they came.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.asked: list[Asked] = []
+        self.kubeconfig = kubeconfig.with_name(f"{kubeconfig.name}-through-{id(self):x}")
+        self._source = kubeconfig
+        self._server: Access = read_kubeconfig(kubeconfig)
+        self._rules: tuple[_Rule, ...] = ()
+        self._edits: tuple[tuple[Match, Edit], ...] = ()
+        self._streams: dict[Asked, web.Request] = {}
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._end = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="proxy")
+
+    # What a test says
+
+    @contextmanager
+    def fault(
+        self, fault: Fault, method: str = "", path: str = "", *, match: Match | None = None, times: int | None = None
+    ) -> Iterator[list[Asked]]:
+        """Do harm while the block runs; the value is the list of requests that were hit.
+
+        Args:
+            fault: what happens.
+            method: to requests of that method; empty takes all.
+            path: whose path that regular expression finds.
+            match: which this is true of besides.
+            times: to so many of them at most.
+        """
+
+        def hits(asked: Asked) -> bool:
+            fits = re.search(path, asked.path) is not None and method in {"", asked.method}
+            return fits and (match is None or match(asked))
+
+        rule = _Rule(hits, fault, times)
+        self._rules = (*self._rules, rule)
+        try:
+            yield rule.hit
+        finally:
+            self._rules = tuple(r for r in self._rules if r is not rule)
+
+    @contextmanager
+    def edited(self, edit: Edit, path: str = "", *, match: Match | None = None) -> Iterator[None]:
+        """Change what watches tell while the block runs, those that are open included."""
+
+        def hits(asked: Asked) -> bool:
+            return re.search(path, asked.path) is not None and (match is None or match(asked))
+
+        entry = (hits, edit)
+        self._edits = (*self._edits, entry)
+        try:
+            yield
+        finally:
+            self._edits = tuple(e for e in self._edits if e is not entry)
+
+    def cut_watches(self, path: str = "") -> None:
+        """Cut the watches that are open now."""
+
+        def cut() -> None:
+            for asked, request in list(self._streams.items()):
+                if re.search(path, asked.path) and request.transport is not None:
+                    request.transport.abort()
+
+        self._loop.call_soon_threadsafe(cut)
+
+    def since(self, at_s: float) -> list[Asked]:
+        """What was asked from that monotonic time on."""
+        return [asked for asked in self.asked if asked.at_s >= at_s]
+
+    def writes(self, since_s: float = 0.0, method: str = "", path: str = "") -> list[Asked]:
+        """What may have changed something, but for the elector's requests."""
+        return [
+            asked
+            for asked in self.since(since_s)
+            if asked.is_write and not asked.is_of_lease
+            if method in {"", asked.method} and re.search(path, asked.path)
+        ]
+
+    # Life
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(START_S):
+            raise TimeoutError(f"the proxy did not start in {START_S:g} s")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        app = web.Application(client_max_size=LINE_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        told = yaml.safe_load(self._source.read_text())
+        for cluster in told["clusters"]:
+            cluster["cluster"] = {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(yaml.safe_dump(told))
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.context or False)
+        async with aiohttp.ClientSession(connector=connector, read_bufsize=LINE_BYTES) as self._client:
+            self._ready.set()
+            await self._end.wait()
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        asked = Asked(time.monotonic(), request.method, request.path, request.query_string)
+        self.asked.append(asked)
+        body = await request.read()
+        rule = next((r for r in self._rules if r.takes(asked)), None)
+        exchange = Exchange(asked, request, lambda: self._forward(asked, request, body))
+        if rule is None:
+            answer = await exchange.forward()
+        else:
+            rule.hit.append(asked)
+            answer = await rule.fault(exchange)
+        if not asked.status:  # of a watch that was opened it is known
+            is_open = request.transport is not None and not request.transport.is_closing()
+            asked.status = answer.status if is_open else 0
+        return answer
+
+    async def _forward(self, asked: Asked, request: web.Request, body: bytes) -> web.StreamResponse:
+        """Ask the server; where it is away, the client finds the connection cut."""
+        url = f"https://{self._server.host}:{self._server.port}{request.raw_path}"
+        headers = {name: request.headers[name] for name in _GIVEN if name in request.headers}
+        headers["Accept-Encoding"] = "identity"
+        try:
+            async with self._client.request(
+                request.method,
+                URL(url, encoded=True),
+                data=body or None,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=None),
+            ) as answer:
+                passed_on = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
+                if asked.is_watch and answer.status == 200:
+                    return await self._stream(asked, request, answer, passed_on)
+                return web.Response(status=answer.status, body=await answer.read(), headers=passed_on)
+        except (aiohttp.ClientError, OSError):
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+
+    async def _stream(
+        self, asked: Asked, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        asked.status = response.status
+        self._streams[asked] = request
+        try:
+            async for line in answer.content:
+                asked.status = _code_of(line) or asked.status
+                await self._tell(asked, line, response)
+            # Who has fallen silent does not say goodbye either.
+            while any(edit is silent and match(asked) for match, edit in self._edits):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # it is the test's thread that ends the silence
+        finally:
+            del self._streams[asked]
+        return response
+
+    async def _tell(self, asked: Asked, line: bytes, response: web.StreamResponse) -> None:
+        """Pass a line on as the edits want it, the first of them first."""
+        tell: Tell = response.write
+        for match, edit in reversed(self._edits):
+            if match(asked):
+                tell = _before(edit, tell)
+        await tell(line)
+
+
+def _before(edit: Edit, tell: Tell) -> Tell:
+    async def edited(line: bytes) -> None:
+        await edit(line, tell)
+
+    return edited
+
+
+def _code_of(line: bytes) -> int:
+    """The code of an error that a watch tells; 0 for any other event."""
+    return int(json.loads(line)["object"].get("code") or 0) if line.startswith(b'{"type":"ERROR"') else 0

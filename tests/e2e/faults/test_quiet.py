@@ -1,0 +1,91 @@
+"""Where nothing changes nothing is written but the lease: read from the API server's own audit log.
+
+Twenty seconds in the suite; `make quiet` takes ten minutes, in which every watch ends and begins anew ten times. In
+virtual time: tests/test_quiet.py.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.e2e.controller_process import ControllerProcess
+from tests.e2e.faults.stage import Stage
+
+SHORT_S = 20.0
+FULL_S = 600.0
+ACCOUNT = "system:serviceaccount:paddlecloud:training-job-controller"
+READS = {"get", "list", "watch"}
+RENEWED_EVERY_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def crowd(running: Stage) -> Iterator[Stage]:
+    """Jobs in every phase that lasts, and a controller that holds the lease."""
+    kube = running.here.kube
+    running.submit("elastic")
+    running.submit("gang", fault_tolerant=False, trainer={"max-instance": 2})
+    running.submit("paused", suspend=True)
+    running.submit("pinned", trainer={"instances": 3})
+    running.submit("impossible", memory="9999999Pi")
+    running.submit("done", trainer={"max-instance": 2})
+    running.submit("broken", backoffLimit=0, trainer={"max-instance": 2})
+    for name, code in (("done", "0"), ("broken", "1")):
+        kube.wait_until(lambda name=name: running.here.running(name) == 2, 40, f"{name} runs")  # type: ignore[misc]
+        for i in range(2):
+            kube.annotate("pods", f"{name}-trainer-{i}", exit_code=code)
+    wanted = {"elastic": "Running", "gang": "Running", "paused": "Suspended", "pinned": "Running"}
+    wanted |= {"impossible": "Pending", "done": "Succeeded", "broken": "Failed"}
+    for name, phase in wanted.items():
+        kube.wait_until(
+            lambda name=name, phase=phase: running.status(name).get("phase") == phase,  # type: ignore[misc]
+            40,
+            f"{name} is {phase}",
+        )
+    with running.without_controller(), ControllerProcess(running.account, running.here.plane.workdir):
+        yield running
+
+
+@pytest.mark.timeout(900)
+def test_a_quiet_cluster_sees_no_write_but_the_renewal_of_the_lease(crowd: Stage, *, is_full_campaign: bool) -> None:
+    length_s = FULL_S if is_full_campaign else SHORT_S
+    wait_for_silence(crowd)
+    began_s, began = time.monotonic(), time.time()
+    while (left_s := began_s + length_s - time.monotonic()) > 0:
+        time.sleep(min(left_s, 5.0))
+        crowd.assert_steady()
+    verbs = Counter(f"{e['verb']} {resource(e)}" for e in asked(crowd, began))
+    writes = {what: count for what, count in verbs.items() if what.partition(" ")[0] not in READS}
+    print(f"in {length_s:g} s: {dict(verbs)}")
+    assert writes.keys() == {"update leases"}, "nothing was even tried"
+    assert length_s / RENEWED_EVERY_S * 0.7 <= writes["update leases"] <= length_s / RENEWED_EVERY_S + 2
+
+
+def wait_for_silence(stage: Stage) -> None:
+    """Wait until the controller has written nothing but its lease for two intervals."""
+    stage.here.kube.wait_until(
+        lambda: (
+            not [e for e in asked(stage, time.time() - 11.0) if e["verb"] not in READS and resource(e) != "leases"]
+        ),
+        60,
+        "the cluster comes to rest",
+        poll_s=1.0,
+    )
+
+
+def asked(stage: Stage, since: float) -> list[dict[str, Any]]:
+    """What the controller has asked for and was answered since then, refusals included."""
+    lines = (stage.here.plane.workdir / "logs" / "audit.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if ACCOUNT in line and '"ResponseComplete"' in line]
+    return [e for e in events if datetime.fromisoformat(e["requestReceivedTimestamp"]).timestamp() >= since]
+
+
+def resource(event: dict[str, Any]) -> str:
+    """The plural of what an event of the audit log is about."""
+    return str(event.get("objectRef", {}).get("resource", event["requestURI"]))

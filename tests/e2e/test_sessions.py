@@ -1,0 +1,27 @@
+"""docs/kubectl.md shows what kubectl prints today, but for ages, times, identities and the widths of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from example.sessions import DOCUMENT, record, shape
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.harness import World
+
+
+def test_the_recorded_sessions_are_what_is_printed_now(control_plane: Callable[..., ControlPlane]) -> None:
+    now = record(World(control_plane(mix="small")))
+    assert shape(now) == shape(DOCUMENT.read_text()), "run `make sessions` and read what has changed"
+
+
+def test_only_what_differs_from_run_to_run_is_left_out() -> None:
+    told = "```console\n$ kubectl get tj\nNAME PHASE AGE\nexample   Running   {age}\n```\n"
+    assert shape(told.format(age="5s")) == shape(told.format(age="2m10s"))
+    assert shape(told.format(age="5s")) != shape(told.format(age="5s").replace("Running", "Pending"))
+    events = "```console\n$ kubectl describe tj a\nEvents:\nNormal  Admitted  5s  a\nNormal  ScaledUp  4s  b\n```\n"
+    swapped = "```console\n$ kubectl describe tj a\nEvents:\nNormal  ScaledUp  4s  b\nNormal  Admitted  5s  a\n```\n"
+    assert shape(events) == shape(swapped)
+    assert shape(events) != shape(events.replace("ScaledUp", "ScaledDown"))
+    watch = "```console\n$ kubectl get tj -w\nNAME PHASE\na Pending\n{middle}a Running\n^C\n```\n"
+    assert shape(watch.format(middle="a Creating\n")) == shape(watch.format(middle=""))
+    assert shape(watch.format(middle="")) != shape(watch.format(middle="").replace("Running", "Failed"))

@@ -1,0 +1,457 @@
+"""Data sets of files: every line and row once, and what is said about files that are missing, damaged or changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edl.adapters import datasets
+from edl.adapters.dataset_index import DatasetIndex, load_index
+from edl.adapters.datasets import Catalog
+from edl.adapters.master_bodies import DatasetBody
+from edl.core.ledger_events import DatasetSet, decode_events
+from edl.core.permutation import BLOCK
+from edl.errors import ConfigError, PermanentError
+from edl.worker_data import Pieces, read_all
+from edl.worker_files import DatasetError
+from edl.worker_lease import Fault
+from tests.master.processes import TOKEN, cluster, free_port
+from tests.master.serving import Served, serving
+from tests.master.test_worker import beside, trainer
+
+MAIN = "from edl.cli import main; main()"
+
+
+def look(source: str, folder: Path | None = None) -> tuple[Catalog, DatasetSet]:
+    """What a master finds."""
+    catalog = Catalog(folder)
+    return catalog, asyncio.run(catalog.describe(DatasetBody(source=source)))
+
+
+def reading(source: str, folder: Path | None = None) -> tuple[Pieces, DatasetSet]:
+    """What a trainer reads, without the wire between."""
+    catalog, found = look(source, folder)
+
+    def locate(record: int) -> dict[str, Any]:
+        piece = catalog.piece(found, record)
+        rest = {"first": piece.first, "count": piece.records, "place": piece.place, "length": piece.length}
+        return {**piece.file._asdict(), **rest}
+
+    return Pieces(source, locate), found
+
+
+def all_of(source: str) -> list[Any]:
+    pieces, found = reading(source)
+    return [pieces.record(number) for number in range(found.total)]
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]], group: int) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group)
+
+
+def train(served: Served, read: Any = None) -> list[Any]:
+    with trainer(served) as job:
+        return list(job.records(read))
+
+
+# --- what is handed out
+
+
+async def test_every_line_of_every_file_is_handed_out_once(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path, f"{name}.txt", b"".join(b"%s%d\n" % (name.encode(), n) for n in range(1500)))
+    async with serving(tmp_path / "j", f"lines:{tmp_path}/*.txt", seed=3, shard_size=100) as served:
+        found = await beside(lambda: train(served))
+        assert served.master.status()["state"] == "finished"
+    assert found != sorted(found)  # in the order of the seed
+    assert sorted(found) == sorted(f"{name}{n}" for name in "ab" for n in range(1500))
+
+
+async def test_every_row_of_every_group_is_handed_out_once(tmp_path: Path) -> None:
+    rows = [{"number": n, "name": f"r{n}", "more": None if n % 7 else [n]} for n in range(3000)]
+    write_parquet(tmp_path / "a.parquet", rows[:2500], 400)
+    write_parquet(tmp_path / "b.parquet", rows[2500:], 400)
+    async with serving(tmp_path / "j", f"parquet:{tmp_path}/*.parquet", seed=3) as served:
+        found = await beside(lambda: train(served))
+    assert sorted(found, key=lambda row: row["number"]) == rows
+
+
+async def test_read_is_given_the_line_and_a_line_that_it_refuses_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", b"1\n2\nthree\n4\n")
+    async with serving(tmp_path / "j", f"lines:{tmp_path}/a.txt", max_quarantined_fraction=0.5) as served:
+        assert sorted(await beside(lambda: train(served, int))) == [1, 2, 4]
+        assert served.master.status()["quarantined"] == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\nb", ["a", "b"]),  # no end at the end
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\nb", ["a", "b"]),
+        (b"\n\na\n\n", ["", "", "a", ""]),  # empty lines are records
+        (b"\r\n\r\n", ["", ""]),
+        (b"\n", [""]),
+        (b"a\rb\n", ["a\rb"]),  # not a line's end
+        (b"\xef\xbb\xbfa\nb\n", ["a", "b"]),  # a byte order mark is no part of the first line
+        ("ä\u2028ö\n\x0b\x0c\n".encode(), ["ä\u2028ö", "\x0b\x0c"]),  # what str.splitlines would cut
+        (b"\0\n", ["\0"]),
+    ],
+)
+def test_what_a_line_is(tmp_path: Path, data: bytes, lines: list[str]) -> None:
+    write(tmp_path, "a.txt", data)
+    assert all_of(f"lines:{tmp_path}/a.txt") == lines
+
+
+@settings(max_examples=60)
+@given(
+    files=st.lists(st.lists(st.binary(max_size=40).map(lambda b: b.hex().encode()), max_size=30), max_size=4),
+    chunk=st.integers(1, 64),
+    piece=st.tuples(st.integers(1, 8), st.integers(1, 200)),
+    open_end=st.booleans(),
+)
+def test_pieces_hold_every_line_wherever_they_are_cut(
+    files: list[list[bytes]], chunk: int, piece: tuple[int, int], open_end: bool
+) -> None:
+    lines = [line.decode() for file in files for line in file]
+    if not lines:
+        return
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "_CHUNK_BYTES", chunk)
+        patch.setattr(datasets, "_PIECE_LINES", piece[0])
+        patch.setattr(datasets, "_PIECE_BYTES", piece[1])
+        for number, file in enumerate(files):
+            data = b"".join(line + b"\n" for line in file)
+            ends = open_end and file and file[-1]
+            write(Path(name), f"{number}.txt", data[:-1] if ends else data)
+        assert all_of(f"lines:{name}/*.txt") == lines
+
+
+def test_an_index_takes_little_memory_whatever_a_line_is_long(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with path.open("wb") as file:
+        file.write(b"x" * 30_000_000 + b"\n")
+        file.writelines([b"y" * 9 + b"\n"] * 2_000_000)
+    tracemalloc.start()
+    catalog, found = look(f"lines:{path}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.total == 2_000_001
+    assert peak < 2_000_000
+    piece = catalog.piece(found, 1_000_000)
+    assert piece.length <= 200_000
+
+
+def test_old_pieces_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.worker_data._KEPT_BYTES", 300_000)
+    path = write(tmp_path, "a.txt", b"".join(b"%099d\n" % n for n in range(20_000)))
+    pieces, found = reading(f"lines:{path}")
+    for number in [*range(0, found.total, 500), 0, 19_999, 3]:
+        assert int(pieces.record(number)) == number
+        assert sum(piece.size for _, piece in pieces._kept.values()) <= 300_000
+
+
+def test_row_groups_move_whole_so_that_few_are_read_at_a_time(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", [{"n": n} for n in range(20_000)], 5000)
+    _, found = look(f"parquet:{tmp_path}/a.parquet")
+    assert (found.total, found.block) == (20_000, 5000)
+    write_parquet(tmp_path / "b.parquet", [{"n": n} for n in range(20)], 5)
+    assert look(f"parquet:{tmp_path}/b.parquet")[1].block == BLOCK
+
+
+def test_a_journal_from_before_the_blocks_keeps_its_order() -> None:
+    (event,) = decode_events(b'[["dataset","index:5","",5,1,0,null,0.01,0]]')
+    assert isinstance(event, DatasetSet)
+    assert event.block == BLOCK
+
+
+# --- what is refused by the master
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may look into."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("kind", ["lines", "parquet"])
+def test_files_that_cannot_be_are_named(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "folder").mkdir()
+    write(tmp_path, "empty", b"")
+    for glob, says in (
+        ("none*", "no file is there; name files that the master can read"),
+        ("none", "no file is there"),
+        ("fold*", "only folders or devices are there"),
+        ("folder/*", "no file is there"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            look(f"{kind}:{tmp_path}/{glob}")
+    with pytest.raises(ConfigError, match="only folders or devices"):
+        look(f"{kind}:/dev/zero")
+    with pytest.raises(ConfigError, match="it is empty" if kind == "lines" else "is no Parquet file"):
+        look(f"{kind}:{tmp_path}/empty")
+    for source in ("nowhere://a/*", f"{kind}://:::"):
+        with pytest.raises(ConfigError, match="dataset '"):
+            look(f"{kind}:{source}")
+
+
+def test_an_empty_parquet_file_is_an_empty_set(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match="no record is in its 1 files"):
+        look(f"parquet:{tmp_path}/a.parquet")
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", os.urandom(200)])
+def test_what_is_no_parquet_file_is_named(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path, "a.parquet", data)
+    with pytest.raises(ConfigError, match=r"a\.parquet (is no Parquet file|cannot be read)"):
+        look(f"parquet:{tmp_path}/a.parquet")
+
+
+def test_a_file_that_may_not_be_read_is_named(open_folder: Path) -> None:
+    write(open_folder, "a.txt", b"a\n").chmod(0)
+    command = [
+        sys.executable,
+        "-c",
+        "import os, sys, asyncio\n"
+        "from edl.adapters.datasets import Catalog; from edl.adapters.master_bodies import DatasetBody\n"
+        "asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[2])))\n"  # nobody may import from root's home
+        "os.getuid() or os.setuid(65534)\n"
+        "try: asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[1])))\n"
+        "except Exception as error: print(type(error).__name__, error)",
+        f"lines:{open_folder}/a*",
+        f"lines:{write(open_folder, 'b.txt', b'b')}",
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert told.startswith("ConfigError dataset")
+    assert "a.txt cannot be read: Permission denied; make it readable" in told
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "a.txt", b"a\n" * 10)
+    real = DatasetIndex.add
+
+    def add(index: DatasetIndex, owner: int, place: int, count: int) -> None:
+        if path.stat().st_size < 1000:
+            with path.open("ab") as file:
+                file.write(b"more\n")
+        real(index, owner, place, count)
+
+    monkeypatch.setattr(datasets, "_PIECE_LINES", 1)
+    monkeypatch.setattr(DatasetIndex, "add", add)
+    with pytest.raises(ConfigError, match="has changed"):
+        look(f"lines:{path}")
+    assert path.stat().st_size < 100, "it was read on and on"
+
+
+def test_a_file_whose_size_is_not_told_truly_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give files that nobody writes to"):
+        look("lines:/sys/class/net/lo/mtu")
+
+
+async def test_the_api_tells_it_in_a_sentence_and_goes_on(tmp_path: Path) -> None:
+    async with serving(tmp_path / "j", None) as served:
+        status, body = await served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/none"})
+        assert (status, body["error"]["code"]) == (400, "malformed")
+        assert "no file is there" in body["error"]["message"]
+        assert (await served.ask("GET", "/v1/dataset/piece?record=0"))[0] == 409
+        write(tmp_path, "none", b"a\nb\n")
+        answers = await asyncio.gather(
+            *(served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/none"}) for _ in range(5))
+        )
+        assert [status for status, _ in answers] == [200] * 5
+        assert (await served.ask("GET", "/v1/dataset/piece?record=1"))[1]["count"] == 2
+        for query in ("", "?record=", "?record=-1", "?record=x", "?record=2", "?record=" + "9" * 30):
+            assert (await served.ask("GET", f"/v1/dataset/piece{query}"))[0] == 400, query
+        assert (await served.ask("GET", "/v1/dataset/piece?record=0", token=None))[0] == 401
+        assert (await served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/*"}))[0] == 409
+
+
+# --- files that change
+
+
+async def test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"a\nb\nc\n")
+    async with serving(tmp_path / "j", f"lines:{path}") as served:
+        path.write_bytes(b"a\nB\nc\n")
+        os.utime(path, (1, 1))
+        with pytest.raises(DatasetError, match=r"a\.txt has changed: it had 6 bytes .* begin a job of its own"):
+            await beside(lambda: train(served))
+        state = served.master._ledger.state
+        assert (state.waiting, state.suspects, state.leases) == (3, {}, {})
+
+
+async def test_a_trainer_names_a_file_that_it_has_not(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"a\nb\nc\n")
+    async with serving(tmp_path / "j", f"lines:{path}") as served:
+        path.unlink()
+        with pytest.raises(PermanentError, match=r"a\.txt is missing; the master and every trainer need it"):
+            await beside(lambda: train(served))
+        assert served.master.status()["todo"] == 3
+
+
+def test_a_line_that_is_not_utf_8_is_one_bad_record(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", b"good\nb\xe4d\ngood\n")
+    pieces, _ = reading(f"lines:{tmp_path}/a.txt")
+    assert read_all(pieces, [0, 2], None) == ["good", "good"]
+    fault = read_all(pieces, [0, 1, 2], None)
+    assert isinstance(fault, Fault)
+    assert fault.index == 1
+    assert "line 2 is not UTF-8: invalid continuation byte at its byte 2; convert the file" in fault.text
+
+
+async def test_lines_that_are_not_utf_8_are_left_out_and_fail_the_job_where_they_are_many(tmp_path: Path) -> None:
+    write(tmp_path, "few.txt", b"good\n" * 99 + b"\xff\n")
+    async with serving(tmp_path / "few", f"lines:{tmp_path}/few.txt") as served:
+        assert await beside(lambda: train(served)) == ["good"] * 99
+    write(tmp_path, "many.txt", b"\xff\n" * 10)
+    async with serving(tmp_path / "many", f"lines:{tmp_path}/many.txt") as served:
+        with pytest.raises(PermanentError, match="more than the data set allows"):
+            await beside(lambda: train(served))
+
+
+def test_a_damaged_row_group_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path, [{"n": "x" * 50 + str(n)} for n in range(1000)], 500)
+    data = bytearray(path.read_bytes())
+    data[20:2000] = bytes(1980)
+    path.write_bytes(data)
+    pieces, _ = reading(f"parquet:{path}")
+    with pytest.raises(DatasetError, match="row group 0 cannot be read"):
+        pieces.record(0)
+
+
+@pytest.mark.parametrize("change", ["grown", "touched", "gone", "new"])
+def test_a_master_that_starts_again_refuses_other_files(tmp_path: Path, change: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data, "a.txt", b"a\n")
+    write(data, "b.txt", b"b\n")
+    _, found = look(f"lines:{data}/*", tmp_path)
+    Catalog(tmp_path).reopen(found)
+    if change == "grown":
+        write(data, "a.txt", b"a\nc\n")
+    elif change == "touched":
+        os.utime(data / "a.txt", (1, 1))
+    elif change == "gone":
+        (data / "a.txt").unlink()
+    else:
+        write(data, "c.txt", b"c\n")
+    told = {
+        "grown": "a.txt had 2 bytes",
+        "touched": "a.txt had 2 bytes",
+        "gone": "a.txt is gone",
+        "new": "c.txt is new",
+    }
+    with pytest.raises(DatasetError, match=f"has changed since the training began: .*{told[change]}"):
+        Catalog(tmp_path).reopen(found)
+
+
+def test_the_command_refuses_a_changed_set_with_1_and_an_unreadable_one_with_2(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"a\nb\n")
+    with cluster(tmp_path, json.dumps({"source": f"lines:{path}"})) as world:
+        assert world.master is not None
+        world.master.terminate()
+        assert world.master.wait(timeout=30) == 0
+        world.start_master()
+        world.await_master()  # the same again is welcome
+        world.master.kill()
+        world.master.wait(timeout=30)
+    write(tmp_path, "a.txt", b"a\nb\nc\n")
+
+    def start(journal: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        command = ["master", "--listen", f"127.0.0.1:{free_port()}", "--journal", str(tmp_path / journal), *flags]
+        call = [
+            sys.executable,
+            "-c",
+            "from edl.cli import main; main()",
+            *command,
+            "--token-file",
+            f"{tmp_path}/token",
+        ]
+        return subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
+
+    changed = start("journal")
+    assert changed.returncode == 1
+    assert "has changed since the training began" in changed.stderr
+    missing = start("other", "--dataset", '{"source": "lines:/none/*"}')
+    assert missing.returncode == 2
+    assert "no file is there" in missing.stderr
+    assert "Traceback" not in changed.stderr + missing.stderr
+    assert TOKEN not in changed.stderr + missing.stderr
+
+
+def test_an_index_is_kept_over_a_restart_and_made_again_where_it_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "a.txt", b"a\n" * 5000)
+    catalog, found = look(f"lines:{path}", tmp_path)
+    (kept,) = tmp_path.glob("dataset-*")
+    read: list[int] = []
+    scan = datasets._scan_lines
+
+    def counted(*call: Any) -> None:
+        read.append(1)
+        scan(*call)
+
+    monkeypatch.setattr(datasets, "_scan_lines", counted)
+    numbers = range(0, 5000, 99)
+    again = Catalog(tmp_path)
+    again.reopen(found)
+    assert read == []
+    assert [again.piece(found, n) for n in numbers] == [catalog.piece(found, n) for n in numbers]
+    data = bytearray(kept.read_bytes())
+    for place in (0, 10, len(data) // 2, len(data) - 1):
+        kept.write_bytes(bytes(data[:place]) + bytes([data[place] ^ 1]) + bytes(data[place + 1 :]))
+        assert load_index(tmp_path, found.version) is None
+    anew = Catalog(tmp_path)
+    anew.reopen(found)
+    assert read == [1]
+    assert anew.piece(found, 4999) == catalog.piece(found, 4999)
+
+
+# --- the extras
+
+
+@pytest.mark.parametrize(("source", "extra"), [("lines:/data/*", "lines"), ("parquet:/data/*", "parquet")])
+def test_without_the_extra_the_remedy_is_named(source: str, extra: str) -> None:
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import edl.worker\n"
+        "from edl.errors import ConfigError\n"
+        "from edl.worker_data import source_of\n"
+        "assert source_of({'source': 'index:3'}, dict).record(2) == 2\n"
+        f"try: source_of({{'source': {source!r}}}, dict)\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert f"needs fsspec, which is not installed here: pip install 'edl[{extra}]'" in done.stdout
+
+
+def test_without_torch_the_remedy_is_named() -> None:
+    code = "import sys; sys.path.insert(0, '.'); import edl.worker_torch"
+    done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'edl[torch]'" in done.stderr.splitlines()[-1]

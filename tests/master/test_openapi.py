@@ -1,0 +1,46 @@
+"""Whatever the OpenAPI document allows, and much that it forbids: the master answers in the form that it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from edl.adapters.master_openapi import openapi
+from tests.master.processes import CONTROLLER_TOKEN, Cluster, cluster
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+HEADERS = {"Authorization": f"Bearer {CONTROLLER_TOKEN}"}
+ANSWER_S = 5.0
+
+api = schemathesis.openapi.from_dict(openapi())
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master of its own, which must live through all of it."""
+    data = json.dumps({"source": "index:1000", "epochs": 3, "shardSize": 7})
+    with cluster(tmp_path_factory.mktemp("openapi"), data) as made:
+        yield made
+        assert made.master is not None
+        assert made.master.poll() is None
+        assert "a request failed" not in made.master_log
+        assert made.audit().returncode == 0
+
+
+@api.parametrize()
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+def test_every_route_answers_as_the_document_says(case: Any, world: Cluster) -> None:
+    if case.path == "/v1/sync" and isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), (int, float)):
+        case.body["wait_s"] = min(case.body["wait_s"], 0.1)  # a held request is no hang
+    case.call_and_validate(base_url=world.url, headers=HEADERS, timeout=ANSWER_S, checks=CHECKS)
