@@ -250,7 +250,7 @@ def _list(pods: Sequence[Pod], say: Callable[[Pod], str]) -> str:
 
 def _failure(pod: Pod) -> str:
     words = pod.said.strip().splitlines()
-    said = f" ({words[-1][:_SHOWN_WORDS]})" if words else ""
+    said = f" ({words[-1][-_SHOWN_WORDS:]})" if words else ""
     return f"{pod.name} exited with {'an unknown code' if pod.exit_code is None else pod.exit_code}{said}"
 
 
