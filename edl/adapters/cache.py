@@ -122,6 +122,7 @@ class ClusterCache:
             jobs=self.jobs(),
             daemonsets=self._daemonsets.store.objects.values(),
             priority_classes=self._classes.store.objects.values(),
+            unread_nodes=[name for _, name in self._nodes.store.quarantined],
             now_s=now_s,
         )
 

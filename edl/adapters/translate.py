@@ -71,6 +71,7 @@ class Translator:
         jobs: Iterable[JobObject],
         daemonsets: Iterable[DaemonSetObject] = (),
         priority_classes: Iterable[PriorityClassObject] = (),
+        unread_nodes: Iterable[str] = (),
         now_s: float,
     ) -> ClusterSnapshot:
         """Translate a cluster.
@@ -81,6 +82,7 @@ class Translator:
             jobs: every TrainingJob that is ours to plan.
             daemonsets: all of them.
             priority_classes: all of them; none at all means that they are not known, not that they are missing.
+            unread_nodes: names of nodes that are there and could not be decoded.
             now_s: when the objects were read, in seconds since the epoch.
         """
         self._left_out = []
@@ -101,6 +103,7 @@ class Translator:
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
+            unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
         )
         self.quarantined = tuple(self._left_out)
         return snapshot

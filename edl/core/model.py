@@ -373,6 +373,7 @@ class ClusterSnapshot:
             (namespace, name).
         jobs: every TrainingJob, sorted by key.
         missing_priority_classes: those of ours that the cluster lacks.
+        unread_nodes: names of nodes that are there and could not be read: no capacity, but not gone either.
     """
 
     observed_at_s: float
@@ -380,3 +381,4 @@ class ClusterSnapshot:
     pods: tuple[Pod, ...] = ()
     jobs: tuple[Job, ...] = ()
     missing_priority_classes: tuple[str, ...] = ()
+    unread_nodes: tuple[str, ...] = ()

@@ -14,9 +14,10 @@ def stranded_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the pods of jobs that are bound to a missing node, or terminating on one that is not ready.
 
     A gang's pod on a node that is not ready is left alone: the node may come back with the pod alive, and a gang that
-    runs twice spoils its own model, where a fault-tolerant job has fenced the pod's leases.
+    runs twice spoils its own model, where a fault-tolerant job has fenced the pod's leases. A node that could not be
+    read is there all the same, and nothing is known against it.
     """
-    ready = {node.name: node.ready for node in snapshot.nodes}
+    ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)
     return frozenset(
         pod.uid
         for job in snapshot.jobs

@@ -258,6 +258,7 @@ async def test_poison_is_reported_by_name() -> None:
         await w.settled()
         assert w.cache.snapshot(0.0).nodes == ()
         assert sorted(line.split(" is ")[0] for line in w.cache.left_out()) == ["Node n1", "Node n2"]
+        assert w.cache.snapshot(0.0).unread_nodes == ("n1", "n2"), "whether undecodable or without meaning"
 
 
 async def test_contact_is_measured() -> None:

@@ -195,3 +195,7 @@ def test_pods_are_stranded_where_no_kubelet_will_end_them() -> None:
     assert stranded_pods(snapshot) == {pods[2].uid, pods[4].uid, pods[5].uid}
     gang = make_snapshot(nodes, (replace(tolerant, pods=pods, fault_tolerant=False),))
     assert stranded_pods(gang) == {pods[2].uid, pods[5].uid}
+    unread = replace(snapshot, unread_nodes=("gone",))
+    assert stranded_pods(unread) == {pods[4].uid}, (
+        "a node that cannot be read is not gone, and its kubelet may be well"
+    )

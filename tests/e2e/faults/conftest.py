@@ -26,6 +26,13 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         planes.stop()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def room(running: Stage) -> None:
+    """The jobs of one module leave the cluster before the next begins."""
+    running.revive()
+    running.clear()
+
+
 @pytest.fixture
 def stage(running: Stage) -> Iterator[Stage]:
     """The stage, found well and left well."""

@@ -94,6 +94,23 @@ class Stage:
         if not self.here.controller.is_alive():
             self.here.controller.start()
 
+    def clear(self) -> None:
+        """Delete every job but the steady one, and wait until their pods are gone."""
+        kube = self.here.kube
+        for job in kube.list("tj"):
+            if job["metadata"]["name"] != STEADY:
+                kube.delete("tj", job["metadata"]["name"], job["metadata"]["namespace"])
+        kube.wait_until(
+            lambda: all(self.is_steady(pod) for pod in kube.list("pods", labels=world.JOB_LABEL)),
+            60,
+            "only the steady job has pods",
+        )
+
+    @staticmethod
+    def is_steady(pod: Object) -> bool:
+        """True for a pod of the steady job."""
+        return bool(pod["metadata"]["labels"][world.JOB_LABEL] == STEADY)
+
     @contextmanager
     def without_controller(self) -> Iterator[None]:
         """Let the block run other controllers."""
