@@ -16,7 +16,7 @@ from typing import Protocol
 
 from edl.errors import ConfigError, PermanentError
 from edl.launch_api import AccessDeniedError, PodApi, PodApiAddress
-from edl.launch_dns import addresses_of
+from edl.launch_dns import addresses_of, services_domain
 
 RUNNING = "Running"
 PHASES = ("Pending", RUNNING, "Succeeded", "Failed", "Unknown")
@@ -85,10 +85,11 @@ def find_source(environment: Mapping[str, str]) -> PodSource:
     """
     account = Path(environment.get("EDL_SERVICE_ACCOUNT_DIR") or MOUNTED_ACCOUNT)
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
-    named = DnsPods(environment.get("PADDLE_JOB_NAME", ""), environment.get("NAMESPACE", ""), addresses_of)
+    namespace = environment.get("NAMESPACE", "")
+    named = DnsPods(environment.get("PADDLE_JOB_NAME", ""), namespace, addresses_of, services_domain(namespace))
     if not host or not (account / "token").is_file():
         return named
-    namespace = environment.get("NAMESPACE") or _read(account / "namespace")
+    namespace = namespace or _read(account / "namespace")
     address = PodApiAddress(host, environment.get("KUBERNETES_SERVICE_PORT", "443"), namespace, account)
     return ApiPods(PodApi(address), named)
 
@@ -126,17 +127,18 @@ class DnsPods:
         job: the name of the job and of its Service.
         namespace: of the job; empty where the search path of the pod says it.
         resolve: names -> the addresses of each.
+        services: the domain of the namespace's Services, ending with a dot; empty where it is not known.
     """
 
     knows_phases = False
 
-    def __init__(self, job: str, namespace: str, resolve: Resolver) -> None:
-        self._job, self._namespace, self._resolve = job, namespace, resolve
+    def __init__(self, job: str, namespace: str, resolve: Resolver, services: str = "") -> None:
+        self._job, self._namespace, self._resolve, self._services = job, namespace, resolve, services
 
     def pods(self, selector: str) -> list[Pod]:
         """See `PodSource`; a selector must name a job, and a role by its own label or by `paddlepaddle.org/role`."""
         job, role = _job_and_role(selector)
-        domain = job if job == self._job or not self._namespace else f"{job}.{self._namespace}.svc"
+        domain = self._domain(job)
         missing = self._addresses([domain]) - self._others(job, domain) if role == "trainer" else set()
         found: dict[int, str] = {}
         for low in range(0, _MOST_INDICES, _BLOCK):
@@ -148,6 +150,11 @@ class DnsPods:
             if not hits and not missing:  # indices have gaps, but every address of the Service is somebody's
                 break
         return [Pod(f"{job}-{role}-{index}", ip, RUNNING, index) for index, ip in sorted(found.items())]
+
+    def _domain(self, job: str) -> str:
+        if self._services:
+            return f"{job}.{self._services}"
+        return job if job == self._job or not self._namespace else f"{job}.{self._namespace}.svc"
 
     def _others(self, job: str, domain: str) -> set[str]:
         """Addresses that are no trainer's."""

@@ -213,9 +213,16 @@ class TerminatedState(_Struct):
     message: str | None = None
 
 
-class ContainerState(_Struct):
-    """At most one of the two is there."""
+class WaitingState(_Struct):
+    """A container that is not running yet."""
 
+    reason: str | None = None
+
+
+class ContainerState(_Struct):
+    """At most one of them is there."""
+
+    waiting: WaitingState | None = None
     running: RunningState | None = None
     terminated: TerminatedState | None = None
 

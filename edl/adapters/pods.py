@@ -31,6 +31,19 @@ DEFAULT_NAMESPACE = "default"
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
+_BACK = "suspend the job to change its spec"
+_CANNOT_START = {
+    **dict.fromkeys(
+        ("ErrImagePull", "ImagePullBackOff"),
+        f"its image cannot be pulled; look at its name and tag, at imagePullSecrets and at the registry; {_BACK}",
+    ),
+    "ErrImageNeverPull": f"its image is not on the node, and imagePullPolicy is Never; {_BACK}",
+    "InvalidImageName": f"its image's name is not valid; {_BACK}",
+    "CreateContainerConfigError": f"a Secret, ConfigMap or user that it names is not there or not fit; {_BACK}",
+    "CreateContainerError": f"the container runtime refuses it; kubectl describe pod has its words; {_BACK}",
+}
+"""What a kubelet says of a container that waits without an end -> what that means, and what to do."""
+
 
 @dataclass(slots=True)
 class KnownPod:
@@ -179,9 +192,10 @@ def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
 
 
 def _last_words(container: ContainerStatus | None) -> str:
-    """The termination message of its present end, else of the end before it was started again."""
-    states = (container.state, container.last_state) if container else ()
-    return next((s.terminated.message for s in states if s and s.terminated and s.terminated.message), "")
+    """The termination message of its present end, else why it cannot start, else of the end before this start."""
+    states = [s for s in (container.state, container.last_state) if s] if container else []
+    stuck = next((_CANNOT_START.get(s.waiting.reason or "", "") for s in states if s.waiting), "")
+    return stuck or next((s.terminated.message for s in states if s.terminated and s.terminated.message), "")
 
 
 def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:

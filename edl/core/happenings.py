@@ -19,7 +19,8 @@ RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
 _SINGLE = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value})
 """Intents that concern one pod; every other one takes pods down for a reason of the whole job."""
-_SHOWN_PODS = 3
+CANNOT_START = "PodCannotStart"
+_SHOWN_PODS, _SHOWN_WORDS = 3, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,12 @@ def again_reason(role: Role) -> str:
 def finished_trainers(job: Job) -> tuple[Pod, ...]:
     """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
     return done_pods(job, Role.TRAINER)
+
+
+def cannot_start(job: Job) -> tuple[str, str] | None:
+    """(reason, sentence) of the first pod that its node takes and cannot start."""
+    pod = next((p for p in job.pods if p.said and p.phase is PodPhase.PENDING and not p.terminating), None)
+    return (CANNOT_START, f"{pod.name} cannot start: {pod.said}") if pod is not None else None
 
 
 def done_pods(job: Job, role: Role) -> tuple[Pod, ...]:
@@ -242,7 +249,9 @@ def _list(pods: Sequence[Pod], say: Callable[[Pod], str]) -> str:
 
 
 def _failure(pod: Pod) -> str:
-    return f"{pod.name} exited with {'an unknown code' if pod.exit_code is None else pod.exit_code}"
+    words = pod.said.strip().splitlines()
+    said = f" ({words[-1][-_SHOWN_WORDS:]})" if words else ""
+    return f"{pod.name} exited with {'an unknown code' if pod.exit_code is None else pod.exit_code}{said}"
 
 
 def _eviction(pod: Pod) -> str:

@@ -34,6 +34,7 @@ from edl.core.actions import (
 from edl.core.answers import JobAction, JobEvent
 from edl.core.happenings import (
     Happening,
+    cannot_start,
     count_failures,
     done_pods,
     finished_trainers,
@@ -203,7 +204,9 @@ def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step 
     if ended is not None:
         return ended
     if failures > job.backoff_limit:
-        message = f"{failures} pods failed, more than spec.backoffLimit {job.backoff_limit}"
+        message = f"{failures} pod{'s' * (failures > 1)} failed, more than spec.backoffLimit {job.backoff_limit}"
+        said = [h.message for h in happened if h.event is JobEvent.POD_FAILED]
+        message += f": {'; '.join(said)}; kubectl logs says why" if said else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}"
@@ -257,7 +260,7 @@ def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
 
 def _wish(case: _Case, failures: int) -> Step:
     job, decision, around = case.job, case.decision, case.around
-    trouble = trouble_of(job, around.heard) or around.trouble or worry_of(job, around.heard)
+    trouble = trouble_of(job, around.heard) or around.trouble or cannot_start(job) or worry_of(job, around.heard)
     if decision is None:
         old = job.status or JobStatus(reason="", explanation="no plan has been made for the job yet")
         stage = Stage.RUNNING if job.was_admitted else Stage.WAITING

@@ -129,7 +129,8 @@ class Pod:
         unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
             and nobody dies for it; see `unplaceable`.
         ip: its address, empty while it has none.
-        said: what its main container, or the one before it, said last of why it ended; empty where it said nothing.
+        said: what its main container, or the one before it, said last of why it ended, or why the kubelet cannot
+            start it; empty where nothing is said.
         journal: of a master: where we put its journal, `claim` or `emptyDir`; empty for every other pod.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.

@@ -137,6 +137,26 @@ def test_how_a_pod_ends_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("ErrImagePull", "its image cannot be pulled; look at"),
+        ("ImagePullBackOff", "its image cannot be pulled; look at"),
+        ("InvalidImageName", "not valid"),
+        ("CreateContainerConfigError", "Secret"),
+        ("ContainerCreating", ""),
+        ("CrashLoopBackOff", "its last words"),
+        (None, ""),
+    ],
+)
+def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
+    ended = {"terminated": {"exitCode": 1, "message": "its last words"}} if reason == "CrashLoopBackOff" else {}
+    main = {"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": ended}
+    found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
+    assert word in found.said
+    assert bool(found.said) == bool(word)
+
+
+@pytest.mark.parametrize(
     ("phase", "read"),
     [("Unknown", PodPhase.RUNNING), (None, PodPhase.PENDING), ("Nonsense", PodPhase.PENDING)],
 )

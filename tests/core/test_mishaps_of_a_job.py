@@ -100,6 +100,36 @@ def test_too_many_failures_end_the_job_and_keep_the_failed_pods() -> None:
     assert "Failed" in here.told()
 
 
+def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
+    here = running(backoff_limit=0)
+    here.world.change(KEY, "a-trainer-1", said="Loading\nSegmentation Fault\n")
+    here.world.finish(KEY, "a-trainer-1", 139)
+    here.settle(4)
+    assert here.job.status is not None
+    failed = here.job.status.condition("Failed")
+    assert failed is not None
+    assert failed.message == (
+        "1 pod failed, more than spec.backoffLimit 0: a-trainer-1 exited with 139 (Segmentation Fault); kubectl logs"
+        " says why"
+    )
+
+
+def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
+    here = running()
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, said="its image cannot be pulled")
+    here.round(4)
+    assert here.job.status is not None
+    degraded = here.job.status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason) == ("True", "PodCannotStart")
+    assert degraded.message == "a-trainer-1 cannot start: its image cannot be pulled"
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, said="")
+    here.settle(4)
+    degraded = here.job.status.condition("Degraded")
+    assert degraded is not None
+    assert degraded.status == "False"
+
+
 def test_the_deadline_ends_the_job() -> None:
     here = running(active_deadline_s=100)
     here.now_s += 200

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from edl.errors import PermanentError, TemporaryError
-from edl.launch_dns import addresses_of
+from edl.launch_dns import addresses_of, services_domain
 from edl.launch_pods import DnsPods, Pod, running_in_order
 from edl.launch_tools import Tools
 
@@ -160,6 +162,48 @@ def test_phases_are_not_to_be_had_from_names() -> None:
     with pytest.raises(PermanentError, match="name a ServiceAccount"):
         ask.wait_containers_ready("paddle-job=j")
     assert not ask.too_many_failed("paddle-job=j", 0)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "lines", "domain"),
+    [
+        (
+            "ads",
+            "search ads.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5",
+            "ads.svc.cluster.local.",
+        ),
+        (
+            "",
+            "nameserver 10.96.0.10\nsearch ads.svc.k8s.example. svc.k8s.example corp.example",
+            "ads.svc.k8s.example.",
+        ),
+        ("other", "search corp.example ads.svc.cluster.local", "other.svc.cluster.local."),
+        ("ads", "search a.svc.old\nsearch ads.svc.cluster.local", "ads.svc.cluster.local."),
+        ("ads", "search corp.example svc.cluster.local", ""),
+        ("ads", "nameserver 10.0.0.2", ""),
+    ],
+)
+def test_the_domain_of_services_is_in_the_search_list(
+    tmp_path: Path, namespace: str, lines: str, domain: str
+) -> None:
+    (tmp_path / "resolv.conf").write_text(f"# by the kubelet\n{lines}\n")
+    assert services_domain(namespace, tmp_path / "resolv.conf") == domain
+    assert services_domain(namespace, tmp_path / "none") == ""
+
+
+def test_pods_that_are_not_there_are_not_a_silent_name_server_where_the_cluster_has_no_internet() -> None:
+    """CoreDNS answers for its own domain only; for any other name it has nobody to ask."""
+    names = Names("j", j_master_0="10.0.0.1", j_pserver_1="10.0.0.3")
+    own = ".ads.svc.cluster.local."
+
+    def isolated(asked: list[str]) -> list[tuple[str, ...]]:
+        if foreign := [name for name in asked if not name.endswith(own)]:
+            raise TemporaryError(f"{foreign[0]}: the name server does not answer")
+        return names([name.removesuffix(own) for name in asked])
+
+    found = DnsPods("j", "ads", isolated, own[1:]).pods("paddle-job-pserver=j")
+    assert [(pod.name, pod.ip) for pod in found] == [("j-pserver-1", "10.0.0.3")]
+    assert DnsPods("j", "ads", isolated, own[1:]).pods("paddle-job=j") == []
 
 
 def test_the_machine_resolves_names() -> None:

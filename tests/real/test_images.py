@@ -44,3 +44,8 @@ def test_the_base_of_trainers_holds_python_and_edl_and_no_library(containers: Re
     installed = containers.exec("trainer", "pip", "list", "--format=freeze").split()
     assert {line.split("==")[0] for line in installed} == {"edl", "pip", "setuptools"}
     assert containers.exec("trainer", "sh", "-c", "touch here && pwd").strip() == "/workspace"
+
+
+def test_the_helpers_are_where_jobs_of_old_and_new_call_them(containers: RealCluster) -> None:
+    for call in ("python /root/k8s_tools.py --help", "k8s_tools --help", "paddle_k8s --help"):
+        assert "TrainingJob" in containers.exec("trainer", "sh", "-c", call)
