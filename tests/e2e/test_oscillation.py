@@ -18,6 +18,8 @@ from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.harness import World, bounds
 from tests.e2e.jobs import serving, training_job
 
+pytestmark = pytest.mark.alone
+
 POD_DELETE_S = 8.0
 LATE_S = 4.0  # a pod's end is up to a second late, and a busy machine binds and starts pods a little later
 HALF_PERIOD_S = 20.0

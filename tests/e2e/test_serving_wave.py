@@ -19,6 +19,8 @@ from tests.e2e.harness import World
 from tests.e2e.jobs import serving, training_job
 from tests.e2e.pod_log import PodLog
 
+pytestmark = pytest.mark.alone
+
 POD_DELETE_S = 8.0
 WAVES = 2
 STEPS = (10, 20)  # serving pods; twenty nodes hold forty

@@ -13,7 +13,7 @@ from tests.real.mission import installed, pods, status
 
 Object = dict[str, Any]
 SEGFAULT = "python -c 'import os; os.kill(os.getpid(), 11)'"
-LIMIT = "1 pod failed, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
+LIMIT = "failed pods: 1, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
 
 # name -> image, entrypoint, the condition and its reason, pieces of its message.
 CASES = {
