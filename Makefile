@@ -58,7 +58,7 @@ e2e: $(STAMP) ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
 
 scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
-	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
+	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_serving_wave.py tests/e2e/test_scale.py tests/e2e/test_oscillation.py
 
 quiet: $(STAMP) ## ten quiet minutes of a real cluster: no write but the renewal of the lease, by the audit log
 	@$(BIN)/python -m pytest -s --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py

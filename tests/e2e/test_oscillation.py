@@ -47,7 +47,7 @@ def test_a_load_that_comes_and_goes_every_twenty_seconds_does_not_thrash(
                 here.submit(job)
             here.wait_full(120)
             began_s = time.time()
-            rises = oscillate(watched, cycles=15 if is_full_campaign else 3)
+            rises = oscillate(watched, cycles=15 if is_full_campaign else 2)
             lasted_s = time.time() - began_s
             here.wait_full(120)
             settled = time.monotonic()
