@@ -15,8 +15,6 @@ import pytest
 from tests.e2e.control_plane.processes import heed_interrupts
 from tests.e2e.harness import ROOT
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
