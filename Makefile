@@ -30,7 +30,8 @@ demo: $(STAMP) ## a real control plane, the controller, three jobs and a serving
 	@$(BIN)/python -m example.demo
 
 test: lint ## everything that must pass: linters, types, layers, all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests.e2e.control_plane build
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: test ## the same
 
@@ -44,8 +45,8 @@ format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no control plane (about four minutes)
-	@$(BIN)/python -m pytest --ignore=tests/e2e
+unit: $(STAMP) ## the tests that need no control plane (about three minutes)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/e2e
 
 campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
 	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/test_life_machine.py -o timeout=0
@@ -54,10 +55,10 @@ planted: $(STAMP) ## plant each known bug in a copy of edl and see the test that
 	@$(BIN)/python -m tests.planted
 
 e2e: $(STAMP) ## the tests on a real control plane
-	@$(BIN)/python -m pytest tests/e2e
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
 
 scale-e2e: $(STAMP) ## serving waves over 133 nodes and an oscillating load, in full length, with the figures (about 50 minutes)
-	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_scale.py tests/e2e/test_oscillation.py
+	@$(BIN)/python -m pytest -s --campaign full tests/e2e/test_serving_wave.py tests/e2e/test_scale.py tests/e2e/test_oscillation.py
 
 quiet: $(STAMP) ## ten quiet minutes of a real cluster: no write but the renewal of the lease, by the audit log
 	@$(BIN)/python -m pytest -s --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py

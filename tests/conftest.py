@@ -8,10 +8,14 @@ held against.
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.e2e.control_plane.versions import cache_root
+from tests.side_by_side import turn
 
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
@@ -34,3 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how long the large end-to-end tests hold each step: as short as shows the effect (default), or in full",
     )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Where several processes share the tests, one marked `alone` has the machine for itself; see `side_by_side`.
+
+    The time that a test waits for its turn is none of its timeout's, whose clock starts inside.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with turn(cache_root() / "turns", alone=item.get_closest_marker("alone") is not None):
+        return (yield)

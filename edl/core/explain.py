@@ -57,14 +57,15 @@ def explain(job: Job, outcome: Outcome) -> Told:
 
 
 def _shrink_reason(reason: Reason, claim: Claim, outcome: Outcome) -> Reason:
-    """Why trainers of a job die, if any do, other than for serving."""
+    """Why trainers of a job die, if any do, other than for serving: what keeps the job from more is no reason."""
     arriving = _makes_way_for(claim, outcome)
     if any(i in outcome.shared.for_quota for i in claim.seats):
         is_theirs = any(outcome.world.claims[j].job.queue == claim.job.queue for j in arriving)
         return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
     if arriving:
         return Reason.ADMITTED
-    return Reason.INSUFFICIENT_CAPACITY if reason is Reason.QUOTA_REACHED else reason
+    keeps = reason in {Reason.QUOTA_REACHED, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT}
+    return Reason.INSUFFICIENT_CAPACITY if keeps else reason
 
 
 def _makes_way_for(claim: Claim, outcome: Outcome) -> list[int]:

@@ -204,7 +204,7 @@ def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step 
     if ended is not None:
         return ended
     if failures > job.backoff_limit:
-        message = f"{failures} pod{'s' * (failures > 1)} failed, more than spec.backoffLimit {job.backoff_limit}"
+        message = f"failed pods: {failures}, more than spec.backoffLimit {job.backoff_limit}"
         said = [h.message for h in happened if h.event is JobEvent.POD_FAILED]
         message += f": {'; '.join(said)}; kubectl logs says why" if said else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)

@@ -179,6 +179,18 @@ def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     assert "30 s" in decision_of(cooling, "poor").message
 
 
+def test_trainers_that_die_for_a_share_do_so_whatever_keeps_their_job_from_growing() -> None:
+    def job(name: str, trainers: int, resize: Resize | None = None) -> Job:
+        return with_status(make_job(name, trainers=trainers, maximum=14, on=("n000",)), resize=resize, admitted=True)
+
+    cooling = Resize(970.0, 14, 12, Reason.INSUFFICIENT_CAPACITY, 970.0)
+    jobs = (job("poor", 1), job("middling", 7), job("rich", 12, cooling))
+    plan = plan_for(make_snapshot(make_nodes(1, cpu=20), jobs))
+    assert targets(plan) == {"poor": 4, "middling": 4, "rich": 12}
+    gives = decision_of(plan, "middling")
+    assert (gives.reason, gives.shrink_reason) == (Reason.COOLDOWN, Reason.INSUFFICIENT_CAPACITY)
+
+
 @pytest.mark.parametrize(
     "resize",
     [

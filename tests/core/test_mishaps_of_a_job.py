@@ -109,8 +109,8 @@ def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
     failed = here.job.status.condition("Failed")
     assert failed is not None
     assert failed.message == (
-        "1 pod failed, more than spec.backoffLimit 0: a-trainer-1 exited with 139 (Segmentation Fault); kubectl logs"
-        " says why"
+        "failed pods: 1, more than spec.backoffLimit 0: a-trainer-1 exited with 139 (Segmentation Fault); kubectl"
+        " logs says why"
     )
 
 

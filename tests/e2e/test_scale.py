@@ -19,10 +19,12 @@ from tests.e2e.control_plane import ControlPlane, Settings
 from tests.e2e.harness import World, bounds
 from tests.e2e.jobs import serving, training_job
 
+pytestmark = pytest.mark.alone
+
 POD_DELETE_S = 8.0
 WAIT_FACTOR = 1.5  # of what a pod waits with kube-scheduler alone; two waves on a busy machine differ by a third
 ATTAINABLE = 0.99  # of the trainers that fit beside the masters and pservers where they are
-OPTIMAL = 0.98  # of what fits were they placed anew: masters and pservers do not move while they run
+OPTIMAL = 0.97  # of what fits were they placed anew: they do not move while they run, and 98.3 % was seen
 COOLDOWN_S = 60.0
 SHARE = "controller: InsufficientCapacity"
 LEVELS = (100, 200, 300, 400)

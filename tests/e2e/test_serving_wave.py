@@ -19,8 +19,10 @@ from tests.e2e.harness import World
 from tests.e2e.jobs import serving, training_job
 from tests.e2e.pod_log import PodLog
 
+pytestmark = pytest.mark.alone
+
 POD_DELETE_S = 8.0
-WAVES = 2
+WAVES = {True: 2, False: 1}  # in the full campaign, and else
 STEPS = (10, 20)  # serving pods; twenty nodes hold forty
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
 TRAINING = tuple(training_job(name, minimum=2, maximum=60, cpu="2") for name in "abc")
@@ -61,7 +63,7 @@ def ebb(here: World) -> None:
 
 @pytest.mark.timeout(900)
 def test_serving_waits_no_longer_than_one_pod_deletion_and_costs_no_needless_trainer(
-    control_plane: Callable[..., ControlPlane],
+    control_plane: Callable[..., ControlPlane], *, is_full_campaign: bool
 ) -> None:
     here = World(control_plane(mix="twenty", pod_delete_s=POD_DELETE_S))
     here.kube.create(serving())
@@ -73,7 +75,7 @@ def test_serving_waits_no_longer_than_one_pod_deletion_and_costs_no_needless_tra
         here.wait_full(120)
         full = sum(here.counts().values())
         waves = []
-        for _ in range(WAVES):
+        for _ in range(WAVES[is_full_campaign]):
             waves.append(rise(here))
             with PodLog(here.kube) as calm:
                 ebb(here)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.e2e import world
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.harness import World, bounds
 from tests.e2e.jobs import training_job
 from tests.e2e.pod_log import PodLog
+
+pytestmark = pytest.mark.alone
 
 NEW_MINIMUM_RUNS_WITHIN_S = 8.0  # 1 s for the victims to go, 0.5 s for the new pods to start, and the decision
 JOBS = {

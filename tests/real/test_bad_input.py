@@ -22,8 +22,8 @@ SEGFAULT = "python -c 'import os; os.kill(os.getpid(), 11)'"
 DIVISION = "python -c 'import os; os.kill(os.getpid(), 8)'"
 GREEDY = "python -c 'kept = [bytearray(1 << 20) for _ in range(400)]'"
 FORBIDDEN = """python -c 'open("/usr/model", "w")'"""
-LIMIT = "1 pod failed, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
 MANY = "BackoffLimitExceeded"
+LIMIT = "failed pods: 1, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
 
 # name -> image, entrypoint, the condition and its reason, pieces of its message.
 CASES = {

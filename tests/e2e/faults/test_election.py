@@ -14,6 +14,8 @@ from tests.e2e.controller_process import ControllerProcess
 from tests.e2e.faults.proxy import FaultProxy, reset, slow
 from tests.e2e.faults.stage import Stage
 
+pytestmark = pytest.mark.alone
+
 LEASE_S = 15.0
 RENEWED_EVERY_S = 2.0
 MANY = 40

@@ -18,6 +18,8 @@ import pytest
 from tests.e2e.controller_process import ControllerProcess
 from tests.e2e.faults.stage import Stage
 
+pytestmark = pytest.mark.alone
+
 SHORT_S = 20.0
 FULL_S = 600.0
 ACCOUNT = "system:serviceaccount:paddlecloud:training-job-controller"
