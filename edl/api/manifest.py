@@ -282,7 +282,11 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
     if role is Role.MASTER:
         container["image"] = job.spec.master.image or master_image
         container["ports"] = [{"name": "master-port", "containerPort": MASTER_PORT}]
-        container["readinessProbe"] = {"httpGet": {"path": "/healthz", "port": MASTER_PORT}, "periodSeconds": 5}
+        container["readinessProbe"] = {
+            "httpGet": {"path": "/healthz", "port": MASTER_PORT},
+            "periodSeconds": 1,  # a job is not Running before its master is ready, and may be over in seconds
+            "failureThreshold": 15,
+        }
         container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # why it ended is read from the pod
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         mounts.append({"name": JOURNAL_VOLUME, "mountPath": JOURNAL_DIRECTORY})
