@@ -35,19 +35,21 @@ JOB, WILD = "fit-flights", "wild-flights"
 ENDED = {"Succeeded", "Failed"}
 SLOWEST_S = 180
 UNDISTURBED, NOISE = (0.7783, 0.7800), 0.002  # AUC of five seeds: docs/tutorial.md
-# Each push, and so each batch, takes that much longer; a trainer that finds that file takes more memory than it may.
 GREEDY = "/tmp/greedy"
-SLOWLY = f"""python -c '
+# Each push, and so each batch, takes that much longer; a trainer that finds that file takes more memory than it may.
+SLOWLY = """python -c '
 import os, time
 from fit_flights import fit
 push = fit.Model.push
 def slowly(*all):
-    time.sleep(0.08)
-    kept = b"x" * (1 << 30) if os.path.exists("{GREEDY}") else b""
+    time.sleep({pause_s})
+    kept = b"x" * (1 << 30) if os.path.exists("{greedy}") else b""
     return push(*all)
 fit.Model.push = slowly
 fit.main()
 '"""
+# (pause of each push, absence of a kubelet): at this pace the faults are over before the data is.
+SHORT_S, FULL_S = (0.1, 15.0), (0.3, 120.0)
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +129,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(5 if metafunc.config.getoption("--campaign") == "full" else 1))
 
 
-def wild(seed: int) -> Object:
-    """The example's job at a pace at which faults meet it: each batch takes 0.08 s longer, trainers ask for more."""
+def wild(seed: int, pause_s: float) -> Object:
+    """The example's job at a pace at which faults meet it; its trainers ask for more."""
     body: Object = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     body["metadata"]["name"] = WILD
     spec = body["spec"]
     spec["backoffLimit"] = 100
     spec["dataset"]["seed"] = seed
-    spec["trainer"]["entrypoint"] = SLOWLY
+    spec["trainer"]["entrypoint"] = SLOWLY.format(pause_s=pause_s, greedy=GREEDY)
     spec["trainer"]["resources"] = {
         "requests": {"cpu": "400m", "memory": "128Mi"},
         "limits": {"cpu": "1", "memory": "256Mi"},
@@ -274,12 +276,12 @@ def running_container(cluster: RealCluster, pod: str) -> str:
 def test_it_survives_everything_in_one_run(
     mission: RealCluster, journal: Journal, recorder: Recorder, request: pytest.FixtureRequest, seed: int
 ) -> None:
-    """With `--campaign full` the kubelet is away for two minutes."""
-    is_full = request.config.getoption("--campaign") == "full"
+    """With `--campaign full` the kubelet is away for two minutes, and training takes as much longer."""
+    pause_s, absence_s = FULL_S if request.config.getoption("--campaign") == "full" else SHORT_S
     recorder.start("watch", "get", "tj", "-w")
     recorder.start("events", "get", "events", "--watch-only")
-    mission.kube.create(wild(seed))
-    faults = Faults(mission, 120 if is_full else 15)
+    mission.kube.create(wild(seed, pause_s))
+    faults = Faults(mission, absence_s)
     faults.do_all()
     assert status(mission, WILD)["dataset"]["done"] < RECORDS, "the faults met a job at work"
     mission.kube.wait_until(lambda: status(mission, WILD).get("phase") in ENDED, SLOWEST_S, "it ends")
