@@ -51,7 +51,7 @@ DEAF, FORKS, GRACE_S = "deaf", "forks", 3
 DAEMON = "sleep 98765"
 FORKING = f"setsid -f {DAEMON}; until [ -e /tmp/go ]; do sleep 0.1; done; echo trained"
 
-FILES, LINES = 24, 1024
+FILES, LINES = 40, 1024
 READING = """python -c '
 import time
 from edl.worker import connect
