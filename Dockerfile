@@ -21,7 +21,7 @@ ARG PIP_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
 RUN python3 -m venv --without-pip /opt/edl \
- && /tools/bin/pip --python /opt/edl/bin/python install --quiet --no-compile "$(ls /dist/edl-*.whl)[controller]" \
+ && /tools/bin/pip --python /opt/edl/bin/python install --quiet --no-compile "$(ls /dist/edl-*.whl)[controller,lines]" \
  # The libraries' own tests are a fifth of their size, and nobody runs them here.
  && find /opt/edl/lib -type d -name tests -prune -exec rm -rf {} + \
  # Compiled once here: the root file system is read-only where it runs, and without this each start takes seconds.

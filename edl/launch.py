@@ -20,7 +20,8 @@ from types import FrameType
 from typing import NoReturn
 
 from edl.errors import ConfigError, EdlError, PermanentError
-from edl.launch_child import run_entrypoint, say, write_termination_log
+from edl.last_words import write_termination_log
+from edl.launch_child import run_entrypoint, say
 from edl.launch_pods import PHASES, find_source
 from edl.launch_tools import Tools
 

@@ -13,10 +13,12 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from edl.errors import ConfigError
+from edl.last_words import write_termination_log
 
 MEANINGS = {
     1: "General Error",
@@ -27,7 +29,6 @@ MEANINGS = {
     137: "Killed: out of memory, or still running at the end of the grace period",
     139: "Segmentation Fault",
 }
-TERMINATION_LOG = "/dev/termination-log"
 _PASSED_ON = {
     signal.SIGTERM,
     signal.SIGINT,
@@ -70,17 +71,6 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def write_termination_log(text: str, environment: Mapping[str, str]) -> None:
-    """Add a last word of this container where the kubelet reads it; without such a place, nothing happens."""
-    path = environment.get("EDL_TERMINATION_LOG") or TERMINATION_LOG
-    with suppress(OSError):
-        log = os.open(path, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(log, f"{text}\n".encode())
-        finally:
-            os.close(log)
-
-
 def _run(entry: str, environment: Mapping[str, str]) -> int:
     _adopt_orphans()
     waited_for = {*_PASSED_ON, signal.SIGCHLD}
@@ -117,9 +107,21 @@ def _attend(child: int, waited_for: set[signal.Signals]) -> int:
             _signal_group(child, number)
     if is_ending:  # a program behind a shell that died first may finish; the kubelet's grace bounds it
         _await_group(child, waited_for, None)
-    elif _signal_group(child, signal.SIGTERM) and not _await_group(child, waited_for, _LEFT_BEHIND_S):
-        _signal_group(child, signal.SIGKILL)
+    elif _has_children():
+        say("the entrypoint has left processes running, which are ended now; let it wait for what it starts")
+        _end_what_is_left(child, waited_for)
     return code
+
+
+def _end_what_is_left(group: int, waited_for: set[signal.Signals]) -> None:
+    """SIGTERM for the group and for who has left it, as daemons do; SIGKILL where it does not help."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal_group(group, number)
+        for pid in _adopted():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if _await(lambda: not _has_children(), group, waited_for, _LEFT_BEHIND_S):
+            return
 
 
 def _reap(child: int) -> int | None:
@@ -132,10 +134,33 @@ def _reap(child: int) -> int | None:
     return code if code is None or code >= 0 else _KILLED - code
 
 
+def _has_children() -> bool:
+    """True where anybody is left to wait for, dead or alive."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _adopted() -> list[int]:
+    """The children of this process; none where the kernel does not list them."""
+    with suppress(OSError):
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    return []
+
+
 def _await_group(group: int, waited_for: set[signal.Signals], patience_s: float | None) -> bool:
     """True when nobody of the group is left, False when patience is at its end."""
+    return _await(lambda: not _signal_group(group, 0), group, waited_for, patience_s)
+
+
+def _await(
+    is_over: Callable[[], bool], group: int, waited_for: set[signal.Signals], patience_s: float | None
+) -> bool:
+    """Reap and pass signals on to a group until it is over; False when patience is at its end."""
     until_s = None if patience_s is None else time.monotonic() + patience_s
-    while _signal_group(group, 0):
+    while not is_over():
         if until_s is not None and time.monotonic() > until_s:
             return False
         heard = signal.sigtimedwait(waited_for, _LOOK_EVERY_S)

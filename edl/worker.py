@@ -28,6 +28,7 @@ from typing import Any
 
 from edl.core.permutation import EpochOrder
 from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
+from edl.last_words import write_termination_log
 from edl.worker_data import Reader, Source, read_all, source_of
 from edl.worker_lease import Fault, Handed
 from edl.worker_session import Session
@@ -118,6 +119,8 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         failed = isinstance(error, Exception)
+        if isinstance(error, EdlError):  # nothing that the user's code has done: the job's condition should say it
+            write_termination_log(str(error), os.environ)
         self._session.close(f"{type(error).__name__}: {error}" if failed else "")
 
     @property

@@ -72,7 +72,13 @@ class FileLedgerStore:
                 raise JournalError(f"journal {path}: damaged at byte {tail.whole}; put it back from a copy")
             self.appended, self._offset, begin = tail.number, tail.whole, first
         self._synced = self.appended
-        self._open(begin)
+        try:
+            self._open(begin)
+        except OSError as error:
+            raise JournalError(
+                f"journal {self._folder.path}: cannot be written: {error.strerror}; make room on its volume, or make"
+                " it writable"
+            ) from error
 
     def _open(self, number: int) -> None:
         path = self._folder.journal(number)
@@ -245,7 +251,10 @@ def _lock(path: Path) -> int:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigError(f"--journal {path}: {error.strerror}; give a folder that can be written") from error
+        whose = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
+        raise ConfigError(
+            f"--journal {path}: {error.strerror}{whose}; give a folder or a volume that this user can write to"
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -209,6 +209,7 @@ class TerminatedState(_Struct):
     """A container that has ended."""
 
     exit_code: int | None = None
+    reason: str | None = None
     started_at: str | None = None
     message: str | None = None
 

@@ -21,6 +21,7 @@ from edl.adapters.objects import (
     PodObject,
     PodSpec,
     PodStatus,
+    TerminatedState,
     text,
 )
 from edl.adapters.times import seconds_of
@@ -43,6 +44,8 @@ _CANNOT_START = {
     "CreateContainerError": f"the container runtime refuses it; kubectl describe pod has its words; {_BACK}",
 }
 """What a kubelet says of a container that waits without an end -> what that means, and what to do."""
+
+_OUT_OF_MEMORY = "OOMKilled: it took more memory than its limit; raise limits.memory of its role, or let it take less"
 
 
 @dataclass(slots=True)
@@ -195,7 +198,15 @@ def _last_words(container: ContainerStatus | None) -> str:
     """The termination message of its present end, else why it cannot start, else of the end before this start."""
     states = [s for s in (container.state, container.last_state) if s] if container else []
     stuck = next((_CANNOT_START.get(s.waiting.reason or "", "") for s in states if s.waiting), "")
-    return stuck or next((s.terminated.message for s in states if s.terminated and s.terminated.message), "")
+    return stuck or next((said for s in states if s.terminated and (said := _end_of(s.terminated))), "")
+
+
+def _end_of(ended: TerminatedState) -> str:
+    """Its termination message, and behind it what the kernel did where the container's memory was at its limit."""
+    said = ended.message or ""
+    if ended.reason != "OOMKilled":
+        return said
+    return f"{said.rstrip()}\n{_OUT_OF_MEMORY}" if said.strip() else _OUT_OF_MEMORY
 
 
 def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:

@@ -21,6 +21,9 @@ _SINGLE = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REP
 """Intents that concern one pod; every other one takes pods down for a reason of the whole job."""
 CANNOT_START = "PodCannotStart"
 _SHOWN_PODS, _SHOWN_WORDS = 3, 200
+_SAYS_NOTHING = "General Error"
+"""What the launcher says of exit code 1; what the program has said before says more."""
+_LAST_OWN_CODE, _SIGNALLED = 125, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,23 @@ def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
     return count, tuple(marks)
 
 
+def failure_of(pod: Pod) -> str:
+    """How a pod failed: its exit code, and the last words of its container or what to do where there are none."""
+    words = pod.said.strip().splitlines()
+    telling = next((line for line in reversed(words) if line != _SAYS_NOTHING), words[-1] if words else "")
+    told = telling[-_SHOWN_WORDS:] or _meaning(pod.exit_code)
+    code = "an unknown code" if pod.exit_code is None else str(pod.exit_code)
+    return f"{pod.name} exited with {code}{f' ({told})' if told else ''}"
+
+
+def _meaning(code: int | None) -> str:
+    if code is None or not code:
+        return ""
+    if code <= _LAST_OWN_CODE:
+        return "the program's own code, without a word: let it print why it ends"
+    return f"ended by signal {code - _SIGNALLED}" if code > _SIGNALLED else ""
+
+
 def failure_number(pod: Pod) -> int:
     """The number under which the pod's failure was counted; 0 where it was not."""
     word, _, number = pod.intent.partition("/")
@@ -179,7 +199,7 @@ def _find(job: Job, lost: frozenset[str], heard: Heard | None) -> Iterator[Happe
         failed = [p for p in pods if event_of(p, lost) is JobEvent.POD_FAILED]
         evicted = [p for p in pods if event_of(p, lost) is JobEvent.POD_EVICTED]
         if failed:
-            yield _happening(job, role, JobEvent.POD_FAILED, _list(failed, _failure))
+            yield _happening(job, role, JobEvent.POD_FAILED, _list(failed, failure_of))
         if evicted:
             yield _happening(job, role, JobEvent.POD_EVICTED, _list(evicted, _eviction))
         elif _has_vanished(job, role):
@@ -246,12 +266,6 @@ def _list(pods: Sequence[Pod], say: Callable[[Pod], str]) -> str:
     said = [say(pod) for pod in pods[:_SHOWN_PODS]]
     more = len(pods) - len(said)
     return ", ".join([*said, f"and {more} more"] if more else said)
-
-
-def _failure(pod: Pod) -> str:
-    words = pod.said.strip().splitlines()
-    said = f" ({words[-1][-_SHOWN_WORDS:]})" if words else ""
-    return f"{pod.name} exited with {'an unknown code' if pod.exit_code is None else pod.exit_code}{said}"
 
 
 def _eviction(pod: Pod) -> str:

@@ -234,7 +234,11 @@ def trouble_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
     master = master_of(job)
     if heard is not None and heard.report is not None and heard.report.blocked:
         said = heard.report.blocked
-        return "JournalBlocked", f"the master cannot write its journal: {said}; make room on its volume"
+        remedy = "" if "make room" in said else "; make room on its volume"
+        return (
+            "JournalBlocked",
+            f"the master cannot write its journal: {said}{remedy}; training stands still and goes on by itself then",
+        )
     if master is not None and not master.ready and master.said:
         last = master.said.strip().splitlines()[-1][:_SHOWN]
         return "MasterFailing", f"{master.name} ended and is started again: {last}"

@@ -16,6 +16,7 @@ from edl.core.happenings import (
     TRAINER_LOST,
     again_reason,
     done_pods,
+    failure_of,
     finished_trainers,
     preempted_trainers,
 )
@@ -381,7 +382,5 @@ def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> lis
 
 def _failure_message(job: Job, new: JobStatus) -> str:
     failed = [p for p in job.pods if p.phase is PodPhase.FAILED and not p.intent and not p.disruption]
-    said = ", ".join(
-        f"{p.name} exited with {'an unknown code' if p.exit_code is None else p.exit_code}" for p in failed
-    )
+    said = ", ".join(failure_of(p) for p in failed)
     return f"{said or 'a pod failed'}; {new.failures} of {job.backoff_limit} tolerated failures"

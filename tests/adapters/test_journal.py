@@ -173,6 +173,15 @@ async def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path, monkeypatch
     assert (await asyncio.to_thread(content, tmp_path))[1] == [b"fits", b"does not fit"]
 
 
+def test_a_master_that_begins_on_a_full_disk_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(JournalError, match="No space left on device; make room on its volume"):
+        content(tmp_path)
+
+
 async def test_a_failing_disk_promises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fdatasync(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

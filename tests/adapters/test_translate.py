@@ -157,6 +157,29 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "reason", "lines"),
+    [
+        (
+            None,
+            "OOMKilled",
+            ["OOMKilled: it took more memory than its limit; raise limits.memory of its role"],
+        ),
+        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it took more memory"]),
+        ("General Error\n", "Error", ["General Error"]),
+        (None, "Error", []),
+    ],
+)
+def test_that_the_memory_ran_out_is_read_behind_the_last_words(
+    message: str | None, reason: str, lines: list[str]
+) -> None:
+    ended = {"exitCode": 137, "reason": reason, "message": message}
+    main = {"name": "c", "state": {"terminated": ended}}
+    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).said.splitlines()
+    assert len(found) == len(lines)
+    assert all(line.startswith(begin) for line, begin in zip(found, lines, strict=True))
+
+
+@pytest.mark.parametrize(
     ("phase", "read"),
     [("Unknown", PodPhase.RUNNING), (None, PodPhase.PENDING), ("Nonsense", PodPhase.PENDING)],
 )

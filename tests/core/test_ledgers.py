@@ -220,6 +220,9 @@ def test_a_full_journal_is_told_with_a_remedy_and_ends_with_it() -> None:
     life.settle(2)
     assert life.condition("Degraded").reason == "JournalBlocked"
     assert "make room" in life.condition("Degraded").message
+    hear(life, report(40, blocked="journal /j: No space left on device; make room on its volume"))
+    life.settle(2)
+    assert life.condition("Degraded").message.count("make room on its volume; training stands still and goes on") == 1
     hear(life, report(41))
     life.settle(2)
     assert life.condition("Degraded").status == "False"

@@ -114,6 +114,27 @@ def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "code", "told"),
+    [
+        ("the file /data/b is missing\nGeneral Error\n", 1, "1 (the file /data/b is missing)"),
+        ("General Error\n", 1, "1 (General Error)"),
+        ("", 3, "3 (the program's own code, without a word: let it print why it ends)"),
+        ("", 143, "143 (ended by signal 15)"),
+        ("", 127, "127;"),
+        ("Killed\nOOMKilled: raise limits.memory\n", 137, "137 (OOMKilled: raise limits.memory)"),
+    ],
+)
+def test_a_failure_is_told_with_the_words_that_say_most(said: str, code: int, told: str) -> None:
+    here = running()
+    here.world.change(KEY, "a-trainer-1", said=said)
+    here.world.finish(KEY, "a-trainer-1", code)
+    here.settle(4)
+    (event,) = [e for e in here.world.events if e.reason == "PodFailed"]
+    assert f"a-trainer-1 exited with {told}" in event.message
+    assert event.message.endswith("; 1 of 6 tolerated failures")
+
+
 def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
     here = running()
     here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, said="its image cannot be pulled")

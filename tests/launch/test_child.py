@@ -161,6 +161,34 @@ def test_a_child_that_ignores_sigterm_is_killed_when_the_entrypoint_has_left(tmp
     assert not [process for process in Path("/proc").glob("[0-9]*") if _runs_in(process, tmp_path)]
 
 
+DAEMON = """
+import os, sys, time
+if os.fork():
+    sys.exit()
+os.setsid()
+if os.fork():
+    os._exit(0)
+open("pid", "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+def test_a_daemon_that_has_left_the_group_is_ended_too_and_the_log_says_so(tmp_path: Path) -> None:
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    code, out, _ = run(tmp_path, "python3 daemon.py; until [ -s pid ]; do sleep 0.05; done; exit 4")
+    assert code == 4
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert out.splitlines() == [
+        "the entrypoint has left processes running, which are ended now; let it wait for what it starts",
+        "job returned 4",
+    ]
+
+
+def test_who_leaves_nothing_behind_is_told_nothing(tmp_path: Path) -> None:
+    _, out, _ = run(tmp_path, "sh -c 'sleep 0.1 & wait'; exit 0")
+    assert out == "job returned 0\n"
+
+
 def _runs_in(process: Path, folder: Path) -> bool:
     try:
         return (process / "cwd").readlink() == folder

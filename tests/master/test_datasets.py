@@ -304,13 +304,15 @@ async def test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record(tm
         assert (state.waiting, state.suspects, state.leases) == (3, {}, {})
 
 
-async def test_a_trainer_names_a_file_that_it_has_not(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", b"a\nb\nc\n")
+async def test_a_trainer_names_a_file_that_it_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, last_words = write(tmp_path, "a.txt", b"a\nb\nc\n"), write(tmp_path, "log", b"")
+    monkeypatch.setenv("EDL_TERMINATION_LOG", str(last_words))
     async with serving(tmp_path / "j", f"lines:{path}") as served:
         path.unlink()
         with pytest.raises(PermanentError, match=r"a\.txt is missing; the master and every trainer need it"):
             await beside(lambda: train(served))
         assert served.master.status()["todo"] == 3
+    assert last_words.read_text().endswith("a.txt is missing; the master and every trainer need it there\n")
 
 
 def test_a_line_that_is_not_utf_8_is_one_bad_record(tmp_path: Path) -> None:

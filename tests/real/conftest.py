@@ -18,6 +18,7 @@ from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import images
 from tests.real.cluster.needs import check_machine
 from tests.real.cluster.running import RealCluster
+from tests.real.mission import installed
 
 _FIGURES = pytest.StashKey[list[str]]()
 _CLUSTER = pytest.StashKey[RealCluster]()
@@ -41,6 +42,13 @@ def real_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         request.config.stash[_FIGURES].append(f"{cluster.memory_bytes() / 1e9:.2f} GB at the end")
         began = time.monotonic()
     request.config.stash[_FIGURES].append(f"stopped in {time.monotonic() - began:.1f} s")
+
+
+@pytest.fixture(scope="session")
+def controller(real_cluster: RealCluster) -> Iterator[RealCluster]:
+    """The same cluster with the controller at work; installed once, by the first test that asks for it."""
+    with installed(real_cluster) as cluster:
+        yield cluster
 
 
 def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RealCluster:
@@ -95,5 +103,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what starts a cluster of its own: only one runs at a time, and the shared one stays until the end."""
-    items.sort(key=lambda item: "real_cluster" in getattr(item, "fixturenames", ()))
+    """Put first what starts a cluster of its own, for only one runs at a time; last what removes the controller."""
+    items.sort(
+        key=lambda item: ("real_cluster" in getattr(item, "fixturenames", ()), item.path.stem == "test_removal")
+    )

@@ -1,4 +1,4 @@
-"""example/fit_flights on real kubelets: its image, the installed controller, a volume for its journal."""
+"""Jobs on real kubelets: the installed controller, volumes for journals, what kubectl tells, the example's image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import __version__
-from tests.real.cluster.images import ROOT, TRAINER_IMAGE
+from tests.real.cluster.images import ROOT
 from tests.real.cluster.running import RealCluster
 
 Object = dict[str, Any]
@@ -23,14 +23,14 @@ NAMESPACE = "paddlecloud"
 DEPLOYMENT = "deployment/training-job-controller"
 LEASE = "edl-controller"
 RECORDS = 294477
-_NOBODY = 65532
+NOBODY = 65532
+"""Whom masters run as, and trainers of our image."""
 _SCORE = re.compile(r"^AUC ([0-9.]+) on 32869 held-out flights, ([0-9]+) pushes$", re.MULTILINE)
 
 
 @contextmanager
 def installed(cluster: RealCluster) -> Iterator[RealCluster]:
-    """The controller of the manifest, the image of the example, and a default class for volumes."""
-    cluster.build_image(FLIGHTS_IMAGE, context=EXAMPLE, base=TRAINER_IMAGE)
+    """The controller of the manifest, as the README says, and a default class for volumes."""
     cluster.kube.apply(
         {
             "apiVersion": "storage.k8s.io/v1",
@@ -57,13 +57,14 @@ class Journal:
     Args:
         cluster: where it is offered.
         folder: of its own.
+        storage_class: of the claim that it is for; by default the one that a job gets without asking.
     """
 
-    def __init__(self, cluster: RealCluster, folder: Path) -> None:
-        self._cluster, self._folder = cluster, folder
+    def __init__(self, cluster: RealCluster, folder: Path, storage_class: str = "by-hand") -> None:
+        self._cluster, self.folder = cluster, folder
         self._name = f"journal-{os.urandom(4).hex()}"
         folder.mkdir()
-        os.chown(folder, _NOBODY, _NOBODY)
+        self.give_to(NOBODY)
         cluster.kube.create(
             {
                 "apiVersion": "v1",
@@ -73,15 +74,20 @@ class Journal:
                     "capacity": {"storage": "1Gi"},
                     "accessModes": ["ReadWriteOnce"],
                     "persistentVolumeReclaimPolicy": "Retain",
-                    "storageClassName": "by-hand",
+                    "storageClassName": storage_class,
                     "hostPath": {"path": str(folder), "type": "Directory"},
                 },
             }
         )
 
+    def give_to(self, user: int) -> None:
+        """Make it the folder of that user, who alone may write to it."""
+        os.chown(self.folder, user, user)
+        self.folder.chmod(0o755)
+
     def audit(self) -> Object:
         """What `edl audit` proves from it."""
-        command = [str(ROOT / ".venv/bin/edl"), "audit", str(self._folder), "-o", "json"]
+        command = [str(ROOT / ".venv/bin/edl"), "audit", str(self.folder), "-o", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stdout, done.stderr
         found: Object = json.loads(done.stdout)
@@ -134,6 +140,34 @@ def status(cluster: RealCluster, job: str) -> Object:
     return found
 
 
+def condition(cluster: RealCluster, job: str, kind: str) -> Object:
+    """The condition of a job where it holds; nothing where it does not."""
+    found = status(cluster, job).get("conditions", [])
+    return next((c for c in found if c["type"] == kind and c["status"] == "True"), {})
+
+
+def run_program(cluster: RealCluster, job: Object, program: Path) -> None:
+    """Create a job with a program in its workspace, from a ConfigMap of the job's name."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    cluster.kubectl("create", "configmap", name, f"--from-file={program}")
+    spec["volumes"] = [{"name": "program", "configMap": {"name": name}}]
+    spec["volumeMounts"] = [{"name": "program", "mountPath": "/workspace"}]
+    spec["trainer"]["workspace"] = "/workspace"
+    cluster.kube.create(job)
+
+
+def events(cluster: RealCluster, job: str) -> str:
+    """What has happened to a job, as kubectl prints it."""
+    selector = f"involvedObject.kind=TrainingJob,involvedObject.name={job}"
+    return cluster.kubectl("get", "events", "--field-selector", selector)
+
+
+def evict(cluster: RealCluster, pod: str) -> None:
+    """Ask the API server to evict a pod, as `kubectl drain` does."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "default"}}
+    cluster.kube.request("POST", f"/api/v1/namespaces/default/pods/{pod}/eviction", body=body)
+
+
 def score(cluster: RealCluster, job: str) -> float:
     """The AUC that the trainer tells whose model is the latest."""
     kept = cluster.kube.list("pods", "default", labels=f"paddle-job={job}")
@@ -143,9 +177,9 @@ def score(cluster: RealCluster, job: str) -> float:
     return max(told)[1]
 
 
-def assert_each_once(report: Object) -> None:
+def assert_each_once(report: Object, records: int = RECORDS) -> None:
     """The audit proves that every record of the one epoch was done once."""
     (epoch,) = report["epochs"]
     assert report["ok"], report["problems"]
-    assert (epoch["total"], epoch["done"], epoch["quarantined"]) == (RECORDS, RECORDS, [])
+    assert (epoch["total"], epoch["done"], epoch["quarantined"]) == (records, records, [])
     assert epoch["closed"]

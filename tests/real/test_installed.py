@@ -1,6 +1,6 @@
 """The controller as its users install it: one `kubectl create -f`, two replicas, an upgrade that no job notices.
 
-The tests of this module are one story in their order: installed, at work, upgraded, removed.
+The tests of this module are one story in their order: installed, at work, upgraded; `test_removal` removes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.real.cluster.images import BASE_IMAGE, ROOT
+from tests.real.cluster.images import BASE_IMAGE
 from tests.real.cluster.running import RealCluster
+from tests.real.mission import DEPLOYMENT, NAMESPACE, Journal
 
 Object = dict[str, Any]
-MANIFEST = ROOT / "deploy" / "edl_controller.yaml"
-NAMESPACE = "paddlecloud"
-DEPLOYMENT = "deployment/training-job-controller"
 SELECTOR = "app.kubernetes.io/name=edl"
 JOB = "steady"
 TRAINERS = 4
@@ -55,12 +53,11 @@ def job() -> Object:
 
 
 @pytest.fixture(scope="module")
-def installed(real_cluster: RealCluster) -> Iterator[RealCluster]:
-    """The manifest, created as the README says; removed at the end where no test has done so."""
-    real_cluster.kubectl("create", "-f", str(MANIFEST))
-    real_cluster.kubectl("rollout", "status", "-n", NAMESPACE, DEPLOYMENT, "--timeout=120s", timeout_s=150)
-    yield real_cluster
-    real_cluster.kubectl("delete", "--ignore-not-found", "-f", str(MANIFEST), timeout_s=150)
+def installed(controller: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """The controller, and a volume for the journal of the job that it gets."""
+    journal = Journal(controller, tmp_path_factory.mktemp("installed") / "journal")
+    yield controller
+    journal.remove()
 
 
 def replicas(cluster: RealCluster) -> list[Object]:
@@ -185,17 +182,12 @@ def test_an_upgrade_of_the_controller_disturbs_no_job(installed: RealCluster, tm
         watch.stop()
 
 
-def test_a_deleted_job_and_a_removed_controller_leave_nothing(installed: RealCluster) -> None:
+def test_a_deleted_job_leaves_nothing(installed: RealCluster) -> None:
     installed.kubectl("delete", "tj", JOB, timeout_s=90)
     installed.kube.wait_until(lambda: not pods(installed), 60, "the job's pods are gone")
     kinds = ("services", "secrets", "persistentvolumeclaims")
     owned = "the job's services, secrets and claims are gone"
     installed.kube.wait_until(lambda: not [o for kind in kinds for o in of_job(installed, kind)], 90, owned)
-    installed.kubectl("delete", "-f", str(MANIFEST), timeout_s=150)
-    assert installed.kube.find("namespaces", NAMESPACE) is None
-    for kind in ("customresourcedefinitions", "clusterroles", "clusterrolebindings", "priorityclasses"):
-        left = [each["metadata"]["name"] for each in installed.kube.list(kind)]
-        assert not [name for name in left if "edl" in name or "training" in name]
 
 
 def of_job(cluster: RealCluster, kind: str) -> list[Object]:

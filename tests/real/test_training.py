@@ -12,17 +12,18 @@ import pytest
 import yaml
 
 from tests.e2e.control_plane.report import is_ready
-from tests.real.cluster.images import BASE_IMAGE
+from tests.real.cluster.images import BASE_IMAGE, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
 from tests.real.mission import (
     EXAMPLE,
+    FLIGHTS_IMAGE,
     LEASE,
     NAMESPACE,
     RECORDS,
     Journal,
     Recorder,
     assert_each_once,
-    installed,
+    events,
     names,
     pods,
     score,
@@ -34,21 +35,26 @@ JOB, WILD = "fit-flights", "wild-flights"
 ENDED = {"Succeeded", "Failed"}
 SLOWEST_S = 180
 UNDISTURBED, NOISE = (0.7783, 0.7800), 0.002  # AUC of five seeds: docs/tutorial.md
-# Each push, and so each batch, takes that much longer.
-SLOWLY = """python -c '
-import time
+# Each push, and so each batch, takes that much longer; a trainer that finds that file takes more memory than it may.
+GREEDY = "/tmp/greedy"
+SLOWLY = f"""python -c '
+import os, time
 from fit_flights import fit
 push = fit.Model.push
-fit.Model.push = lambda *all: (time.sleep(0.08), push(*all))[1]
+def slowly(*all):
+    time.sleep(0.08)
+    kept = b"x" * (1 << 30) if os.path.exists("{GREEDY}") else b""
+    return push(*all)
+fit.Model.push = slowly
 fit.main()
 '"""
 
 
 @pytest.fixture(scope="module")
-def mission(real_cluster: RealCluster) -> Iterator[RealCluster]:
-    """The cluster with the controller at work."""
-    with installed(real_cluster) as cluster:
-        yield cluster
+def mission(controller: RealCluster) -> RealCluster:
+    """The cluster with the controller at work, and the image of the example."""
+    controller.build_image(FLIGHTS_IMAGE, context=EXAMPLE, base=TRAINER_IMAGE)
+    return controller
 
 
 @pytest.fixture
@@ -166,11 +172,13 @@ class Faults:
     def __init__(self, cluster: RealCluster, stopped_s: float) -> None:
         self._cluster, self._stopped_s = cluster, stopped_s
         self.kills = 0
+        self.failures = 0  # ends that are the pods' own; what is deleted, preempted or shrunk is none
 
     def do_all(self) -> None:
         """All of them, in order."""
         self.await_trainers(6)
         self.kill_trainers()
+        self.exhaust_memory()
         self.serve()
         self.kill_pserver()
         self.stop_kubelet()
@@ -194,6 +202,20 @@ class Faults:
             "both are seen to be gone",
         )
         self.kills += 2
+        self.failures += 1
+
+    def exhaust_memory(self) -> None:
+        """A trainer goes beyond its limit, and the kernel ends it."""
+        (pod, *_) = pods(self._cluster, WILD)
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self._cluster.exec(name, "touch", GREEDY)
+        self._cluster.kube.wait_until(
+            lambda: uid not in {p["metadata"]["uid"] for p in pods(self._cluster, WILD)}, 30, f"{name} is gone"
+        )
+        said = f"{name} exited with 137 (OOMKilled: "
+        self._cluster.kube.wait_until(lambda: said in events(self._cluster, WILD), 30, "it is told why")
+        self.kills += 1
+        self.failures += 1
 
     def serve(self) -> None:
         """A wave that leaves room for two trainers, and goes."""
@@ -205,6 +227,7 @@ class Faults:
 
     def kill_pserver(self) -> None:
         self._kill(f"{WILD}-pserver-1")
+        self.failures += 1
 
     def kill_master(self) -> None:
         self._kill(f"{WILD}-master-0")
@@ -262,7 +285,9 @@ def test_it_survives_everything_in_one_run(
     mission.kube.wait_until(lambda: status(mission, WILD).get("phase") in ENDED, SLOWEST_S, "it ends")
     print(recorder.words("watch"), recorder.words("events"))
 
-    assert status(mission, WILD)["phase"] == "Succeeded", status(mission, WILD)
+    ended = status(mission, WILD)
+    assert ended["phase"] == "Succeeded", ended
+    assert ended["failures"] == faults.failures
     report = journal.audit()
     print(report)
     assert_each_once(report)

@@ -182,7 +182,8 @@ def wheels(requirements: Sequence[str]) -> Path:
 def _own_requirements() -> tuple[str, ...]:
     """What the repository's Dockerfile installs, and what builds edl itself."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return (*told["build-system"]["requires"], *told["project"]["optional-dependencies"]["controller"])
+    extras = told["project"]["optional-dependencies"]
+    return (*told["build-system"]["requires"], *extras["controller"], *extras["lines"])
 
 
 def write_pause(archive: Path, program: Path) -> Path:

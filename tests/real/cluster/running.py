@@ -175,6 +175,16 @@ class RealCluster:
         node = next(node for node in self.nodes if node.name == found["spec"]["nodeName"])
         _ctr(node, "tasks", "kill", "--signal", "SIGKILL", status["containerID"].removeprefix("containerd://"))
 
+    def on_node(self, node: str, *argv: str) -> str:
+        """Run a program of this machine as root where a node's containers get their volumes from.
+
+        A file system that is mounted there goes with the cluster.
+        """
+        holder = self.workdir / "run" / f"containerd-{node}.inner"
+        join = f'exec nsenter --target "$(cat {holder})" --mount "$@"'
+        inside = ("nsenter", "--target", str(self.launched.first_process), "--mount", "--pid")
+        return run(*inside, "sh", "-c", join, "sh", *argv)
+
     def stop_kubelet(self, node: str) -> None:
         """Kill a node's kubelet; its containers run on, and the node is NotReady some 8 s later."""
         self._control("stop", f"kubelet-{node}")
