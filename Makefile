@@ -104,4 +104,5 @@ train-ft: ## example/train_ft.py with kills, in .venv-paddle, which is made firs
 	@.venv-paddle/bin/python -m tests.example.train_ft
 
 clean: ## remove the virtual environment and caches of this checkout
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@[ ! -d .cluster ] || $(MAKE) --no-print-directory cluster-down
+	@rm -rf .cluster $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

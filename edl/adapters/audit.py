@@ -8,10 +8,13 @@ from pathlib import Path
 
 from edl.adapters.journal_files import JournalFolder, Tail
 from edl.core.ledger_audit import Audit, EpochAudit
-from edl.core.ledger_events import JournalError, decode_events
+from edl.core.ledger_events import DatasetSet, JournalError, decode_events
 from edl.core.ledger_snapshot import state_from_json, state_to_json
 from edl.core.ledger_state import LedgerState
+from edl.core.permutation import EpochOrder
 from edl.errors import ConfigError
+
+_NAMED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,20 @@ class AuditReport:
 
     Attributes:
         problems: one sentence for each broken rule.
+        dataset: what was sharded; None where nobody has said it.
     """
 
     epochs: tuple[EpochAudit, ...]
     problems: tuple[str, ...]
+    dataset: DatasetSet | None = None
+
+    def left_out(self, epoch: EpochAudit) -> list[int]:
+        """Which records the quarantined positions of an epoch are, the first thousand of them."""
+        if self.dataset is None or not epoch.quarantined:
+            return []
+        data = self.dataset
+        order = EpochOrder(data.total, data.seed, epoch.epoch, data.block)
+        return order.records_at(epoch.quarantined, _NAMED)
 
 
 def audit(path: Path) -> AuditReport:
@@ -52,7 +65,7 @@ def audit(path: Path) -> AuditReport:
             problems.append(f"{snapshots[first].name}: the snapshot is not what the records before it lead to")
         number = _follow(folder, file, number, follower, state)
     epochs = follower.finish(state)
-    return AuditReport(tuple(epochs), (*problems, *follower.problems))
+    return AuditReport(tuple(epochs), (*problems, *follower.problems), state.dataset)
 
 
 def audit_json(report: AuditReport) -> str:
@@ -64,6 +77,7 @@ def audit_json(report: AuditReport) -> str:
             "done": e.done,
             "redispatched": e.redispatched,
             "quarantined": e.quarantined,
+            "records": report.left_out(e),
             "closed": e.is_closed,
             "by": dict(sorted(e.by.items())),
         }
@@ -83,7 +97,7 @@ def audit_text(report: AuditReport) -> str:
             f" {e.redispatched} dispatched again"
         )
         lines += [f"  {name}: {count}" for name, count in sorted(e.by.items())]
-        lines += [f"  quarantined [{start}, {end})" for start, end in e.quarantined]
+        lines += [f"  quarantined: record {record}" for record in report.left_out(e)]
     lines += [f"BROKEN: {problem}" for problem in report.problems]
     lines.append("ok: nothing lost, nothing counted twice" if not report.problems else "NOT ok")
     return "\n".join(lines)

@@ -81,7 +81,7 @@ def excluded(job: Job) -> tuple[Reason, str]:
     if job.deleting:
         return Reason.FINISHED, "it is being deleted: its pods go"
     if job.finished:
-        return Reason.FINISHED, "it has finished: it gets no pods"
+        return Reason.FINISHED, "it has ended: it gets no pods"
     if job.problem:
         return Reason.INVALID_SPEC, job.problem
     return Reason.SUSPENDED, "it is suspended: it gets no pods until spec.suspend is false"

@@ -308,11 +308,12 @@ class Ledger(Membership):
         return reply
 
     def _grant(self, session: Session, want: int, now_s: float) -> list[list[int]]:
+        """New leases; what failed before is given out alone, so that no batch has it together with anything else."""
         state, granted = self.state, list[list[int]]()
         if want and not session.leases:
             session.mark_s, session.counted = now_s, 0
         shard_size = state.dataset.shard_size if state.dataset else None
-        while len(granted) < want and len(session.leases) < self.settings.held:
+        while len(granted) < want and len(session.leases) < self.settings.held and not session.holds_suspect:
             if state.todo:
                 start, end = state.todo.first()
                 trainers = max(1, len(self._alive))
@@ -320,7 +321,7 @@ class Ledger(Membership):
                     state.todo.size, trainers, session.rate, shard_size, self.settings.target_s
                 )
                 end = min(end, start + size)
-            elif state.suspects:
+            elif state.suspects and not session.leases:
                 start, (end, _) = min(state.suspects.items())
             else:
                 break

@@ -93,6 +93,11 @@ class Session:
     counted: int = 0
     mark_s: float = 0.0
 
+    @property
+    def holds_suspect(self) -> bool:
+        """Something in one of its leases has failed before."""
+        return any(lease.errors > _NOT_SUSPECT for lease in self.leases.values())
+
 
 @dataclass(slots=True)
 class Checkpoint:

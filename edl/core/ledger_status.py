@@ -7,8 +7,9 @@ from typing import Any
 from edl.core.ledger import Ledger
 from edl.core.ledger_events import DatasetSet
 from edl.core.ledger_state import LedgerState, Session
+from edl.core.permutation import EpochOrder
 
-_LISTED = 1000
+_LISTED, _NAMED = 1000, 100
 _Object = dict[str, Any]
 
 
@@ -53,7 +54,7 @@ def _counts(state: LedgerState) -> _Object:
             "done": last.total - quarantined,
             "consumed": last.total - quarantined,
             "quarantined": quarantined,
-            "quarantined_ranges": last.quarantined[:_LISTED],
+            **_left_out(state.dataset, last.epoch, last.quarantined),
             "redispatched": last.redispatched,
         }
     done = state.reported.size + state.committed.size
@@ -67,9 +68,18 @@ def _counts(state: LedgerState) -> _Object:
         "done": done,
         "consumed": done + sum(lease.cursor - lease.start for lease in state.leases.values()),
         "quarantined": state.quarantined.size,
-        "quarantined_ranges": list(state.quarantined)[:_LISTED],
+        **_left_out(state.dataset, state.epoch, list(state.quarantined)),
         "redispatched": state.redispatched,
     }
+
+
+def _left_out(dataset: DatasetSet | None, epoch: int, ranges: list[tuple[int, int]]) -> _Object:
+    """Where the positions are that were given up, and the first of the records that stand there."""
+    records = []
+    if dataset is not None and ranges:
+        order = EpochOrder(dataset.total, dataset.seed, epoch, dataset.block)
+        records = order.records_at(ranges, _NAMED)
+    return {"quarantined_ranges": ranges[:_LISTED], "quarantined_records": records}
 
 
 def _dataset(dataset: DatasetSet) -> _Object:

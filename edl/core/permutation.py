@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 BLOCK = 1024
 """Records that stay neighbours before the window's shuffle: what is read from a file in one go."""
@@ -92,6 +93,11 @@ class EpochOrder:
     def records(self, start: int, end: int) -> Iterator[int]:
         """The records at the positions `[start, end)`, in their order."""
         return map(self.record, range(start, end))
+
+    def records_at(self, ranges: Iterable[tuple[int, int]], most: int) -> list[int]:
+        """The records at the positions of ranges, at most so many, in ascending order."""
+        positions = (position for start, end in ranges for position in range(start, end))
+        return sorted(map(self.record, islice(positions, most)))
 
     def _unshuffled(self, position: int) -> int:
         edge = self._tail_place * self._block

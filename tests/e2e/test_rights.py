@@ -26,13 +26,6 @@ Object = dict[str, Any]
 ACCOUNT = "training-job-controller"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
-# Right -> the feature that needs it and that these scenarios cannot reach yet. A right that turns out to be used must
-# leave this table: the test says so.
-AWAITED = {
-    "delete persistentvolumeclaims": "a master whose journal was lost for good starts on a fresh claim",
-    "get storageclasses.storage.k8s.io": "a class that a job names is looked up before its claim is made",
-}
-
 POD_GROUPS: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -73,7 +66,7 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
     assert forbidden(asked) == []
     assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
     assert [why for why in grounds(asked) if ACCOUNT not in why] == [], "it needs nothing that all accounts may do"
-    assert unused(granted_by(roles), asked) == sorted(AWAITED), "take these away, or what is used from AWAITED"
+    assert unused(granted_by(roles), asked) == [], "take these away"
 
 
 def play_the_main_scenarios(here: World, mount: Path) -> None:

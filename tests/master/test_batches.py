@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import time
 from collections import deque
@@ -115,6 +116,28 @@ async def test_a_batch_that_breaks_the_loop_is_blamed_and_what_was_read_ahead_is
         state = served.master._ledger.state
         assert state.done_ranges().size == 4
         assert {(start, end) for start, (end, _) in state.suspects.items()} == {(4, 7), (7, 10)}
+
+
+async def test_a_record_that_ends_trainers_in_mid_batch_is_left_out_alone(tmp_path: Path) -> None:
+    """Each end costs a trainer: one for each halving of what was in hand, and three for the record itself."""
+
+    def life(number: int) -> bool:
+        with trainer(served, f"t{number}") as job:
+            for batch in job.batches(32):
+                assert 17 not in batch, "a bad record"
+        return True
+
+    def lives() -> int:
+        for number in range(20):
+            with contextlib.suppress(AssertionError):
+                life(number)
+                return number
+        raise TimeoutError
+
+    async with serving(tmp_path, "index:3000", max_quarantined_fraction=0.5) as served:
+        assert await beside(lives) <= 5 + 3
+        status = served.master.status()
+    assert (status["state"], status["quarantined_records"]) == ("finished", [17])
 
 
 @pytest.mark.parametrize("depth", [0, 4])

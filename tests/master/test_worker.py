@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from edl.adapters.audit import audit, audit_json, audit_text
 from edl.core.permutation import EpochOrder
 from edl.errors import ConfigError, PermanentError
 from edl.worker import Job, connect
@@ -139,6 +141,10 @@ async def test_a_record_that_cannot_be_read_is_left_out_and_named(tmp_path: Path
         assert sorted(await beside(loop)) == [n for n in range(100) if n != 42]
         status = served.master.status()
         assert (status["state"], status["done"], status["quarantined"]) == ("finished", 99, 1)
+        assert status["quarantined_records"] == [42]
+    report = audit(tmp_path)
+    assert "  quarantined: record 42\n" in audit_text(report)
+    assert json.loads(audit_json(report))["epochs"][0]["records"] == [42]
 
 
 async def test_a_job_with_too_many_bad_records_fails_in_every_trainer(tmp_path: Path) -> None:
