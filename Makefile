@@ -45,7 +45,7 @@ format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no control plane (about three minutes)
+unit: $(STAMP) ## the tests that need no control plane (a few minutes)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/e2e
 
 campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
