@@ -12,7 +12,7 @@ CLUSTER_FLAGS ?=
 LIVES ?= 20
 
 .PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
-.PHONY: real-cluster real-cluster-down real-test generate sessions benchmarks example train-ft clean
+.PHONY: real-cluster real-cluster-down real-test real-missions generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,7 +75,10 @@ real-cluster: $(STAMP) ## as root: two real kubelets with containerd, and edl's 
 real-cluster-down: $(STAMP) ## as root: stop it; nothing stays
 	@$(BIN)/python -m tests.real.cluster down
 
-real-test: $(STAMP) ## as root: the tests that need real containers (docs/real-cluster.md)
+real-test: $(STAMP) ## as root: the kubelets, the images and the installed controller, in real containers (docs/real-cluster.md)
+	@$(BIN)/python -m pytest $(patsubst %,tests/real/test_%.py,ending images installed kubelets removal)
+
+real-missions: $(STAMP) ## as root: those, and real training under faults, gangs, scaling, jobs that cannot train (ten minutes)
 	@$(BIN)/python -m pytest tests/real
 
 generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
