@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -260,7 +260,7 @@ def main() -> None:
         else:
             measure_peer(python, SECONDS)
 
-    all_of_it: dict[str, Callable[[], Awaitable[None]]] = {
+    all_of_it: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "rates": rates,
         "peer": peer,
         "latency": latency,
@@ -269,7 +269,7 @@ def main() -> None:
         "lines": lines,
     }
     for name in given.names or all_of_it:
-        asyncio.run(all_of_it[name]())  # type: ignore[arg-type]
+        asyncio.run(all_of_it[name]())
 
 
 if __name__ == "__main__":

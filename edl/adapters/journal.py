@@ -13,7 +13,7 @@ import fcntl
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from edl.adapters.journal_files import JournalFolder, Tail, frame, snapshot_bytes
@@ -280,6 +280,6 @@ def _sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: object, *values: object) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *values: object) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits
-        loop.call_soon_threadsafe(callback, *values)  # type: ignore[arg-type]
+        loop.call_soon_threadsafe(callback, *values)

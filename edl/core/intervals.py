@@ -43,6 +43,7 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._starts == other._starts and self._ends == other._ends
 
+    # It changes, and is equal by what it holds, so no dictionary may key by it; mypy expects a method here.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ a cluster, both use that one. The programs are built before the first test, outs
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -121,10 +121,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
-) -> Iterator[None]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the logs of a test's clusters to the report of its failure."""
-    report: pytest.TestReport = yield  # type: ignore[assignment]
+    report = yield
     if report.when == "call" and report.failed:
         for plane in [plane for node in item.listchain() for plane in node.stash.get(PLANES, [])]:
             report.sections.append((f"control plane in {plane.workdir}", plane.logs()))
-    return report  # type: ignore[return-value]
+    return report

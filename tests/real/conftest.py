@@ -1,6 +1,7 @@
 """The cluster of real kubelets that the tests of this folder share: one start for all of them.
 
-These tests need root and Debian packages, so plain `pytest` leaves them out; `make real-test` runs them.
+These tests need root and Debian packages, so plain `pytest` leaves them out; `make real-missions`
+runs them, `make real-test` a part.
 """
 
 from __future__ import annotations
