@@ -273,6 +273,7 @@ def _wish(case: _Case, failures: int) -> Step:
         message=decision.message,
         failures=failures,
         shrink_reason=decision.shrink_reason,
+        never_ran=not any(p.node for p in job.live_trainers if p.name in decision.victims),
         trouble=trouble,
     )
 

@@ -65,6 +65,7 @@ class Step:
         again: the role whose pods have all exited 0 and are to run again.
         finishing: trainers have begun to exit 0; no more growth.
         trainer_lost: the last trainer that had not finished was lost, and is replaced.
+        never_ran: those that die by the plan have no node yet.
         held: no plan says anything about the job: it stays as it is.
         trouble: (reason, sentence) of what keeps the job from its full count through no decision of ours.
     """
@@ -79,6 +80,7 @@ class Step:
     again: Role | None = None
     finishing: bool = False
     trainer_lost: bool = False
+    never_ran: bool = False
     held: bool = False
     trouble: tuple[str, str] | None = None
 
@@ -287,14 +289,24 @@ def _resize(job: Job, old: JobStatus, step: Step, trainer: RoleCount, stamp: flo
         before = min(step.target, job.min_trainers)
     if step.held or step.target == before or step.stage not in {Stage.RUNNING, Stage.WAITING} or step.finishing:
         return last
-    if step.target < before:
+    is_shrink = step.target < before
+    if is_shrink and step.stage is Stage.RUNNING and not step.shrink_reason and max(was, live) <= step.target:
+        return _less_wanted(last, step, stamp)
+    if is_shrink:
         reason = _shrink_reason(job, step)
-        is_voluntary = step.stage is Stage.RUNNING and reason in VOLUNTARY_SHRINKS
+        is_voluntary = step.stage is Stage.RUNNING and reason in VOLUNTARY_SHRINKS and not step.never_ran
         return Resize(stamp, before, step.target, reason, stamp if is_voluntary else voluntary_s)
     hold_s = max(job.cooldown_s, Limits().growth_hold_s)
     if last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s:
         return last
     return Resize(stamp, before, step.target, step.reason, voluntary_s)
+
+
+def _less_wanted(last: Resize | None, step: Step, stamp: float) -> Resize | None:
+    """The last resize once less is wanted than it had in view: nobody dies, so a growth only ends earlier."""
+    if last is None or last.to_count <= max(last.from_count, step.target):
+        return last
+    return replace(last, time_s=stamp, from_count=min(last.from_count, step.target), to_count=step.target)
 
 
 def _with_cost(resize: Resize | None, heard: Heard | None) -> Resize | None:

@@ -214,6 +214,40 @@ def test_other_shrinks_are_not_voluntary(reason: Reason) -> None:
     assert (here.job.status.last_resize.to_count, here.job.status.last_resize.voluntary_s) == (3, None)
 
 
+def test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies() -> None:
+    here = running()
+    assert here.job.status is not None
+    here.now_s += 100
+    here.round(6, starts=0, reason=Reason.INSUFFICIENT_CAPACITY)
+    assert here.job.status.trainer.desired == 6
+    here.now_s += 1
+    here.round(5, starts=0, reason=Reason.INSUFFICIENT_CAPACITY)
+    last = here.job.status.last_resize
+    assert last is not None
+    assert (last.from_count, last.to_count, last.voluntary_s) == (4, 5, None)
+
+
+@pytest.mark.parametrize("target", [5, 4])
+def test_less_wanted_leaves_a_shrink_that_a_rule_counts_from(target: int) -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    shrink = here.job.status.last_resize
+    here.round(6, starts=0)
+    here.round(target, starts=0)
+    assert here.job.status.last_resize == shrink
+
+
+@pytest.mark.parametrize(("node", "is_voluntary"), [("", False), ("n000", True)])
+def test_trainers_that_never_reached_a_node_start_no_cooldown(node: str, *, is_voluntary: bool) -> None:
+    here = running()
+    here.world.change(here.key, "a-trainer-3", node=node)
+    here.round(3, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    assert here.job.status.last_resize is not None
+    assert (here.job.status.last_resize.voluntary_s is not None) is is_voluntary
+
+
 def test_growth_does_not_hide_a_shrink_that_a_rule_still_counts_from() -> None:
     here = running()
     here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)

@@ -172,6 +172,8 @@ def _resize(job: Job, before: int, decision: ScaleDecision, now_s: float) -> Res
     """As the controller stores it: a shrink for another's share is remembered, and a shrink stands for a while."""
     last = job.status.last_resize if job.status is not None else None
     voluntary_s = last.voluntary_s if last is not None else None
+    if decision.target < before and decision.admitted and not decision.victims:
+        return last if last is not None else Resize(now_s, before, decision.target, decision.reason)
     if decision.target < before:
         reason = decision.shrink_reason or decision.reason
         is_voluntary = decision.admitted and reason in VOLUNTARY_SHRINKS

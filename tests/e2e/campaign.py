@@ -12,10 +12,12 @@ from typing import Any
 from tests.e2e import world
 from tests.e2e.follow import Follower
 from tests.e2e.harness import World, trainer_request
+from tests.e2e.hindsight import Moment
 from tests.e2e.pod_log import PodLog
 
 Object = dict[str, Any]
-NO_CHOICE = {"ServingNeedsRoom", "Admitted"}  # why a job is shrunk although its cooldown is not over
+FOR_A_SHARE = {"InsufficientCapacity", "Cooldown", "ResizeNotWorthIt"}  # of another job, which the cooldown bounds
+ONE_SHRINK_S = 5.0  # a plan's deletions come this close together, on a busy machine too
 STEP_TIMEOUT_S = 120.0
 POLL_S = 0.5  # a look at all pods of a large cluster is a tenth of a second of one core
 
@@ -61,6 +63,7 @@ class Filled:
         optimum: so many would fit were masters, pservers and trainers placed anew and serving left where it stands.
         beside: so many would fit were only trainers placed anew.
         used: requested, over allocatable; bound: the same with the optimum.
+        moment: the cluster, for whoever compares it with others.
     """
 
     serving: int
@@ -69,6 +72,7 @@ class Filled:
     beside: int
     used: float
     bound: float
+    moment: Moment = field(repr=False)
 
 
 class Watched:
@@ -101,12 +105,14 @@ class Watched:
             shown.append(resize)
 
     def voluntary_shrinks(self, job: str) -> list[float]:
-        """When the job was shrunk for another, in seconds since the epoch."""
-        return [
-            world.epoch_s(resize["time"])
-            for resize in self.resizes.get(job, [])
-            if resize["to"] < resize["from"] and resize["reason"] not in NO_CHOICE
-        ]
+        """When the controller ended running trainers of the job for the share of another; monotonic."""
+        shrinks: list[float] = []
+        for at, pod in self.log.ended_of(job):
+            intent = (pod["metadata"].get("annotations") or {}).get(world.INTENT)
+            is_new = not shrinks or at > shrinks[-1] + ONE_SHRINK_S
+            if intent in FOR_A_SHARE and pod["spec"].get("nodeName") and is_new:
+                shrinks.append(at)
+        return shrinks
 
     def go(self, before: int, target: int) -> Step:
         """Scale serving and wait until it stands at its target; `close` completes what is said of the step."""
@@ -155,11 +161,13 @@ class Watched:
         optimum = min(most, world.most_trainers(nodes, pods, trainer))
         used = world.utilisation(nodes, pods)
         whole = sum(world.amount("cpu", node["status"]["allocatable"]["cpu"]) for node in nodes)
+        bound = used + (optimum - trainers) * trainer["cpu"] / whole
         return Filled(
             serving=serving,
             trainers=trainers,
             optimum=optimum,
             beside=min(most, world.slots(trainer, world.free_room(nodes, others))),
             used=used,
-            bound=used + (optimum - trainers) * trainer["cpu"] / whole,
+            bound=bound,
+            moment=Moment(nodes, pods, optimum, bound * whole / trainer["cpu"]),
         )

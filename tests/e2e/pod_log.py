@@ -59,6 +59,13 @@ class PodLog:
             ended = [self._last_words[uid] for uid, at in self.ended.items() if since <= at <= until]
         return sorted(ended, key=lambda pod: str(pod["metadata"]["name"]))
 
+    def ended_of(self, job: str) -> list[tuple[float, Object]]:
+        """Every trainer of a job that anyone asked to go, or that vanished, and when that was seen, in that order."""
+        with self._lock:
+            ended = [(at, self._last_words[uid]) for uid, at in self.ended.items()]
+        mine = [(at, pod) for at, pod in ended if pod["metadata"]["labels"].get(world.JOB_LABEL) == job]
+        return sorted(mine, key=lambda end: end[0])
+
     def causes(self, since: float = 0.0, until: float = math.inf) -> Counter[str]:
         """How many trainers ended in that time for which cause, in the words of `cause_of_end`."""
         return Counter(cause_of_end(pod) for pod in self.ended_trainers(since, until))

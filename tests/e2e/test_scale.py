@@ -16,7 +16,8 @@ import pytest
 
 from tests.e2e.campaign import Filled, Step, Watched
 from tests.e2e.control_plane import ControlPlane, Settings
-from tests.e2e.harness import World, bounds
+from tests.e2e.harness import World, bounds, trainer_request
+from tests.e2e.hindsight import best_without_moves
 from tests.e2e.jobs import serving, training_job
 
 pytestmark = pytest.mark.alone
@@ -96,6 +97,11 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
             pages = here.controller.fetch("/metrics")[1]
         alone = wave(watched, LEVELS, Pace(0.0, rests=False))
     report(idle, ours, alone)
+    if is_full_campaign:
+        best = best_without_moves([full.moment for full in ours.filled], trainer_request(JOBS[0]))
+        print(
+            f"who had known all of it, and moved no pserver: {best:.2%} of the optimum at the worst of these levels"
+        )
     told = Metrics(pages)
     print(told.decisions())
     assert ours.wait_s() <= WAIT_FACTOR * alone.wait_s(), "serving waits no longer than without the controller"

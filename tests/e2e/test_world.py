@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e import world
 from tests.e2e.control_plane.nodes import load_mix, manifest
+from tests.e2e.hindsight import Moment, best_without_moves
 
 Object = dict[str, Any]
 TRAINER = {"cpu": 5000, "memory": 8 * 2**30, "pods": 1}
@@ -65,6 +66,17 @@ def test_what_is_not_training_stays_where_it_is() -> None:
     assert world.most_trainers(nodes, together, TRAINER) == 1
     assert world.most_trainers(nodes, pserver, TRAINER) == 1
     assert world.most_trainers(nodes, [], TRAINER) == 2
+
+
+@pytest.mark.parametrize(("node", "part"), [("b", 0.8), ("a", 1.0)])
+def test_who_knows_both_moments_places_the_pserver_where_the_worse_of_them_is_best(node: str, part: float) -> None:
+    nodes = [make_node("a", "10"), make_node("b", "10")]
+    moments = []
+    for place in ("a", node):
+        pods = [make_pod(2, 1, place), make_pod(3, 1, "a", "pserver")]
+        moments.append(Moment(nodes, pods, world.most_trainers(nodes, pods, TRAINER), weight=5.0))
+    assert [moment.most for moment in moments] == [3, 3]
+    assert best_without_moves(moments, TRAINER) == pytest.approx(part)
 
 
 def test_the_least_victims_are_those_of_trying_everything() -> None:

@@ -7,6 +7,7 @@ runs them, `make real-test` a part.
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -95,12 +96,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the cluster's logs to the report of a failure."""
+    """Add what the pods say, and the cluster's logs, to the report of a failure."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
     cluster = item.session.stash.get(_CLUSTER, None)
     if report.failed and cluster is not None:
+        report.sections.append(("pods", _told_of_pods(cluster)))
         report.sections.append((f"cluster in {cluster.workdir}", cluster.logs()))
     return report  # type: ignore[return-value]
+
+
+def _told_of_pods(cluster: RealCluster) -> str:
+    """Where every pod stands, and the last lines of the log of each."""
+    found = _ask(cluster, "get", "pods", "-o", "name").split()
+    logs = (f"--- {pod}\n{_ask(cluster, 'logs', '--tail=20', pod)}" for pod in found)
+    return "\n".join([_ask(cluster, "get", "pods", "-A", "-o", "wide"), *logs])
+
+
+def _ask(cluster: RealCluster, *arguments: str) -> str:
+    """What kubectl prints; where it fails, how: the failure that is reported must not be hidden by another."""
+    try:
+        return cluster.kubectl(*arguments)
+    except (ControlPlaneError, subprocess.SubprocessError) as error:
+        return str(error)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
