@@ -41,6 +41,8 @@ _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
 _KILLED = 128
 _LEFT_BEHIND_S = 5.0
 _LOOK_EVERY_S = 0.05
+_LOOK_ANYWAY_S = 1.0
+"""Where another thread of this process has taken the signal that the entrypoint has ended."""
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
@@ -99,12 +101,11 @@ def _attend(child: int, waited_for: set[signal.Signals]) -> int:
     """Pass signals on and reap until the child has ended, and what it left behind has too."""
     code, is_ending = None, False
     while code is None:
-        number = signal.sigwait(waited_for)
-        if number == signal.SIGCHLD:
-            code = _reap(child)
-        else:
-            is_ending = is_ending or number in _ENDING
-            _signal_group(child, number)
+        heard = signal.sigtimedwait(waited_for, _LOOK_ANYWAY_S)
+        if heard is not None and heard.si_signo != signal.SIGCHLD:
+            is_ending = is_ending or heard.si_signo in _ENDING
+            _signal_group(child, heard.si_signo)
+        code = _reap(child)
     if is_ending:  # a program behind a shell that died first may finish; the kubelet's grace bounds it
         _await_group(child, waited_for, None)
     elif _has_children():

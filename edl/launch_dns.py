@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,8 +46,17 @@ def addresses_of(names: list[str]) -> list[tuple[str, ...]]:
     Raises:
         TemporaryError: the name server does not answer.
     """
-    with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
+    with ThreadPoolExecutor(min(_AT_ONCE, len(names)), initializer=_hear_no_signals) as pool:
         return list(pool.map(_addresses, names))
+
+
+def _hear_no_signals() -> None:
+    """Leave signals to the main thread.
+
+    A joined thread may live for a moment, and the entrypoint may have ended by then: its SIGCHLD would go to the
+    thread that does not block it, and be lost.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _addresses(name: str) -> tuple[str, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.launch.processes import last_words, run, start
+from tests.launch.processes import ROOT, last_words, run, start
 
 
 def await_true(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
@@ -49,6 +52,30 @@ def test_the_exit_code_is_kept_and_its_meaning_told(tmp_path: Path, entry: str, 
     assert ended == code
     assert last_words(tmp_path) == (f"{meaning}\n" if meaning else "")
     assert out.splitlines()[-1] == f"job returned {code}{': ' + meaning if meaning else ''}"
+
+
+LATE = """
+import os, threading, time
+from edl import launch_child
+
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+start = launch_child._start
+
+def start_and_dawdle(*given):
+    child = start(*given)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    time.sleep(0.2)  # for the other thread to wake up
+    return child
+
+launch_child._start = start_and_dawdle
+raise SystemExit(launch_child.run_entrypoint("exit 3", dict(os.environ)))
+"""
+
+
+def test_an_end_that_another_thread_was_told_of_is_seen() -> None:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", LATE], env=environment, timeout=30, check=False)
+    assert done.returncode == 3
 
 
 def test_a_message_of_the_program_itself_is_not_overwritten(tmp_path: Path) -> None:

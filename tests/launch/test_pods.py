@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -210,3 +212,16 @@ def test_the_machine_resolves_names() -> None:
     (found,) = addresses_of(["localhost"])
     assert set(found) <= {"127.0.0.1", "::1"}
     assert found
+
+
+def test_the_threads_that_resolve_names_hear_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard_not: list[set[int]] = []
+
+    def resolve(*_: object, **__: object) -> list[object]:
+        heard_not.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert addresses_of(["a", "b"]) == [(), ()]
+    assert all({signal.SIGCHLD, signal.SIGTERM} <= blocked for blocked in heard_not), heard_not
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
