@@ -102,7 +102,7 @@ def plan(
     limits = _limits(max_load_desired, serving_headroom, queues)
     saved, now_s = read_saved(filenames), _seconds(now) if now else None
     snapshot, left_out = saved.snapshot(now_s)
-    for one in left_out:
+    for one in (*left_out, *saved.dropped()):
         typer.echo(f"edl: {one}", err=True)
     decided = plan_snapshot(snapshot, policy, limits)
     changes = changes_of(saved, now_s, policy, limits, decided)

@@ -140,13 +140,16 @@ def _address(listen: str) -> tuple[str, int]:
         raise ConfigError(f"--listen {error}; give HOST:PORT, such as 0.0.0.0:8080") from error
 
 
+_A_DATASET = '{"source": "index:100000", "shardSize": 1000}'
+
+
 def _dataset(text: str | None) -> DatasetBody | None:
     if not text:
         return None
     try:
         return read_body(text.encode(), DatasetBody)
     except MalformedError as error:
-        raise ConfigError(f"--dataset {text[:200]}: {error}; give it as POST /v1/dataset takes it") from error
+        raise ConfigError(f"--dataset {text[:200]}: {error}; give an object such as {_A_DATASET}") from error
 
 
 def _expected(text: str | None) -> Progress | None:

@@ -330,6 +330,17 @@ def test_every_flag_is_an_environment_variable(run: Run, cluster: str, monkeypat
     assert json.loads(out)["decisions"][0]["target"] == 1
 
 
+def test_a_field_that_a_job_does_not_have_is_told_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.yaml"
+    new.write_text(NEW.replace("entrypoint", "max_instance: 9, entrypoint"))
+    code, out, err = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
+    assert (code, bool(json.loads(out))) == (0, True)
+    assert err == (
+        "edl: job ads/new: spec.trainer.max_instance is no field of a TrainingJob, and what it says is dropped; "
+        "max-instance may be meant\n"
+    )
+
+
 def test_what_is_left_out_is_told_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
     poison = tmp_path / "poison.yaml"
     poison.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: 3}}")

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from edl.adapters.whatif import changes_dict, print_changes
 from edl.core.compare import Changes
+from edl.core.model import Reason
 from edl.core.plan import Price, ScaleDecision, ScalePlan
 
 WIDTH_OFF_TERMINAL = 200
@@ -120,7 +121,9 @@ def _decision_table(plan: ScalePlan) -> Table:
     table.add_column("REASON", no_wrap=True)
     table.add_column("CHANGE", overflow="fold")
     for decision in sorted(plan.decisions, key=lambda d: d.job):
-        counts = (decision.minimum, decision.maximum, decision.current, decision.target)
+        is_read = decision.reason is not Reason.INVALID_SPEC  # else its bounds are a guess
+        bounds = (decision.minimum, decision.maximum) if is_read else ("-", "-")
+        counts = (*bounds, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"
         change = Text(", ".join(_changes(decision)) or "-")
         table.add_row(Text(str(decision.job)), *map(str, counts), admitted, decision.reason.value, change)

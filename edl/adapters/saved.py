@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,8 +25,10 @@ from edl.adapters.objects import TRAINING_JOB_API
 from edl.adapters.pods import DEFAULT_NAMESPACE
 from edl.adapters.times import seconds_of
 from edl.adapters.translate import Translator
+from edl.api.unknown import unknown_fields
+from edl.api.v1 import parse_job
 from edl.core.model import ClusterSnapshot
-from edl.errors import ConfigError
+from edl.errors import ConfigError, InvalidJobError
 
 STANDARD_INPUT = "-"
 
@@ -85,6 +88,14 @@ class SavedCluster:
             now_s=newest_s if now_s is None else now_s,
         )
         return snapshot, (*self.quarantined, *translator.quarantined)
+
+    def dropped(self) -> Iterator[str]:
+        """What is written of the jobs and means nothing, as the API server would warn; of those that are valid."""
+        for source in self._of("TrainingJob"):
+            with suppress(InvalidJobError):
+                job = parse_job(source.body)
+                for sentence in unknown_fields(job, source.body):
+                    yield f"job {job.key}: {sentence}"
 
     def _of(self, kind: str) -> list[Any]:
         return [obj for identity, obj in self.objects.items() if identity[0] == kind]

@@ -125,7 +125,7 @@ def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.C
     print_plan(PLAN)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["JOB", "MIN", "MAX", "CURRENT", "TARGET", "ADMITTED", "REASON", "CHANGE"]
-    assert lines[1] == ["ads/bad", "1", "1", "1", "0", "no", "InvalidSpec", "-bad-trainer-0"]
+    assert lines[1] == ["ads/bad", "-", "-", "1", "0", "no", "InvalidSpec", "-bad-trainer-0"]
     assert lines[2][:7] == ["ads/ctr", "2", "12", "4", "7", "yes", "InsufficientCapacity"]
     assert " ".join(lines[2][7:]) == "+2 on n001, +1 on n004"
     rest = [" ".join(line) for line in lines[3:]]

@@ -105,14 +105,16 @@ def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path
     assert "damaged at byte 0" in damaged.stderr
     assert "Traceback" not in lost.stderr + damaged.stderr
     (tmp_path / "empty").write_text("\n")
-    for flags in (
-        ["--controller-token-file", str(tmp_path / "empty")],
-        ["--dataset", "{"],
-        ["--tls-cert", "x"],
-        ["--lease-ttl-s", "-1"],
-        ["--expect-progress", "x"],
+    for flags, remedy in (
+        (["--controller-token-file", str(tmp_path / "empty")], "write the job's token into it"),
+        (["--dataset", "{"], 'give an object such as {"source": "index:100000", "shardSize": 1000}'),
+        (["--tls-cert", "x"], ""),
+        (["--lease-ttl-s", "-1"], ""),
+        (["--expect-progress", "x"], ""),
     ):
-        assert start(*flags).returncode == 2, flags
+        refused = start(*flags)
+        assert refused.returncode == 2, flags
+        assert remedy in refused.stderr
 
 
 async def test_an_audit_reads_a_live_journal_and_a_copy_of_it(tmp_path: Path) -> None:
