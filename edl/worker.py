@@ -19,6 +19,7 @@ once is said of the accounts. Where that matters, tie them to checkpoints: `with
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import uuid
 from collections import deque
@@ -39,6 +40,7 @@ __all__ = ["Job", "Remote", "connect"]
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
 """Reads batches of records, given by their numbers, and yields them in the same order; a `Fault` for a bad one."""
 _FAREWELL_S = 5.0
+_LOG = logging.getLogger(__name__)
 
 
 def connect(
@@ -278,6 +280,11 @@ class Job:
         return order
 
     def _check_end(self) -> None:
+        if self._order[0] < 0:
+            _LOG.warning(
+                "no record was left for this trainer: the job's data is used up; to train on it again, begin a job"
+                " with a journal of its own"
+            )
         try:
             status = self._session.call("GET", "/v1/status", patience_s=_FAREWELL_S)
         except TemporaryError:

@@ -138,6 +138,14 @@ def arrive(here: World, tell: Narrator, log: PodLog, job: Object) -> str:
     return f"{name}: at its minimum {waited:.1f} s after its creation"
 
 
+_WHO = {
+    "scheduler": "kube-scheduler, for serving pods",
+    "controller: Admitted": "the controller, for a job that came",
+    "controller: InsufficientCapacity": "the controller, for another job's share",
+    "controller: ServingNeedsRoom": "the controller, for serving pods",
+}
+
+
 def summarise(here: World, log: PodLog, facts: list[str]) -> None:
     """Print what came of it."""
     print("\nSummary")
@@ -147,7 +155,7 @@ def summarise(here: World, log: PodLog, facts: list[str]) -> None:
         count, least = here.counts()[name], bounds(job)[0]
         print(f"  {name}: {count} trainers at the end, never below {log.lowest[name]} (its minimum is {least})")
     for cause, count in sorted(log.causes().items()):
-        print(f"  trainers ended by {cause}: {count}")
+        print(f"  {count} trainers were ended by {_WHO.get(cause, cause)}")
     print(f"  cpu requested at the end: {cpu_share(here.kube.list('nodes'), here.pods()):.0%}")
 
 

@@ -64,6 +64,21 @@ async def test_trainers_share_and_each_loop_ends_with_the_job(tmp_path: Path) ->
     assert all(len(part) > 50 for part in parts)
 
 
+async def test_a_trainer_that_comes_when_all_is_done_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loop(name: str) -> list[int]:
+        with trainer(served, name) as job:
+            return sorted(job.records())
+
+    async with serving(tmp_path, "index:3") as served:
+        assert await beside(lambda: loop("early")) == [0, 1, 2]
+        assert not caplog.messages
+        assert await beside(lambda: loop("late")) == []
+    (said,) = caplog.messages
+    assert said.startswith("no record was left for this trainer: the job's data is used up; ")
+
+
 async def test_what_is_in_hand_or_prefetched_is_never_acknowledged(tmp_path: Path) -> None:
     def loop() -> None:
         with trainer(served) as job:
