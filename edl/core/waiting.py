@@ -122,8 +122,17 @@ def _lacks(claim: Claim, outcome: Outcome) -> str:
     who = "serving and the minimums of the jobs that run leave it"
     for name in sorted(needed, key=rank_of):
         if left[name] < needed[name]:
-            return f"{who} at most {amount(name, left[name])}"
+            return f"{who} at most {amount(name, left[name])}{_largest_minimum(name, outcome)}"
     return f"{who} enough in all, but not on nodes that could hold its pods"
+
+
+def _largest_minimum(resource: str, outcome: Outcome) -> str:
+    """The job that runs whose minimum holds most of a resource, in brackets; nothing where none holds any."""
+    claims = [outcome.world.claims[j] for j in outcome.admission.room.members]
+    held = max(((_needed(claim)[resource], claim.job.key) for claim in claims), default=None)
+    if held is None or not held[0]:
+        return ""
+    return f" (the largest minimum is that of {held[1]}, {amount(resource, held[0])})"
 
 
 def _misfit(claim: Claim, world: World) -> str:

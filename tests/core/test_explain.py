@@ -60,6 +60,7 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     assert message == (
         "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all);"
         " serving and the minimums of the jobs that run leave it at most 2 cores"
+        " (the largest minimum is that of default/r, 6 cores)"
     )
 
 
