@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.planted import BUGS, ROOT, Bug
+from tests.planted import Bug
+from tests.planted.__main__ import ROOT
+from tests.planted.bugs import BUGS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what)

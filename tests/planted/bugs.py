@@ -1,0 +1,10 @@
+"""All of them."""
+
+from __future__ import annotations
+
+from tests.planted.cluster import OF_CLUSTER
+from tests.planted.data import OF_DATA
+from tests.planted.launch import OF_LAUNCH
+from tests.planted.life import OF_LIFE
+
+BUGS = (*OF_LIFE, *OF_DATA, *OF_LAUNCH, *OF_CLUSTER)

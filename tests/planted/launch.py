@@ -1,0 +1,116 @@
+"""Ways to get the first process of a pod wrong."""
+
+from __future__ import annotations
+
+from tests.planted import Bug
+
+CHILD = "launch/test_child.py"
+PODS = "launch/test_pods.py"
+
+OF_LAUNCH = (
+    Bug(
+        "pods sorted by their names as text",
+        "launch_pods.py",
+        "key=lambda pod: (pod.index or 0, _number(pod.ip)))",
+        "key=lambda pod: pod.name)",
+        f"{PODS}::test_pods_are_in_the_order_of_their_numbers_not_of_their_names",
+    ),
+    Bug(
+        "addresses sorted as text",
+        "launch_pods.py",
+        "return sorted(running, key=lambda pod: _number(pod.ip))",
+        "return sorted(running, key=lambda pod: pod.ip)",
+        f"{PODS}::test_without_an_index_on_each_pod_the_addresses_count_as_numbers",
+    ),
+    Bug(
+        "a terminating pod counted as running",
+        "launch_pods.py",
+        "return self.phase == RUNNING and not self.is_terminating",
+        "return self.phase == RUNNING",
+        f"{PODS}::test_only_those_that_run_and_stay_are_named",
+    ),
+    Bug(
+        "failures of the time before a restart counted",
+        "launch_tools.py",
+        'pod.phase == "Failed" and not pod.is_terminating for',
+        'pod.phase == "Failed" for',
+        f"{PODS}::test_failed_pods_that_are_on_their_way_out_are_of_the_time_before",
+    ),
+    Bug(
+        "a trainer with a high index not looked for by its name",
+        "launch_pods.py",
+        "if not hits and not missing:",
+        "if not hits:",
+        f"{PODS}::test_a_trainer_whose_index_is_far_up_is_found_by_the_address_that_is_left_over",
+    ),
+    Bug(
+        "an error of the launcher that ends with 0",
+        "launch.py",
+        "FAILED, USAGE, KILLED = 1, 2, 128",
+        "FAILED, USAGE, KILLED = 0, 2, 128",
+        "launch/test_roles.py::test_wrong_usage_is_told_without_a_traceback",
+    ),
+    Bug(
+        "a signal passed to the shell and not to the program behind it",
+        "launch_child.py",
+        "os.killpg(group, number)",
+        "os.kill(group, number)",
+        f"{CHILD}::test_sigterm_reaches_the_program_which_may_finish",
+    ),
+    Bug(
+        "a program behind a shell cut off when the shell has died",
+        "launch_child.py",
+        "_await_group(child, waited_for, None)",
+        "_await_group(child, waited_for, 0.0)",
+        f"{CHILD}::test_sigterm_reaches_the_program_which_may_finish",
+    ),
+    Bug(
+        "a death by a signal told as another exit code",
+        "launch_child.py",
+        "code >= 0 else _KILLED - code",
+        "code >= 0 else -code",
+        f"{CHILD}::test_the_exit_code_is_kept_and_its_meaning_told",
+    ),
+    Bug(
+        "orphans left as zombies",
+        "launch_child.py",
+        "os.waitpid(-1, os.WNOHANG)",
+        "os.waitpid(child, os.WNOHANG)",
+        f"{CHILD}::test_orphans_are_reaped_while_the_entrypoint_runs",
+    ),
+    Bug(
+        "a daemon of the entrypoint not ended with it",
+        "launch_child.py",
+        "for pid in _adopted():",
+        "for pid in ():",
+        f"{CHILD}::test_a_daemon_that_has_left_the_group_is_ended_too_and_the_log_says_so",
+    ),
+    Bug(
+        "output of Python kept back",
+        "launch_child.py",
+        '{**environment, "PYTHONUNBUFFERED": "1"}',
+        "{**environment}",
+        f"{CHILD}::test_lines_of_python_and_of_c_appear_at_once",
+    ),
+    Bug(
+        "no end by SIGTERM before the entrypoint runs",
+        "launch.py",
+        "for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):",
+        "for number in (signal.SIGINT, signal.SIGHUP):",
+        f"{CHILD}::test_sigterm_before_the_entrypoint_runs_ends_the_launcher_too",
+    ),
+    Bug(
+        "threads that take the signal of the entrypoint's end",
+        "launch_dns.py",
+        "initializer=_hear_no_signals",
+        "initializer=None",
+        f"{PODS}::test_the_threads_that_resolve_names_hear_no_signals",
+    ),
+    Bug(
+        "an end that is seen only by its signal",
+        "launch_child.py",
+        "signal.sigtimedwait(waited_for, _LOOK_ANYWAY_S)",
+        "signal.sigwaitinfo(waited_for)",
+        f"{CHILD}::test_an_end_that_another_thread_was_told_of_is_seen",
+    ),
+)
