@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.control_plane.report import is_ready
-from tests.real.cluster.images import BASE_IMAGE, TRAINER_IMAGE
+from tests.real.cluster.images import TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
+from tests.real.faults import GREEDY, Faults
 from tests.real.mission import (
     EXAMPLE,
     FLIGHTS_IMAGE,
-    LEASE,
-    NAMESPACE,
     RECORDS,
     Journal,
     Recorder,
     assert_each_once,
-    events,
-    names,
     pods,
     score,
     status,
@@ -35,7 +30,6 @@ JOB, WILD = "fit-flights", "wild-flights"
 ENDED = {"Succeeded", "Failed"}
 SLOWEST_S = 180
 UNDISTURBED, NOISE = (0.7783, 0.7800), 0.002  # AUC of five seeds: docs/tutorial.md
-GREEDY = "/tmp/greedy"
 # Each push, and so each batch, takes that much longer; a trainer that finds that file takes more memory than it may.
 SLOWLY = """python -c '
 import os, time
@@ -134,7 +128,7 @@ def wild(seed: int, pause_s: float) -> Object:
     body: Object = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     body["metadata"]["name"] = WILD
     spec = body["spec"]
-    spec["backoffLimit"] = 100
+    spec["backoffLimit"] = 1000
     spec["dataset"]["seed"] = seed
     spec["trainer"]["entrypoint"] = SLOWLY.format(pause_s=pause_s, greedy=GREEDY)
     spec["trainer"]["resources"] = {
@@ -142,135 +136,6 @@ def wild(seed: int, pause_s: float) -> Object:
         "limits": {"cpu": "1", "memory": "256Mi"},
     }
     return body
-
-
-def serving(replicas: int) -> Object:
-    """A Deployment that serves: of priority 0, and so before any training."""
-    container = {
-        "name": "web",
-        "image": BASE_IMAGE,
-        "command": ["python3", "-m", "http.server", "8000"],
-        "resources": {"requests": {"cpu": "400m", "memory": "32Mi"}},
-        "readinessProbe": {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
-            },
-        },
-    }
-
-
-class Faults:
-    """What goes wrong in one run, each fault after the one before has been got over."""
-
-    def __init__(self, cluster: RealCluster, stopped_s: float) -> None:
-        self._cluster, self._stopped_s = cluster, stopped_s
-        self.kills = 0
-        self.failures = 0  # ends that are the pods' own; what is deleted, preempted or shrunk is none
-
-    def do_all(self) -> None:
-        """All of them, in order."""
-        self.await_trainers(6)
-        self.kill_trainers()
-        self.exhaust_memory()
-        self.serve()
-        self.kill_pserver()
-        self.stop_kubelet()
-        self.kill_master()
-        self.kill_trainers()
-        self.kill_leader()
-        self.kill_trainers()
-
-    def await_trainers(self, count: int) -> None:
-        self._cluster.kube.wait_until(lambda: len(pods(self._cluster, WILD)) == count, 60, f"{count} trainers run")
-
-    def kill_trainers(self) -> None:
-        """One as the kernel does it, one as an impatient user does it."""
-        first, second = pods(self._cluster, WILD)[:2]
-        self._cluster.kill_container(first["metadata"]["name"])
-        self._cluster.kubectl("delete", "pod", second["metadata"]["name"], "--force", "--grace-period=0")
-        killed = {first["metadata"]["uid"], second["metadata"]["uid"]}
-        self._cluster.kube.wait_until(
-            lambda: not killed & {p["metadata"]["uid"] for p in pods(self._cluster, WILD)},
-            30,
-            "both are seen to be gone",
-        )
-        self.kills += 2
-        self.failures += 1
-
-    def exhaust_memory(self) -> None:
-        """A trainer goes beyond its limit, and the kernel ends it."""
-        (pod, *_) = pods(self._cluster, WILD)
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._cluster.exec(name, "touch", GREEDY)
-        self._cluster.kube.wait_until(
-            lambda: uid not in {p["metadata"]["uid"] for p in pods(self._cluster, WILD)}, 30, f"{name} is gone"
-        )
-        said = f"{name} exited with 137 (OOMKilled: "
-        self._cluster.kube.wait_until(lambda: said in events(self._cluster, WILD), 30, "it is told why")
-        self.kills += 1
-        self.failures += 1
-
-    def serve(self) -> None:
-        """A wave that leaves room for two trainers, and goes."""
-        self._cluster.kube.apply(serving(replicas=5))
-        self._cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout_s=90)
-        assert 1 <= len(pods(self._cluster, WILD)) <= 3
-        self._cluster.kubectl("delete", "deployment/web")
-        self.await_trainers(6)
-
-    def kill_pserver(self) -> None:
-        self._kill(f"{WILD}-pserver-1")
-        self.failures += 1
-
-    def kill_master(self) -> None:
-        self._kill(f"{WILD}-master-0")
-
-    def _kill(self, name: str) -> None:
-        """SIGKILL for its container; it is over when another one runs in its place."""
-        before = running_container(self._cluster, name)
-        self._cluster.kill_container(name)
-        self._cluster.kube.wait_until(
-            lambda: running_container(self._cluster, name) not in {"", before}, 60, f"{name} is back"
-        )
-
-    def stop_kubelet(self) -> None:
-        """A node goes silent, with all that runs on it."""
-        self._cluster.stop_kubelet("node-2")
-        until_s = time.monotonic() + self._stopped_s
-        self._cluster.kube.wait_until(lambda: not is_ready(self._cluster.kube.get("nodes", "node-2")), 30, "NotReady")
-        time.sleep(max(0.0, until_s - time.monotonic()))
-        self._cluster.start_kubelet("node-2")
-        self._cluster.kube.wait_until(lambda: is_ready(self._cluster.kube.get("nodes", "node-2")), 30, "Ready")
-
-    def kill_leader(self) -> None:
-        """Another replica leads then."""
-        before = self._leader()
-        pod = next(
-            name
-            for name in names(self._cluster.kube.list("pods", NAMESPACE, labels="app.kubernetes.io/name=edl"))
-            if before.startswith(name)
-        )
-        self._cluster.kubectl("delete", "pod", "-n", NAMESPACE, pod, "--force", "--grace-period=0")
-        self._cluster.kube.wait_until(lambda: self._leader() not in {"", before}, 60, "another one leads")
-
-    def _leader(self) -> str:
-        held: str = self._cluster.kube.get("leases", LEASE, NAMESPACE)["spec"].get("holderIdentity") or ""
-        return held
-
-
-def running_container(cluster: RealCluster, pod: str) -> str:
-    """The id of the first container of a pod, where it runs."""
-    found = cluster.kube.get("pods", pod)["status"].get("containerStatuses") or [{}]
-    return str(found[0].get("containerID", "")) if "running" in found[0].get("state", {}) else ""
 
 
 def test_it_survives_everything_in_one_run(
@@ -281,7 +146,7 @@ def test_it_survives_everything_in_one_run(
     recorder.start("watch", "get", "tj", "-w")
     recorder.start("events", "get", "events", "--watch-only")
     mission.kube.create(wild(seed, pause_s))
-    faults = Faults(mission, absence_s)
+    faults = Faults(mission, WILD, absence_s, seed)
     faults.do_all()
     assert status(mission, WILD)["dataset"]["done"] < RECORDS, "the faults met a job at work"
     mission.kube.wait_until(lambda: status(mission, WILD).get("phase") in ENDED, SLOWEST_S, "it ends")
@@ -289,11 +154,11 @@ def test_it_survives_everything_in_one_run(
 
     ended = status(mission, WILD)
     assert ended["phase"] == "Succeeded", ended
-    assert ended["failures"] == faults.failures
+    assert 0 < ended["failures"] <= faults.killed.total() + 1, "what is deleted, preempted or shrunk is no failure"
     report = journal.audit()
     print(report)
     assert_each_once(report)
     assert report["epochs"][0]["redispatched"] > 0
     auc = score(mission, WILD)
-    print(f"seed {seed}: AUC {auc}, {faults.kills} trainers killed")
+    print(f"seed {seed}: AUC {auc}, {dict(faults.killed)}, {ended['failures']} failures")
     assert UNDISTURBED[0] - NOISE <= auc <= UNDISTURBED[1] + NOISE
