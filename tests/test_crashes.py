@@ -17,7 +17,8 @@ import pytest
 from edl.core.answers import JobAction, JobEvent
 from edl.core.model import Answer, FixedPods, Job, JobKey, Role
 from tests.builders import make_job, make_nodes, make_shape
-from tests.living import Living, World
+from tests.living import Living
+from tests.living_world import World
 
 A = JobKey("default", "a")
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))

@@ -20,7 +20,8 @@ from edl.core.lifecycle import Action, EmitEvent, Outcome, Result, is_over
 from edl.core.model import Answer, Condition, FixedPods, Job, JobKey, JobPhase, Pod, Role
 from edl.core.status import Stage, ended_as
 from tests.builders import make_job, make_nodes, make_shape
-from tests.living import Living, World
+from tests.living import Living
+from tests.living_world import World
 
 SCALE = int(os.environ.get("EDL_CAMPAIGN", "1"))
 A, G = JobKey("default", "a"), JobKey("default", "g")

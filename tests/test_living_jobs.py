@@ -12,7 +12,8 @@ import pytest
 from edl.core.lifecycle import Action, CreatePod, DeletePod, MarkPod, Outcome, Result
 from edl.core.model import FixedPods, Job, JobKey, JobPhase, JobStatus, Role
 from tests.builders import make_job, make_nodes, make_shape
-from tests.living import Living, World
+from tests.living import Living
+from tests.living_world import World
 
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))
 A, B = JobKey("default", "a"), JobKey("default", "b")

@@ -18,7 +18,8 @@ from edl.masters import CallPace, Masters
 from edl.ports import MasterAt
 from tests.builders import make_job, make_nodes, make_shape
 from tests.fakes import LoopClock
-from tests.living import Living, World
+from tests.living import Living
+from tests.living_world import World
 
 A = JobKey("default", "a")
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 1))

@@ -138,6 +138,7 @@ def wild(seed: int, pause_s: float) -> Object:
     return body
 
 
+@pytest.mark.timeout(1200)
 def test_it_survives_everything_in_one_run(
     mission: RealCluster, journal: Journal, recorder: Recorder, request: pytest.FixtureRequest, seed: int
 ) -> None:
