@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from typing import get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 _MAX_SHOWN = 60
+_MAX_COMPARED = 100
+"""Unknown fields of one part that are compared with a missing one: somebody may have written a hundred thousand."""
 
 
-def describe(error: ValidationError) -> list[str]:
-    """One sentence for each broken rule, in the order of the fields."""
-    return [_sentence(detail) for detail in error.errors(include_url=False)]
+def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """One sentence for each broken rule, in the order of the fields.
+
+    Args:
+        error: what was raised.
+        model: what was to be read: of its fields none is taken for the misspelling of another.
+    """
+    return [_sentence(detail) + _meant(detail, model) for detail in error.errors(include_url=False)]
 
 
 _OBJECT = "{value} is not an object; write fields under it"
@@ -54,6 +64,35 @@ def _sentence(detail: ErrorDetails) -> str:
     template = _SENTENCES.get(kind, "{value} cannot be used (" + kind.replace("_", " ") + "); correct it")
     facts = {**detail.get("ctx", {}), "value": _shown(detail["input"])}
     return f"{_path(detail['loc'])} {template.format(**facts)}"
+
+
+def _meant(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """Which field that is none stands in the place of a missing one, as the end of a sentence."""
+    location, written = detail["loc"], detail["input"]
+    if detail["type"] != "missing" or not isinstance(written, Mapping):
+        return ""
+    known = _fields(model, location[:-1])
+    readable = (key for key in map(str, written) if len(key) <= _MAX_SHOWN and key.isprintable())
+    unknown = islice((key for key in readable if key not in known), _MAX_COMPARED)
+    near = get_close_matches(str(location[-1]), list(unknown), n=1)
+    return f"; {near[0]}, which is no field, may be meant for it" if near else ""
+
+
+def _fields(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]:
+    """The fields that the part at a location may have."""
+    models = [model]
+    for name in (part for part in location if isinstance(part, str)):
+        found = [field for one in models for key, field in one.model_fields.items() if name == (field.alias or key)]
+        models = [inner for field in found for inner in _models(field.annotation)]
+    return {field.alias or key for one in models for key, field in one.model_fields.items()}
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

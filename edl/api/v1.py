@@ -167,7 +167,7 @@ def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> Trai
     try:
         job = TrainingJob.model_validate(obj)
     except ValidationError as error:
-        raise _invalid(label, describe(error)) from None
+        raise _invalid(label, describe(error, TrainingJob)) from None
     problems = [*_kind_problems(obj), *find_problems(job)]
     if controller_namespace and job.key.namespace == controller_namespace:
         problems.append(f"namespace {controller_namespace} is the controller's own; create the job in another one")

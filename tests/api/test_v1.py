@@ -61,6 +61,24 @@ def test_names_object_value_rule_and_remedy() -> None:
     assert caught.value.problems == ("min-instance 4 exceeds max-instance 2; lower min-instance",)
 
 
+@pytest.mark.parametrize(
+    ("beside", "meant"),
+    [
+        ({"min_instance": 2}, "; min_instance, which is no field, may be meant for it"),
+        ({"max-instance": 2}, ""),
+        ({"colour": "red"}, ""),
+        ({"min-instance\nedl: fine": 2}, ""),
+        ({**{f"x{number}": 1 for number in range(100)}, "min_instance": 2}, ""),
+    ],
+    ids=["misspelled", "a field of its own", "far from it", "not printable", "one of too many"],
+)
+def test_an_unknown_field_near_a_missing_one_is_named(beside: dict[str, Any], meant: str) -> None:
+    job = make_manifest(trainer={"entrypoint": "train", "max-instance": 2, **beside})
+    with pytest.raises(InvalidJobError) as caught:
+        parse_job(job)
+    assert caught.value.problems == (f"spec.trainer.min-instance is missing; add it{meant}",)
+
+
 def test_lists_every_problem_and_shows_the_first_ones() -> None:
     job = edited(port=0, passes=0, backoffLimit=-1, ports_num=0, suspend="x", queue="A B")
     with pytest.raises(InvalidJobError) as caught:
