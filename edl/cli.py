@@ -77,8 +77,8 @@ def plan(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: {policies}; default: utility once the speed of a job that runs is known, "
-            "else maxmin.",
+            help="How to share: {policies}; default: utility once the speed of an "
+            "admitted job is known, else maxmin.",
         ),
     ] = "",
     max_load_desired: Annotated[
@@ -95,17 +95,18 @@ def plan(
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
     from edl.adapters.planning import plan_snapshot
+    from edl.adapters.queues import unmatched
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
     from edl.adapters.whatif import changes_of
 
     limits = _limits(max_load_desired, serving_headroom, queues)
-    saved, now_s = read_saved(filenames), _seconds(now) if now else None
+    saved, now_s = read_saved(filenames), _seconds(now)
     snapshot, left_out = saved.snapshot(now_s)
-    for one in (*left_out, *saved.dropped()):
+    for one in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, queues)):
         typer.echo(f"edl: {one}", err=True)
     decided = plan_snapshot(snapshot, policy, limits)
-    changes = changes_of(saved, now_s, policy, limits, decided)
+    changes = changes_of(saved, now_s, limits, decided)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))
     else:
@@ -149,8 +150,8 @@ def controller(
         typer.Option(
             envvar="EDL_POLICY",
             metavar="NAME",
-            help="How to share: {policies to run}; default: utility once the speed of a job that runs is known, "
-            "else maxmin.",
+            help="How to share: {policies to run}; default: utility once the speed of an "
+            "admitted job is known, else maxmin.",
         ),
     ] = "",
     queues: Annotated[
@@ -257,7 +258,7 @@ def explain(
         )
     left_out: Sequence[object]
     if filenames:
-        snapshot, left_out = read_saved(filenames).snapshot(_seconds(now) if now else None)
+        snapshot, left_out = read_saved(filenames).snapshot(_seconds(now))
     else:
         snapshot, left_out = _look(kubeconfig)
     for one in left_out:
@@ -287,7 +288,7 @@ def replay(
     if output is PlanOutput.JSON:
         typer.echo(replays_json(replays))
     elif len(replays) == 1 and exit_code(replays) == USAGE:
-        raise ConfigError(replays[0].problem)
+        raise ConfigError(f"{replays[0].file}: {replays[0].problem}")
     else:
         print_replays(replays, make_console())
     raise typer.Exit(exit_code(replays))
@@ -328,6 +329,14 @@ def _with_policies() -> type[typer.core.TyperCommand]:
     """Commands whose help names the policies that there are, and looks for them only when it is read."""
 
     class WithPolicies(typer.core.TyperCommand):
+        def parse_args(self, *args: Any) -> list[str]:  # noqa: ANN401 click's own types are not public here
+            try:
+                return super().parse_args(*args)
+            except typer.BadParameter as error:
+                if getattr(error.param, "name", "") == "filenames" and not error.message:
+                    error.message = "Put -f before each file: edl plan -f now.yaml"
+                raise
+
         def format_help(self, *args: Any) -> None:  # noqa: ANN401 click's own types are not public here
             from edl.adapters.planning import policy_names
 
@@ -371,13 +380,10 @@ def _limits(max_load_desired: str, serving_headroom: str, queues: str) -> Limits
     return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)
 
 
-def _seconds(value: str) -> float:
-    from edl.adapters.times import seconds_of
+def _seconds(now: str) -> float | None:
+    from edl.adapters.times import seconds_of_flag
 
-    seconds = seconds_of(value)
-    if seconds is None:
-        raise ConfigError(f"--now {value!r} is no RFC 3339 time; write it like 2026-01-05T10:00:00Z")
-    return seconds
+    return seconds_of_flag("--now", now) if now else None
 
 
 def _look(kubeconfig: str) -> tuple[ClusterSnapshot, Sequence[object]]:

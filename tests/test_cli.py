@@ -16,6 +16,8 @@ from edl.cli import main
 from edl.core.plan import Limits
 from edl.core.policy import decide, policy_named
 
+DOCS = Path(__file__).parents[1] / "docs" / "plan.md"
+
 CLUSTER = """
 apiVersion: v1
 kind: Node
@@ -237,6 +239,91 @@ def test_a_job_of_a_saved_cluster_is_explained(run: Run, cluster: str) -> None:
     assert json.loads(out)["remedies"] == ["raise spec.trainer.max-instance"]
 
 
+def test_a_time_that_the_files_do_not_hold_is_not_made_up(run: Run, cluster: str, tmp_path: Path) -> None:
+    timeless = tmp_path / "timeless.yaml"
+    timeless.write_text(CLUSTER.replace(', creationTimestamp: "2026-01-05T10:00:00Z"', ""))
+    _, out, _ = run("explain", "ctr", "-f", str(timeless))
+    assert out.endswith("Policy maxmin; the input holds no time, and --now sets one; nothing was changed.\n")
+    assert json.loads(run("explain", "ctr", "-f", str(timeless), "-o", "json")[1])["observedAt"] is None
+    _, out, _ = run("explain", "ctr", "-f", str(timeless), "--now", "2026-01-05T11:00:00+01:00")
+    assert out.endswith("Policy maxmin, as of 2026-01-05T10:00:00Z; nothing was changed.\n")
+    assert "as of 2026-01-05T10:00:00Z;" in run("explain", "ctr", "-f", cluster)[1]
+
+
+def test_a_job_where_none_may_run_is_not_planned(run: Run, cluster: str, tmp_path: Path) -> None:
+    there = tmp_path / "there.yaml"
+    there.write_text(NEW.replace("namespace: ads", "namespace: paddlecloud"))
+    files = ("-f", cluster, "-f", str(there), "-o", "json")
+    code, out, _ = run("plan", *files)
+    assert code == 0
+    decision = next(d for d in json.loads(out)["decisions"] if d["name"] == "new")
+    assert (decision["reason"], decision["target"]) == ("InvalidSpec", 0)
+    assert "paddlecloud is the controller's own" in decision["message"]
+    assert json.loads(run("explain", "new", *files)[1])["message"] == decision["message"]
+
+
+def test_a_misspelled_field_is_named_beside_the_missing_one(run: Run, cluster: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.yaml"
+
+    def message(text: str) -> str:
+        new.write_text(text)
+        decisions = json.loads(run("plan", "-f", cluster, "-f", str(new), "-o", "json")[1])["decisions"]
+        return str(next(d for d in decisions if d["name"] == "new")["message"])
+
+    assert message(NEW.replace("min-instance:", "min-instances:")) == (
+        "spec.trainer.min-instance is missing; add it; min-instances, which is no field, may be meant for it"
+    )
+    assert message(NEW.replace("min-instance: 2, ", "")) == "spec.trainer.min-instance is missing; add it", (
+        "max-instance is a field of its own"
+    )
+    assert message(NEW.replace("trainer:", "trainers:")) == (
+        "spec.trainer is missing; add it; trainers, which is no field, may be meant for it"
+    )
+
+
+PODS_OF_A_JOB = re.search(r"```yaml\n(apiVersion: v1\nkind: List\n.*?)```", DOCS.read_text(), re.DOTALL)
+
+
+def test_the_pods_of_the_example_belong_to_their_job(run: Run, tmp_path: Path) -> None:
+    assert PODS_OF_A_JOB is not None
+    pods = tmp_path / "pods.yaml"
+    pods.write_text(PODS_OF_A_JOB[1])
+    two = tmp_path / "two.yaml"  # a master, its trainer, and nothing else
+    two.write_text(
+        CLUSTER.replace('cpu: "4"', "cpu: 1250m").replace(
+            "  master: {resources: {requests: {cpu: 100m, memory: 64Mi}}}\n", ""
+        )
+    )
+    code, out, err = run("plan", "-f", str(two), "-f", str(pods), "-o", "json")
+    assert (code, err) == (0, "")
+    (decision,) = json.loads(out)["decisions"]
+    assert (decision["current"], decision["target"], decision["victims"]) == (1, 1, [])
+    pods.write_text(PODS_OF_A_JOB[1].replace("paddlepaddle.org/job: ctr", "app: ctr"))
+    (decision,) = json.loads(run("plan", "-f", str(two), "-f", str(pods), "-o", "json")[1])["decisions"]
+    assert (decision["current"], decision["admitted"]) == (0, False)
+
+
+def test_flags_are_also_short_environment_variables(run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDL_F", cluster)
+    monkeypatch.setenv("EDL_O", "json")
+    monkeypatch.setenv("EDL_N", "ads")
+    assert json.loads(run("plan")[1])["decisions"][0]["name"] == "ctr"
+    assert json.loads(run("explain", "ctr")[1])["namespace"] == "ads"
+
+
+def test_a_queue_without_a_quota_is_told_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
+    new, queues = tmp_path / "new.yaml", tmp_path / "queues.yaml"
+    new.write_text(NEW.replace("spec: {", "spec: {queue: blue, "))
+    queues.write_text("blu: {cpu: 1}\n")
+    code, out, err = run("plan", "-f", cluster, "-f", str(new), "--queues", str(queues), "-o", "json")
+    assert (code, len(json.loads(out)["decisions"])) == (0, 2)
+    assert err == (
+        f"edl: queue blue (job ads/new) is not in --queues {queues}, so it has no limit\n"
+        f"edl: no job is in queue blu of --queues {queues}, so its quota limits nothing; jobs that name no queue are"
+        " in default, which has no limit\n"
+    )
+
+
 def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluster: str, tmp_path: Path) -> None:
     queues = tmp_path / "queues.yaml"
     queues.write_text("default: {cpu: 2}\n")
@@ -315,7 +402,8 @@ def test_what_is_no_record_ends_with_2(run: Run, cluster: str, tmp_path: Path) -
     for path in (cluster, str(tmp_path / "nowhere.json"), str(tmp_path)):
         code, out, err = run("replay", path)
         assert (code, out) == (2, "")
-        assert err.startswith("edl: ")
+        assert err.startswith(f"edl: {path}")
+        assert err.count(path) == 1
         assert "give a" in err
         assert "Traceback" not in err
 
@@ -347,17 +435,24 @@ def test_what_is_left_out_is_told_on_stderr(run: Run, cluster: str, tmp_path: Pa
     code, out, err = run("plan", "-f", cluster, "-f", str(poison), "-o", "json")
     assert code == 0
     assert json.loads(out)
-    assert err == "edl: Pod p is left out: Expected `array | null`, got `int` - at `$.spec.containers`\n"
+    assert err == f"edl: {poison}: Pod p is left out: Expected `array | null`, got `int` - at `$.spec.containers`\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["plan"], "Missing option"),
+        (["plan", "CLUSTER"], "Missing option '-f' / '--filename'"),
+        (["plan", "CLUSTER"], "Put -f before each file: edl plan -f now.yaml"),
         (["plan", "-f", "/nowhere/x.yaml"], "edl: /nowhere/x.yaml cannot be read: No such file or directory"),
         (["plan", "-f", "CLUSTER", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
         (["plan", "-f", "CLUSTER", "--policy", "best"], "edl: policy 'best' is unknown; choose one of"),
         (["plan", "-f", "CLUSTER", "--now", "noon"], "edl: --now 'noon' is no RFC 3339 time; write it like"),
+        (
+            ["plan", "-f", "CLUSTER", "--now", "2026-01-05T10:00:00"],
+            "edl: --now '2026-01-05T10:00:00' has no offset from UTC, and RFC 3339 needs one; write it like"
+            " 2026-01-05T10:00:00Z or 2026-01-05T10:00:00+01:00",
+        ),
         (["plan", "-f", "CLUSTER", "extra"], "unexpected extra argument"),
         (["plan", "--frobnicate"], "No such option"),
         (["frobnicate"], "No such command"),

@@ -36,6 +36,7 @@ class Quarantined:
 
     Attributes:
         problem: what is wrong, and where in the object.
+        place: the file that it was read from, and where in it; empty for one of a live cluster.
     """
 
     kind: str
@@ -43,10 +44,12 @@ class Quarantined:
     name: str
     uid: str
     problem: str
+    place: str = ""
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {where or '(its name cannot be read)'} is left out: {self.problem}"
+        told = f"{self.kind} {where or '(its name cannot be read)'} is left out: {self.problem}"
+        return f"{self.place}: {told}" if self.place else told
 
 
 class _Named(msgspec.Struct):

@@ -73,12 +73,12 @@ def _offer(keys: list[JobKey], wanted: str) -> str:
 
 
 def account_json(account: Account, observed_at_s: float) -> str:
-    """The account for scripts."""
+    """The account for scripts; no time where the cluster was seen at 0, as one is whose files hold none."""
     decision, one = account.decision, account.one_more
     body: dict[str, Any] = {
         "namespace": decision.job.namespace,
         "name": decision.job.name,
-        "observedAt": text_of(observed_at_s),
+        "observedAt": text_of(observed_at_s) if observed_at_s else None,
         "policy": account.policy,
         "objective": account.objective,
         "current": decision.current,
@@ -135,7 +135,9 @@ def _lines(account: Account, snapshot: ClusterSnapshot) -> Iterator[str]:
         )
         yield from (f"  - {remedy}" for remedy in account.remedies)
     yield ""
-    yield f"Policy {account.policy}, as of {text_of(snapshot.observed_at_s)}; nothing was changed."
+    at_s = snapshot.observed_at_s
+    when = f", as of {text_of(at_s)}" if at_s else "; the input holds no time, and --now sets one"
+    yield f"Policy {account.policy}{when}; nothing was changed."
 
 
 def _standing(account: Account) -> Iterator[str]:

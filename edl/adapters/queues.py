@@ -7,16 +7,23 @@ that `0.1` is a tenth and no binary fraction, and a name that stands twice is an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
 from edl.adapters.shapes import OLD_GPU
+from edl.adapters.texts import TwiceError, bytes_of, read_text, refuse_twins, told_by_place
+from edl.api.resources import is_device
 from edl.core.asks import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
+from edl.core.model import Job
 from edl.core.plan import Quota
-from edl.core.quantity import parse_quantity
+from edl.core.quantity import exact_quantity, parse_quantity
 from edl.errors import ConfigError
+
+DEFAULT_QUEUE = "default"
+"""Where a job is that names no queue."""
 
 _QUEUE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LONGEST_NAME = 63
@@ -36,7 +43,7 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
     """
     name = f"--queues {path}"
     quotas = []
-    for queue, at, value in _entries(_compose(_read(path, name), name), name, "queues"):
+    for queue, at, value in _entries(_compose(read_text(name, bytes_of(path)), name), name, "queues"):
         if not _QUEUE.fullmatch(queue) or len(queue) > _LONGEST_NAME:
             raise ConfigError(
                 f"{at}: queue {queue[:80]!r} is no name of a queue; use at most {_LONGEST_NAME} lowercase letters,"
@@ -46,25 +53,36 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
     return tuple(sorted(quotas, key=lambda quota: quota.queue))
 
 
-def _read(path: Path, name: str) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigError(f"{name} cannot be read: {reason}; give the name of a readable file") from error
+def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterator[str]:
+    """Where quotas and jobs pass each other by: a line for each queue that has the one without the other.
+
+    A file may leave the default queue out on purpose, so its jobs are told of only where a queue has none.
+
+    Args:
+        quotas: what the file says.
+        jobs: those of the cluster; of one that is not valid nobody knows the queue.
+        path: of the file; empty where there is none, and nothing is limited.
+    """
+    if not path:
+        return
+    limited = {quota.queue for quota in quotas}
+    used: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if not job.problem:
+            used[job.queue].append(job)
+    for queue in sorted(used.keys() - limited - {DEFAULT_QUEUE}):
+        first, *others = used[queue]
+        more = f" and {len(others)} more" if others else ""
+        yield f"queue {queue} (job {first.key}{more}) is not in --queues {path}, so it has no limit"
+    unlimited = DEFAULT_QUEUE in used and DEFAULT_QUEUE not in limited
+    hint = f"; jobs that name no queue are in {DEFAULT_QUEUE}, which has no limit" if unlimited else ""
+    for queue in sorted(limited - used.keys()):
+        yield f"no job is in queue {queue} of --queues {path}, so its quota limits nothing{hint}"
 
 
 def _compose(text: str, name: str) -> yaml.Node:
-    try:
+    with told_by_place(name):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{name}{where}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
     if root is None:
         raise ConfigError(f"{name} is empty; {_EXAMPLE}, or leave the flag out")
     return root
@@ -85,23 +103,31 @@ def _amounts(node: yaml.Node, name: str, queue: str) -> Iterator[tuple[str, int]
         if not isinstance(value, yaml.ScalarNode):
             raise ConfigError(f"{at}: queue {queue}: {known} is no quantity; write a number such as 64 or 256Gi")
         try:
-            yield known, parse_quantity(value.value, known)
+            yield known, _amount(value.value, known)
         except ConfigError as error:
             raise ConfigError(f"{at}: queue {queue}: {error}") from error
+
+
+def _amount(value: str, resource: str) -> int:
+    """The quantity; of what comes in pieces, a whole number of them."""
+    pieces = "devices" if is_device(resource) else PODS
+    if (is_device(resource) or resource == PODS) and exact_quantity(value, resource).denominator != 1:
+        raise ConfigError(f"{resource} {value} is not a whole number; {pieces} cannot be divided, write 0 or more")
+    return parse_quantity(value, resource)
 
 
 def _entries(node: yaml.Node, name: str, what: str) -> Iterator[tuple[str, str, yaml.Node]]:
     """Each key of a mapping, where it stands, and its value; a key that stands twice is refused."""
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{_place(name, node)}: {what}: expected a mapping; {_EXAMPLE}")
-    seen = set()
+    try:
+        refuse_twins(node)
+    except TwiceError as error:
+        raise ConfigError(f"{name}, line {error.line}: {what}: {error}") from error
     for key, value in node.value:
         at = _place(name, key)
         if not isinstance(key, yaml.ScalarNode):
             raise ConfigError(f"{at}: {what}: a name is expected here; {_EXAMPLE}")
-        if key.value in seen:
-            raise ConfigError(f"{at}: {what}: {key.value[:80]!r} stands twice; keep one of them")
-        seen.add(key.value)
         yield key.value, at, value
 
 

@@ -174,7 +174,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigError(f"{path} cannot be read: {reason}; give a record, or a folder of records") from error
+        raise ConfigError(f"cannot be read: {reason}; give a record, or a folder of records") from error
 
 
 def _essence(decision: ScaleDecision) -> tuple[object, ...]:

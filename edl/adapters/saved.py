@@ -3,7 +3,7 @@
 Any mix is taken: `kubectl get -o json` and `-o yaml`, Lists, several documents, hand-written objects. Kinds that a
 plan does not need are ignored. YAML is read as Kubernetes means it: dates stay text and `yes` is no boolean. A file
 that cannot be read is an error that names the file and the place; one object whose fields make no sense is left out,
-and reported.
+and reported. Jobs are judged as the controller of a default installation judges them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import yaml
@@ -23,10 +22,12 @@ from yaml.composer import Composer
 from edl.adapters.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder, Quarantined
 from edl.adapters.objects import TRAINING_JOB_API
 from edl.adapters.pods import DEFAULT_NAMESPACE
+from edl.adapters.texts import TwiceError, bytes_of, read_text, refuse_twins, told_by_place, without_twins
 from edl.adapters.times import seconds_of
 from edl.adapters.translate import Translator
+from edl.api.deploy import NAMESPACE
 from edl.api.unknown import unknown_fields
-from edl.api.v1 import parse_job
+from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.core.model import ClusterSnapshot
 from edl.errors import ConfigError, InvalidJobError
 
@@ -56,6 +57,7 @@ class SavedCluster:
         quarantined: what could not be decoded.
         newest_s: the newest time found anywhere; None where there is none.
         first: decoded from the first file alone; first_name: what to call that.
+        places: where each object stands, as errors say it.
     """
 
     objects: dict[Identity, Any]
@@ -63,6 +65,7 @@ class SavedCluster:
     newest_s: float | None
     first: dict[Identity, Any] = field(default_factory=dict)
     first_name: str = ""
+    places: Mapping[Identity, str] = field(default_factory=dict)
 
     @property
     def base(self) -> SavedCluster | None:
@@ -78,7 +81,7 @@ class SavedCluster:
             now_s: when it was; by default the newest time in it, and 0 where it holds none.
         """
         newest_s = 0.0 if self.newest_s is None else self.newest_s
-        translator = Translator()
+        translator = Translator(controller_namespace=NAMESPACE)
         snapshot = translator.snapshot(
             nodes=self._of("Node"),
             pods=self._of("Pod"),
@@ -87,7 +90,8 @@ class SavedCluster:
             priority_classes=self._of("PriorityClass"),
             now_s=newest_s if now_s is None else now_s,
         )
-        return snapshot, (*self.quarantined, *translator.quarantined)
+        unread = (replace(one, place=self.places.get(_identity(one), "")) for one in translator.quarantined)
+        return snapshot, (*self.quarantined, *unread)
 
     def dropped(self) -> Iterator[str]:
         """What is written of the jobs and means nothing, as the API server would warn; of those that are valid."""
@@ -114,32 +118,23 @@ def read_saved(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None =
     if paths.count(STANDARD_INPUT) > 1:
         raise ConfigError("-f - is given twice, but standard input can be read only once; give it once")
     objects: dict[Identity, Any] = {}
+    places: dict[Identity, str] = {}
     poison: dict[Identity, Quarantined] = {}
     newest: list[float] = []
     first: dict[Identity, Any] | None = None
     for path in paths:
         name = "standard input" if path == STANDARD_INPUT else path
-        text = _text_of(path, name, read_stdin or sys.stdin.buffer.read)
+        of_stdin = read_stdin or sys.stdin.buffer.read
+        text = read_text(name, of_stdin if path == STANDARD_INPUT else bytes_of(path))
         documents = list(_documents(text, name))
         if not documents:
             raise ConfigError(f"{name} holds no object; save one with kubectl get -o yaml")
         newest += _times(documents, budget=100 * len(text) + 100_000, name=name)
         for place, body in _objects(documents):
-            _take(place, body, objects, poison)
+            _take(place, body, objects, poison, places)
         first = dict(objects) if first is None else first
     first_name = "standard input" if paths[:1] == [STANDARD_INPUT] else "".join(paths[:1])
-    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None), first or {}, first_name)
-
-
-def _text_of(path: str, name: str, read_stdin: Callable[[], bytes]) -> str:
-    try:
-        raw = read_stdin() if path == STANDARD_INPUT else Path(path).read_bytes()
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigError(f"{name} cannot be read: {reason}; give the name of a readable file") from error
+    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None), first or {}, first_name, places)
 
 
 def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
@@ -162,13 +157,15 @@ def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
     """One JSON value after the other, as several kubectl calls into one pipe give them."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=without_twins)
     at, number = 0, 1
     while (at := _skip_space(text, at)) < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{name}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+        except TwiceError as error:
+            raise ConfigError(f"{name}, document {number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{name}, document {number}: not JSON: {error}") from error
         yield _place(name, number), value
@@ -176,16 +173,10 @@ def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    try:
+    with told_by_place(name):
         for number, value in enumerate(yaml.load_all(text, Loader=_Loader), 1):
             if value is not None:
                 yield _place(name, number), value
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{name}{where}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -217,13 +208,17 @@ def _items(place: str, body: dict[str, Any], kind: str) -> Iterator[tuple[str, A
 
 
 def _take(
-    place: str, body: dict[str, Any], objects: dict[Identity, Any], poison: dict[Identity, Quarantined]
+    place: str,
+    body: dict[str, Any],
+    objects: dict[Identity, Any],
+    poison: dict[Identity, Quarantined],
+    places: dict[Identity, str],
 ) -> None:
     """Decode an object that a plan needs."""
     version, kind = body["apiVersion"], body["kind"]
     decoder = _READ.get((version, kind))
     if decoder is None:
-        _refuse_other_version(place, version, kind)
+        _refuse_what_was_meant(place, version, kind)
         return
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -234,17 +229,23 @@ def _take(
     decoded = decoder.from_dict(body)
     objects.pop(identity, None)
     poison.pop(identity, None)
+    places[identity] = place
     if isinstance(decoded, Quarantined):
-        poison[identity] = decoded
+        poison[identity] = replace(decoded, place=place)
     else:
         objects[identity] = decoded
 
 
-def _refuse_other_version(place: str, version: str, kind: str) -> None:
-    """A known kind in an unknown version would be missed silently; in another group it is another kind."""
+def _refuse_what_was_meant(place: str, version: str, kind: str) -> None:
+    """A known kind in an unknown version, or an unknown kind of our group, would be missed silently."""
+    group = GROUP if version == GROUP else version.rpartition("/")[0]
     for known, name in _READ:
-        if name == kind and known.rpartition("/")[0] == version.rpartition("/")[0]:
+        if name == kind and known.rpartition("/")[0] == group:
             raise ConfigError(f"{place}: a {kind} has apiVersion {version}; save it as {known}")
+    if group == GROUP:
+        raise ConfigError(
+            f"{place}: kind {_shown(kind)} is unknown in {GROUP}; write {KIND}, with apiVersion {API_VERSION}"
+        )
 
 
 def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> list[float]:
@@ -271,6 +272,10 @@ def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> l
                     if time_s is not None:
                         found.append(time_s)
     return found
+
+
+def _identity(one: Quarantined) -> Identity:
+    return one.kind, one.namespace or (DEFAULT_NAMESPACE if one.kind in _NAMESPACED else ""), one.name
 
 
 def _place(name: str, number: int) -> str:
@@ -308,6 +313,11 @@ class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type:
     def __init__(self, stream: str) -> None:
         super(Composer, self).__init__(stream)
         Composer.__init__(self)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's stubs name it wrongly
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
+        refuse_twins(mapping)
+        return mapping
 
 
 _Loader.yaml_implicit_resolvers = {}

@@ -20,18 +20,17 @@ from edl.core.plan import Limits, ScaleDecision, ScalePlan
 from edl.core.words import count
 
 
-def changes_of(
-    saved: SavedCluster, now_s: float | None, policy: str, limits: Limits, plan: ScalePlan
-) -> Changes | None:
+def changes_of(saved: SavedCluster, now_s: float | None, limits: Limits, plan: ScalePlan) -> Changes | None:
     """Compare the plan of all files with that of the first file alone; None where there is nothing to compare.
 
-    There is where the first file holds a node, so that it may be taken for a cluster, and later files change it.
+    There is where the first file holds a node, so that it may be taken for a cluster, and later files change it. Both
+    plans are made by the policy of the given one, because what later files bring may have decided which that is.
     """
     base = saved.base
     if base is None:
         return None
     snapshot, _ = base.snapshot(now_s)
-    return compare(plan_snapshot(snapshot, policy, limits), plan, saved.first_name)
+    return compare(plan_snapshot(snapshot, plan.policy, limits), plan, saved.first_name)
 
 
 def changes_dict(changes: Changes) -> dict[str, Any]:

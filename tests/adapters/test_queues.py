@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from edl.adapters.queues import read_queues
+from edl.adapters.queues import read_queues, unmatched
 from edl.core.plan import Quota
 from edl.errors import ConfigError
+from tests.core.worlds import make_job
 
 GIB = 1024**3
 
@@ -42,6 +44,37 @@ def test_a_decimal_is_not_rounded_as_a_binary_fraction(tmp_path: Path) -> None:
     assert read(tmp_path, "a: {cpu: 0.1}") == (Quota("a", (("cpu", 100),)),)
 
 
+def test_whole_pieces_may_be_written_in_any_way_and_bytes_and_cores_are_no_pieces(tmp_path: Path) -> None:
+    (quota,) = read(tmp_path, "a: {pods: 1k, example.org/fpga: 20e-1, hugepages-2Mi: 1.5Mi, cpu: 1.5}")
+    assert dict(quota.amounts) == {"pods": 1000, "example.org/fpga": 2, "hugepages-2Mi": 1536 * 1024, "cpu": 1500}
+
+
+def test_queues_and_jobs_that_pass_each_other_by_are_named() -> None:
+    jobs = [replace(make_job(name), queue=queue) for name, queue in (("a", "red"), ("b", "red"), ("c", "blue"))]
+    broken = replace(make_job("d"), queue="green", problem="its spec makes no sense")
+    assert list(unmatched([Quota("blue", ()), Quota("gray", ())], [*jobs, broken], "q.yaml")) == [
+        "queue red (job default/a and 1 more) is not in --queues q.yaml, so it has no limit",
+        "no job is in queue gray of --queues q.yaml, so its quota limits nothing",
+    ]
+    assert list(unmatched([Quota("blue", ())], jobs[1:], "q.yaml")) == [
+        "queue red (job default/b) is not in --queues q.yaml, so it has no limit"
+    ]
+    assert list(unmatched([Quota(queue, ()) for queue in ("blue", "red")], jobs, "q.yaml")) == []
+
+
+def test_the_default_queue_may_be_left_out_and_is_told_of_where_a_quota_finds_no_job() -> None:
+    unnamed, blue = make_job("a"), replace(make_job("b"), queue="blue")
+    assert list(unmatched([Quota("blue", ())], [unnamed, blue], "q.yaml")) == []
+    assert list(unmatched([Quota("blue", ())], [unnamed], "q.yaml")) == [
+        "no job is in queue blue of --queues q.yaml, so its quota limits nothing; jobs that name no queue are in"
+        " default, which has no limit"
+    ]
+    assert list(unmatched([], [unnamed, blue], "q.yaml")) == [
+        "queue blue (job default/b) is not in --queues q.yaml, so it has no limit"
+    ]
+    assert list(unmatched([], [unnamed, blue], "")) == [], "no file was given"
+
+
 def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
     assert read(tmp_path, "a: {}\n") == (Quota("a", ()),)
 
@@ -58,6 +91,9 @@ def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
         ("a:\n  cpu: 1\n  cpu: 2\n", "line 3: queue a: 'cpu' stands twice"),
         ("a: {nvidia.com/gpu: 1, alpha.kubernetes.io/nvidia-gpu: 2}", "nvidia.com/gpu is named twice"),
         ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write an amount of at least 0"),
+        ("a: {pods: 1.5}\n", "queue a: pods 1.5 is not a whole number; pods cannot be divided, write 0 or more"),
+        ("a: {nvidia.com/gpu: 1500m}\n", "nvidia.com/gpu 1500m is not a whole number; devices cannot be divided"),
+        ("a: {alpha.kubernetes.io/nvidia-gpu: '.5'}\n", "nvidia.com/gpu .5 is not a whole number"),
         ("a: {cpu: lots}\n", "queue a: cpu 'lots' is not a quantity"),
         ("a: {memory: 4Gib}\n", "memory '4Gib' is not a quantity"),
         ("a: {cpu: .nan}\n", "cpu '.nan' is not a quantity"),

@@ -118,6 +118,12 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
     assert says in one.problem
 
 
+def test_what_is_not_there_is_named_once_beside_its_problem(tmp_path: Path) -> None:
+    one = replay(tmp_path / "nowhere.json")
+    assert one.file == str(tmp_path / "nowhere.json")
+    assert one.problem.startswith("cannot be read: No such file or directory; give a record")
+
+
 def test_a_policy_that_this_edl_does_not_know_cannot_be_read(tmp_path: Path) -> None:
     snapshot = world()
     path = RecordFolder(tmp_path).write(DecisionRecord("coin", Limits(), snapshot, plan_for(snapshot)))

@@ -151,6 +151,15 @@ def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
     assert [n.name for n in snapshot(tmp_path, text).nodes] == ["n1", "n2"]
 
 
+def test_what_is_merged_may_be_overridden_and_come_from_several(tmp_path: Path) -> None:
+    text = (
+        "a: &a {apiVersion: v2}\nb: &b {kind: Node}\n"
+        "<<: *a\n<<: *b\napiVersion: v1\nmetadata: {name: n1, labels: {<<: {x: one}, x: two}}\n"
+    )
+    taken = snapshot(tmp_path, text)
+    assert [n.labels for n in taken.nodes] == [(("x", "two"),)]
+
+
 def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
@@ -207,6 +216,33 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
             "yaml",
             "a TrainingJob has apiVersion paddlepaddle.org/v2; save it as paddlepaddle.org/v1",
         ),
+        (
+            "apiVersion: paddlepaddle.org\nkind: TrainingJob\nmetadata: {name: j}",
+            "yaml",
+            "a TrainingJob has apiVersion paddlepaddle.org; save it as paddlepaddle.org/v1",
+        ),
+        (
+            "{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\n"
+            "apiVersion: paddlepaddle.org/v1\nkind: TrainingJobb\nmetadata: {name: j}",
+            "yaml",
+            "0.yaml, document 2: kind 'TrainingJobb' is unknown in paddlepaddle.org; write TrainingJob, with"
+            " apiVersion paddlepaddle.org/v1",
+        ),
+        (
+            "apiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  labels: {a: b}\n  name: m\n",
+            "yaml",
+            "0.yaml, line 6: 'name' stands twice; keep one of them",
+        ),
+        (
+            "kind: Node\napiVersion: v1\n'kind': Pod\n",
+            "yaml",
+            "0.yaml, line 3: 'kind' stands twice; keep one of them",
+        ),
+        (
+            '{"apiVersion": "v1", "kind": "Node"} {"a": [{"kind": 1, "kind": 2}]}',
+            "json",
+            "0.json, document 2: 'kind' stands twice; keep one of them",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
@@ -235,7 +271,41 @@ def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path:
     taken, left_out = saved.snapshot()
     assert len(taken.nodes) == 1
     assert [str(one) for one in left_out] == [
-        "Pod ads/p is left out: Expected `array | null`, got `int` - at `$.spec.containers`"
+        f"{tmp_path}/1.yaml: Pod ads/p is left out: Expected `array | null`, got `int` - at `$.spec.containers`"
+    ]
+
+
+def test_an_object_whose_amounts_make_no_sense_is_named_with_its_place(tmp_path: Path) -> None:
+    lots = {"resources": {"requests": {"cpu": "lots"}}}
+    pods = {
+        "apiVersion": "v1",
+        "kind": "PodList",
+        "items": [POD, {"metadata": {"name": "q"}, "spec": {"containers": [lots]}}],
+    }
+    daemon = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {"template": {"spec": {"containers": [lots]}}},
+    }
+    node = {**NODE, "status": {"allocatable": {"cpu": "lots"}}}
+    documents = "\n---\n".join(map(json.dumps, (node, daemon)))
+    _, left_out = read(tmp_path, json.dumps(pods), json.dumps(NODE), documents).snapshot()
+    assert [str(one).partition(" is left out: cpu 'lots'")[0] for one in left_out] == [
+        f"{tmp_path}/0.yaml, item 2: Pod q",
+        f"{tmp_path}/2.yaml, document 2: DaemonSet default/d",
+        f"{tmp_path}/2.yaml: Node n1",
+    ]
+
+
+def test_a_job_in_the_namespace_of_the_controller_is_refused_as_the_controller_refuses_it(tmp_path: Path) -> None:
+    trainer = {"entrypoint": "train", "min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
+    job = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "spec": {"trainer": trainer}}
+    there, elsewhere = ({**job, "metadata": {"name": "j", "namespace": ns}} for ns in ("paddlecloud", "ads"))
+    taken = snapshot(tmp_path, json.dumps(there), json.dumps(elsewhere))
+    assert [(j.key.namespace, j.problem) for j in taken.jobs] == [
+        ("ads", ""),
+        ("paddlecloud", "namespace paddlecloud is the controller's own; create the job in another one"),
     ]
 
 

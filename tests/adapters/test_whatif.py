@@ -29,7 +29,7 @@ CASES = sorted(path.name.removesuffix(".cluster.yaml") for path in FOLDER.glob("
 def changes(*paths: str, policy: str = "") -> Changes | None:
     saved = read_saved(paths)
     snapshot, _ = saved.snapshot()
-    return changes_of(saved, None, policy, Limits(), plan_snapshot(snapshot, policy, Limits()))
+    return changes_of(saved, None, Limits(), plan_snapshot(snapshot, policy, Limits()))
 
 
 def printed(found: Changes) -> str:
@@ -90,6 +90,21 @@ def test_both_plans_are_made_for_the_same_moment(tmp_path: Path) -> None:
     messages = [d.message for plan in (found.before, found.after) for d in plan.decisions if d.job.name == "wide"]
     assert messages[0] == messages[1]
     assert "nothing younger passes it" in found.after.decisions[1].message
+
+
+def test_both_plans_are_made_by_the_policy_that_the_change_brings(tmp_path: Path) -> None:
+    case = FOLDER / "a-new-job-takes-its-share"
+    fast = tmp_path / "fast.yaml"
+    points = "{instances: 1, samplesPerSecond: 9}, {instances: 3, samplesPerSecond: 26}"
+    curve = f"spec:\n  elasticity: {{throughput: [{points}]}}"
+    fast.write_text(case.with_name(f"{case.name}.change.yaml").read_text().replace("spec:", curve, 1))
+    found = changes(f"{case}.cluster.yaml", str(fast))
+    assert found is not None
+    assert (found.before.policy, found.after.policy) == ("utility", "utility")
+    assert found.before.certificate.objective == found.after.certificate.objective
+    named = changes(f"{case}.cluster.yaml", str(fast), policy="maxmin")
+    assert named is not None
+    assert (named.before.policy, named.after.policy) == ("maxmin", "maxmin")
 
 
 def test_the_comparison_is_by_the_policy_that_was_asked_for() -> None:
