@@ -218,8 +218,10 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
     donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
     costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
     weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
-    small = "; that is too little to end a running trainer for it" if gain > loss(best) + SMALLEST_PRICE else ""
-    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}{small}"
+    more = gain - loss(best)
+    verdict = "; that is too little to end a running trainer for it" if more > SMALLEST_PRICE else ""
+    verdict = ", a loss in the product of all speeds" if more < -SMALLEST_PRICE else verdict
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}{verdict}"
 
 
 def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:

@@ -24,6 +24,7 @@ from tests.core.worlds import (
     make_snapshot,
     plan_for,
     running_worlds,
+    targets,
     with_pods,
 )
 
@@ -137,6 +138,21 @@ def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
     assert message == (
         "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
         " no other job holds more than its minimum there"
+    )
+
+
+def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
+    curve = ((1, 100.0), (2, 190.0), (4, 300.0), (8, 320.0))
+    known = replace(make_job("a", trainers=4, cpu=2, on=("n0", "n0", "n0", "n1")), throughput=curve)
+    guessed = make_job("b", trainers=3, cpu=2, on=("n1",))
+    plan = plan_for(make_snapshot((make_node("n0", cpu=7), make_node("n1")), (known, guessed)), policy="utility")
+    assert targets(plan) == {"a": 4, "b": 3}
+    assert (
+        "would cost default/a 18 % of its speed and add 24 % here; that is too little to end a running trainer"
+        in (decision_of(plan, "b").message)
+    )
+    assert "would cost default/b 26 % of its speed and add 1.7 % here, a loss in the product of all speeds" in (
+        decision_of(plan, "a").message
     )
 
 
