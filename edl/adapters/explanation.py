@@ -142,7 +142,8 @@ def _lines(account: Account, snapshot: ClusterSnapshot) -> Iterator[str]:
 
 def _standing(account: Account) -> Iterator[str]:
     if account.fair_share is not None and account.fulfilment is not None:
-        yield f"  fair share {account.fair_share:.4g} trainers, fulfilment {account.fulfilment:.2g}"
+        share = "at least" if account.objective == "utility" else "fair share"
+        yield f"  {share} {account.fair_share:.4g} trainers, fulfilment {account.fulfilment:.2g}"
     for one in account.standing[:NODES_TOLD]:
         parts = [f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to come"), (one.go, "to go")) if n]
         yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
@@ -169,7 +170,7 @@ def _confirmed(one: Confirmed, unit: str) -> str:
     price = f"a price of one more place for its trainer is {one.price:.2g} of {unit}"
     shown = {
         OneMore.COSTS: f"all jobs together would have {one.cost:.2g} of {unit} less",
-        OneMore.FREE: "in fractions of trainers it would cost nothing, but whole ones do not fit",
+        OneMore.FREE: "in fractions of trainers it would cost nothing, but whole ones do not fit without a death",
         OneMore.BELOW_SHARES: "another job would fall below its fair share",
         OneMore.IMPOSSIBLE: "it does not fit even with every other job at its minimum",
     }

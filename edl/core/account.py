@@ -84,7 +84,8 @@ class Account:
     """What can be said of one job.
 
     Attributes:
-        fair_share: trainers that the policy promises it, in fractions; None where it does not run.
+        fair_share: trainers that the policy promises it, in fractions: under `utility` its minimum and half of what
+            max-min would give it above that; None where it does not run.
         fulfilment: of the plan, by the largest count that would fit alone; None where it does not run.
         standing: by node; full, held: empty where nothing is scarce for it.
         one_more: None where it runs at its limit, or does not run.
@@ -121,7 +122,7 @@ def account_for(study: Study, key: JobKey, deadline_s: float) -> Account:
         return Account(decision, policy, objective, remedies=tuple(_to_start(claim, decision, outcome)))
     room = outcome.shared.room
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or room.count[claim.index] >= claim.high
-    is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED}
+    is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = outcome.scarce(claim.shape) if is_short else Scarce()
     return Account(
         decision,
@@ -197,19 +198,23 @@ def _held(outcome: Outcome, holder: Holder) -> Held:
 def _to_grow(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[str]:
     """What would let a job that runs have one more trainer."""
     room, world = outcome.shared.room, outcome.world
-    if decision.reason is Reason.PINNED:
-        return ["set spec.trainer.instances to another number, or to 0 to leave it to the planner"]
-    if decision.reason is Reason.AT_MAX:
-        return ["raise spec.trainer.max-instance"]
-    if decision.reason is Reason.COOLDOWN:
-        return ["nothing: it is a matter of time"]
-    if decision.reason is Reason.QUOTA_REACHED:
-        return [_within_quota(claim)]
+    known = {
+        Reason.PINNED: "set spec.trainer.instances to another number, or to 0 to leave it to the planner",
+        Reason.AT_MAX: "raise spec.trainer.max-instance",
+        Reason.COOLDOWN: "nothing: it is a matter of time",
+        Reason.QUOTA_REACHED: _within_quota(claim),
+    }
+    if decision.reason in known:
+        return [known[decision.reason]]
     scarce = outcome.scarce(claim.shape)
     node, lacks = nearest(room, claim.shape)
     if node < 0:
         return ["make a node that takes its trainers ready"]
+    if room.count[claim.index] >= claim.high:
+        return ["add a node that takes its trainers: no more would fit even if no other job ran"]
     found = []
+    if scarce.kept and outcome.world.limits.serving_headroom:
+        found.append("lower --serving-headroom")
     if lacks:
         more = listed([amount(name, number) for name, number in lacks])
         found.append(

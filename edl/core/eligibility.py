@@ -58,12 +58,14 @@ def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[P
 
 def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
     """True where every repelling taint of the node, a cordon included, is tolerated."""
-    taints = (*node.taints, UNSCHEDULABLE) if node.cordoned else node.taints
-    return all(
-        any(matches(toleration, taint) for toleration in tolerations)
-        for taint in taints
-        if taint.effect in REPELLING_EFFECTS
-    )
+    return first_untolerated(node, tolerations) is None
+
+
+def first_untolerated(node: Node, tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """The first repelling taint that is not tolerated, a cordon before all others; None where all are."""
+    taints = (UNSCHEDULABLE, *node.taints) if node.cordoned else node.taints
+    repelling = (taint for taint in taints if taint.effect in REPELLING_EFFECTS)
+    return next((t for t in repelling if not any(matches(toleration, t) for toleration in tolerations)), None)
 
 
 def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:

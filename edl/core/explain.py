@@ -132,7 +132,8 @@ def _short_of_max(claim: Claim, outcome: Outcome) -> tuple[Reason, str]:
         return Reason.COOLDOWN, f"its fair share is {int(outcome.shared.level[claim.index])}; {cooling}"
     if claim.index in outcome.shared.not_worth_it:
         return Reason.RESIZE_NOT_WORTH_IT, (
-            "trainers of others would add more speed here, but by less than the restarts of both jobs cost"
+            "trainers of others would add more speed here, but too little for running ones to end: less than the"
+            f" restarts of both jobs cost, or less than {DEAD_BAND:g} of the utility of all"
         )
     return Reason.INSUFFICIENT_CAPACITY, _full(claim, outcome)
 
@@ -149,7 +150,15 @@ def _full(claim: Claim, outcome: Outcome) -> str:
         return f"{scarce.words}; no more would fit even if no other job ran"
     if scarce.is_left_soon:
         return f"{scarce.words}; pods that terminate leave it room, which is waited for"
-    return "; ".join((scarce.words, *_who_holds_it(claim, outcome, scarce)))
+    kept = [_kept(scarce.kept, outcome)] if scarce.kept else []
+    return "; ".join((scarce.words, *kept, *_who_holds_it(claim, outcome, scarce)))
+
+
+def _kept(places: int, outcome: Outcome) -> str:
+    """For whom free room is kept."""
+    waiting = sum(outcome.served.due.values()) + outcome.shared.young_placed
+    extra = f" (--serving-headroom {outcome.world.limits.serving_headroom})" if places > waiting else ""
+    return f"room for {count(places, 'serving pod')} is kept free{extra}"
 
 
 def _who_holds_it(claim: Claim, outcome: Outcome, scarce: Scarce) -> list[str]:
@@ -209,7 +218,10 @@ def _cost_in_speed(claim: Claim, outcome: Outcome, worths: Mapping[int, Worth], 
     donor, gain = claims[best.donor].job, worths[claim.index].next(have[claim.index])
     costs = f"one more trainer would cost {donor.key} {_percent(1 - exp(-loss(best) / donor.weight))} of its speed"
     weighs = "" if donor.weight == claim.job.weight else f" (weights {donor.weight:g} and {claim.job.weight:g})"
-    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}"
+    more = gain - loss(best)
+    verdict = "; that is too little to end a running trainer for it" if more > SMALLEST_PRICE else ""
+    verdict = ", a loss in the product of all speeds" if more < -SMALLEST_PRICE else verdict
+    return f"{costs} and add {_percent(exp(gain / claim.job.weight) - 1)} here{weighs}{verdict}"
 
 
 def _held_neighbour(claim: Claim, outcome: Outcome) -> str | None:

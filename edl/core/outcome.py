@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.core.admission import Admission
-from edl.core.capacity import Claim, World, count_slots
+from edl.core.capacity import Claim, World, count_slots, sum_requests
 from edl.core.guard import cooldown_left_s, is_arriving
 from edl.core.model import Job, JobKey
 from edl.core.pools import Pools
 from edl.core.quota import Meter, Short
-from edl.core.room import Placed
+from edl.core.room import SERVING, Placed
 from edl.core.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
 from edl.core.settling import Served
 from edl.core.sharing import Share
@@ -29,6 +29,7 @@ class Scarce:
         words: which resource is full where.
         part_of: the part of each holder; part: of all of them together.
         is_left_soon: one more fits once those pods of others are gone that terminate.
+        kept: serving pods that room is kept for, where one more would fit without that; else 0.
     """
 
     shortages: tuple[Shortage, ...] = ()
@@ -38,6 +39,7 @@ class Scarce:
     part_of: Mapping[int, float] = field(default_factory=dict)
     part: float = 0.0
     is_left_soon: bool = False
+    kept: int = 0
 
 
 @dataclass(slots=True)
@@ -152,4 +154,14 @@ class Outcome:
         world = self.world
         left = world.leaving.any(axis=1) & world.opened[shape]
         is_left_soon = bool(count_slots((room.free + world.leaving)[left], world.request[shape]).any())
-        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()), is_left_soon)
+        kept = self._kept_for_serving(shape)
+        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()), is_left_soon, kept)
+
+    def _kept_for_serving(self, shape: int) -> int:
+        room, world = self.shared.room, self.world
+        places = [(p.node, p.shape) for p in room.placed if p.owner == SERVING]
+        if not places:
+            return 0
+        free = room.free + sum_requests(len(room.free), world.request, *map(list, zip(*places, strict=True)))
+        fits = count_slots(free[world.opened[shape]], world.request[shape]).any()
+        return len(places) if fits else 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edl.core.capacity import BoolArray
 from edl.core.model import Role
 from edl.core.pools import Pools
 from edl.core.room import Room
@@ -55,16 +56,27 @@ class Exchange:
     deaths: int
 
 
+def usable(room: Room, shape: int) -> BoolArray:
+    """(nodes,) those that take new pods of a shape and are large enough for one; all that take it where none is.
+
+    A node without a GPU takes a pod that asks for one as far as taints and selectors go; nobody would say that its
+    GPUs are full.
+    """
+    world = room.world
+    large: BoolArray = world.opened[shape] & (world.allocatable >= world.request[shape]).all(axis=1)
+    return large if large.any() else world.opened[shape]
+
+
 def open_nodes(room: Room, shape: int) -> list[int]:
-    """Indices of the nodes that take new pods of a shape."""
-    nodes: list[int] = room.world.opened[shape].nonzero()[0].tolist()
+    """Indices of the usable nodes."""
+    nodes: list[int] = usable(room, shape).nonzero()[0].tolist()
     return nodes
 
 
 def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
     """What one more pod of the shape lacks, the most widespread first; a node that has room for it lacks nothing."""
     world = room.world
-    left = world.opened[shape].nonzero()[0]
+    left = usable(room, shape).nonzero()[0]
     asked = [(name, c) for c, name in enumerate(world.names) if world.request[shape, c] > 0]
     found = []
     while len(left):
@@ -82,19 +94,19 @@ def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
 def nearest(room: Room, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
     """The node that lacks least for one more pod of the shape, and how much of what; -1 where no node takes it."""
     world = room.world
-    usable = world.opened[shape].nonzero()[0]
-    if not len(usable):
+    nodes = usable(room, shape).nonzero()[0]
+    if not len(nodes):
         return -1, ()
-    lack = (world.request[shape] - room.free[usable]).clip(min=0) * (world.request[shape] > 0)
-    part = lack / world.allocatable[usable].max(axis=0, initial=1).clip(min=1)
+    lack = (world.request[shape] - room.free[nodes]).clip(min=0) * (world.request[shape] > 0)
+    part = lack / world.allocatable[nodes].max(axis=0, initial=1).clip(min=1)
     best = int(part.max(axis=1, initial=0).argmin())
     found = [(name, int(lack[best, c])) for c, name in enumerate(world.names) if lack[best, c] > 0]
-    return int(usable[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
+    return int(nodes[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
 
 
 def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
-    usable = open_nodes(room, shape)
+    nodes = open_nodes(room, shape)
     parts: list[str] = []
     for one in found[:2]:
         asked = int(room.world.request[shape, room.world.names.index(one.resource)])
@@ -105,7 +117,7 @@ def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) ->
             else ""
         )
         verb = "is full on" if not parts else "on"
-        parts.append(f"{plain(one.resource)} {verb} {pools.where(one.nodes, usable)}{some}")
+        parts.append(f"{plain(one.resource)} {verb} {pools.where(one.nodes, nodes)}{some}")
     return ", ".join(parts)
 
 
@@ -131,14 +143,15 @@ class Stands:
     def holders(self, shape: int, resource: str) -> tuple[Holder, ...]:
         """Who holds trainers above its minimum on nodes that are open to a shape, the largest part first."""
         room, world = self.room, self.room.world
-        near = np.bincount(self.claim[world.opened[shape][self.node]], minlength=len(world.claims)).tolist()
+        here = usable(room, shape)
+        near = np.bincount(self.claim[here[self.node]], minlength=len(world.claims)).tolist()
         column = world.names.index(resource)
-        offered = max(1, int(world.allocatable[world.opened[shape], column].sum()))
+        offered = max(1, int(world.allocatable[here, column].sum()))
         found = []
         for j in room.members:
             surplus = min(near[j], room.count[j] - world.claims[j].low)
-            if surplus > 0:
-                asked = int(world.request[world.claims[j].shape, column])
+            asked = int(world.request[world.claims[j].shape, column])
+            if surplus > 0 and asked > 0:
                 found.append(Holder(j, surplus, surplus * asked / offered))
         return tuple(sorted(found, key=lambda h: (-h.part, -h.surplus, world.claims[h.claim].job.key)))
 

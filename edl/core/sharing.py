@@ -332,9 +332,8 @@ def _reshare_by_worth(
             return grown, frozenset()
     if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(room, taken, grown, worths):
         return taken, frozenset()
-    gain = total_worth(taken, worths) - total_worth(grown, worths)
-    is_large = gain > DEAD_BAND + EPSILON
-    return grown, frozenset(j for j in room.members if is_large and taken.count[j] > grown.count[j])
+    gains = total_worth(taken, worths) > total_worth(grown, worths) + EPSILON
+    return grown, frozenset(j for j in room.members if gains and taken.count[j] > grown.count[j])
 
 
 def _is_good_enough(room: Room, terms: Terms, goal: Goal, worths: Mapping[int, Worth]) -> bool:

@@ -5,11 +5,16 @@ A sentence names times in whole minutes and none that has passed its end, so tha
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
 from edl.core.admission import waiting_since_s
 from edl.core.asks import PodShape, Resources
-from edl.core.capacity import Claim, World, count_slots
-from edl.core.eligibility import is_selected, is_tolerated
-from edl.core.model import Reason
+from edl.core.capacity import BoolArray, Claim, World, count_slots
+from edl.core.eligibility import UNSCHEDULABLE, first_untolerated, is_selected
+from edl.core.model import Node, Reason, Role
 from edl.core.outcome import Outcome
 from edl.core.quota import QuotaRow, Short, most_alone
 from edl.core.words import amount, amounts, count, listed, minutes, rank_of
@@ -74,18 +79,34 @@ def serving_words(outcome: Outcome) -> str:
 
 def shut(shape: PodShape, world: World) -> str:
     """Why none of the nodes takes a pod, whatever room it has."""
-    nodes, placement = world.snapshot.nodes, shape.placement
+    nodes = world.snapshot.nodes
     if not nodes:
         return "the cluster has no nodes"
-    tests = (
-        ("not ready", sum(not n.ready for n in nodes)),
-        ("cordoned or tainted", sum(n.ready and not is_tolerated(n, placement.tolerations) for n in nodes)),
-        (
-            "not selected by it",
-            sum(n.ready and is_tolerated(n, placement.tolerations) and not is_selected(n, placement) for n in nodes),
-        ),
-    )
-    return f"of {count(len(nodes), 'node')}: {listed(f'{n} {why}' for why, n in tests if n)}"
+    return f"of {count(len(nodes), 'node')}: {listed(_why_shut(nodes, shape))}"
+
+
+def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
+    """How many of some nodes are shut to a pod, by what shuts them."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        taint = first_untolerated(node, shape.placement.tolerations)
+        if not node.ready:
+            found["not ready"] += 1
+        elif taint is not None:
+            found["cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"] += 1
+        elif not is_selected(node, shape.placement):
+            found["not selected by it"] += 1
+    yield from (f"{number} {why}" for why, number in found.items())
+
+
+def _shut_out(shape: PodShape, world: World) -> str:
+    """Nodes that are large enough for a pod and do not take it, with what keeps it out; empty without any."""
+    number = world.shapes.index(shape)
+    large = ~world.opened[number] & (world.empty >= world.request[number]).all(axis=1)
+    nodes = [world.snapshot.nodes[i] for i in large.nonzero()[0].tolist()]
+    if not nodes:
+        return ""
+    return f"; of {count(len(nodes), 'node')} that would hold it: {listed(_why_shut(nodes, shape))}"
 
 
 def _needed(claim: Claim) -> Resources:
@@ -113,7 +134,7 @@ def _lacks(claim: Claim, outcome: Outcome) -> str:
     room, world = outcome.admission.room, outcome.world
     number = {shape: i for i, shape in enumerate(world.shapes)}
     shapes = [claim.job.trainer, *(f.shape for f in claim.job.fixed if f.count)]
-    is_open = world.opened[[number[s] for s in shapes]].any(axis=0)
+    is_open = np.asarray(world.opened[[number[s] for s in shapes]].any(axis=0))
     free = room.free[is_open].clip(min=0).sum(axis=0)
     for j in room.members:
         free = free + max(0, room.count[j] - world.claims[j].low) * world.request[world.claims[j].shape]
@@ -122,17 +143,28 @@ def _lacks(claim: Claim, outcome: Outcome) -> str:
     who = "serving and the minimums of the jobs that run leave it"
     for name in sorted(needed, key=rank_of):
         if left[name] < needed[name]:
-            return f"{who} at most {amount(name, left[name])}{_largest_minimum(name, outcome)}"
+            return f"{who} at most {amount(name, left[name])}{_largest_minimum(name, is_open, outcome)}"
     return f"{who} enough in all, but not on nodes that could hold its pods"
 
 
-def _largest_minimum(resource: str, outcome: Outcome) -> str:
-    """The job that runs whose minimum holds most of a resource, in brackets; nothing where none holds any."""
-    claims = [outcome.world.claims[j] for j in outcome.admission.room.members]
-    held = max(((_needed(claim)[resource], claim.job.key) for claim in claims), default=None)
-    if held is None or not held[0]:
-        return ""
-    return f" (the largest minimum is that of {held[1]}, {amount(resource, held[0])})"
+def _largest_minimum(resource: str, is_open: BoolArray, outcome: Outcome) -> str:
+    """The job that runs whose minimum holds most of a resource on those nodes, in brackets; else nothing."""
+    room, world = outcome.admission.room, outcome.world
+    column = world.names.index(resource)
+    asked = world.request[:, column].tolist()
+    held: Counter[int] = Counter()
+    fixed = ~world.held.is_trainer & is_open[world.held.node]
+    for j, shape in zip(world.held.claim[fixed].tolist(), world.held.shape[fixed].tolist(), strict=True):
+        held[j] += asked[shape] * (j in room.count)
+    for place in room.placed:
+        if is_open[place.node] and place.role not in {None, Role.TRAINER}:
+            held[place.owner] += asked[place.shape]
+    here = Counter(world.seats[i].claim for i, node in room.node_of.items() if is_open[node])
+    here.update(p.owner for p in room.placed if p.role is Role.TRAINER and is_open[p.node])
+    for j, trainers in here.items():
+        held[j] += min(trainers, world.claims[j].low) * asked[world.claims[j].shape]
+    most, key = max(((n, world.claims[j].job.key) for j, n in held.items()), default=(0, None))
+    return f" (the largest minimum there is that of {key}, {amount(resource, most)})" if most else ""
 
 
 def _misfit(claim: Claim, world: World) -> str:
@@ -148,10 +180,14 @@ def _misfit(claim: Claim, world: World) -> str:
             if asked > most:
                 return (
                     f"one {role} asks for {amount(name, asked)},"
-                    f" and no node that takes it has more than {amount(name, max(0, most))}"
+                    f" and no node that takes it has more than {amount(name, max(0, most))}{_shut_out(shape, world)}"
                 )
     request, opened = world.request[number[claim.job.trainer]], world.opened[number[claim.job.trainer]]
     slots = int((count_slots(world.empty, request) * opened).sum())
     apart = "each pod has a node that could hold it, but not all of them together"
-    held = f": empty nodes hold {count(slots, 'trainer')}, its minimum is {claim.low}" if slots < claim.low else ""
+    held = (
+        f": without other jobs they hold {count(slots, 'trainer')}, its minimum is {claim.low}"
+        if slots < claim.low
+        else ""
+    )
     return f"{apart}{held}"

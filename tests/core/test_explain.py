@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 
+from edl.core.asks import Placement, Resources, Taint
 from edl.core.model import ClusterSnapshot, Condition, FixedPods, Job, JobStatus, Node, Reason, Role
+from edl.core.plan import Limits
 from tests.core.worlds import (
     cores_of,
     decision_of,
@@ -22,6 +24,7 @@ from tests.core.worlds import (
     make_snapshot,
     plan_for,
     running_worlds,
+    targets,
     with_pods,
 )
 
@@ -60,7 +63,7 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     assert message == (
         "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all);"
         " serving and the minimums of the jobs that run leave it at most 2 cores"
-        " (the largest minimum is that of default/r, 6 cores)"
+        " (the largest minimum there is that of default/r, 6 cores)"
     )
 
 
@@ -98,7 +101,7 @@ def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() 
 
 def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
     message = message_of("a", make_job("a", minimum=9))
-    assert "not all of them together: empty nodes hold 8 trainers, its minimum is 9" in message
+    assert "not all of them together: without other jobs they hold 8 trainers, its minimum is 9" in message
 
 
 def test_a_job_that_no_node_takes_says_so() -> None:
@@ -106,7 +109,61 @@ def test_a_job_that_no_node_takes_says_so() -> None:
     assert "no node takes its trainers (of 1 node: 1 not ready)" in decision_of(plan_for(world), "a").message
     nodes = (make_node("n0", ready=False), make_node("n1", cordoned=True), make_node("n2", cordoned=True))
     message = decision_of(plan_for(make_snapshot(nodes, (make_job("a"),))), "a").message
-    assert "(of 3 nodes: 1 not ready and 2 cordoned or tainted)" in message
+    assert "(of 3 nodes: 1 not ready and 2 cordoned)" in message
+
+
+def test_a_node_that_is_large_enough_and_shut_is_named_with_what_shuts_it() -> None:
+    tainted = replace(make_node("n2", cpu=16), taints=(Taint("gpu", "", "NoSchedule"),))
+    nodes = (make_node("n0"), make_node("n1", cpu=16, cordoned=True), tainted, make_node("n3", cpu=4, cordoned=True))
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", cpu=12),))), "a").message
+    assert message.endswith(
+        "one trainer asks for 12 cores, and no node that takes it has more than 8 cores;"
+        " of 2 nodes that would hold it: 1 cordoned and 1 tainted gpu:NoSchedule"
+    )
+
+
+def test_what_a_node_never_had_is_not_full_there() -> None:
+    plain = make_node("plain")
+    gpus = Resources.of({"nvidia.com/gpu": 2})
+    nodes = (plain, replace(plain, name="gpu", allocatable=plain.allocatable + gpus))
+    job = replace(make_job("a"), trainer=make_shape(1, 1, None, **{"nvidia.com/gpu": 1}))
+    other = make_job("b", trainers=6, maximum=8, on=("plain",))
+    message = decision_of(plan_for(make_snapshot(nodes, (job, other))), "a").message
+    assert message == "2 of 10: nvidia.com/gpu is full on node gpu; no more would fit even if no other job ran"
+
+
+def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
+    world = make_snapshot(make_nodes(1), (make_job("a"),), (make_serving("s", cpu=1, node="n000"),))
+    message = decision_of(plan_for(world, Limits(serving_headroom=3)), "a").message
+    assert message == (
+        "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
+        " no other job holds more than its minimum there"
+    )
+
+
+def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
+    curve = ((1, 100.0), (2, 190.0), (4, 300.0), (8, 320.0))
+    known = replace(make_job("a", trainers=4, cpu=2, on=("n0", "n0", "n0", "n1")), throughput=curve)
+    guessed = make_job("b", trainers=3, cpu=2, on=("n1",))
+    plan = plan_for(make_snapshot((make_node("n0", cpu=7), make_node("n1")), (known, guessed)), policy="utility")
+    assert targets(plan) == {"a": 4, "b": 3}
+    assert (
+        "would cost default/a 18 % of its speed and add 24 % here; that is too little to end a running trainer"
+        in (decision_of(plan, "b").message)
+    )
+    assert "would cost default/b 26 % of its speed and add 1.7 % here, a loss in the product of all speeds" in (
+        decision_of(plan, "a").message
+    )
+
+
+def test_only_minimums_on_nodes_that_a_job_could_use_are_in_its_way() -> None:
+    small, large = make_node("small"), make_node("large", labels={"disk": "ssd"})
+    here = make_job("here", trainers=2, minimum=2, maximum=2, on=("large",))
+    elsewhere = make_job("elsewhere", trainers=8, minimum=8, maximum=8, on=("small",))
+    picky = make_shape(1, 1, Placement(node_selector=(("disk", "ssd"),)))
+    waits = replace(make_job("a", minimum=7), trainer=picky)
+    message = decision_of(plan_for(make_snapshot((large, small), (here, elsewhere, waits))), "a").message
+    assert message.endswith("leave it at most 6 cores (the largest minimum there is that of default/here, 2 cores)")
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
