@@ -237,7 +237,7 @@ def _to_start(claim: Claim | None, decision: ScaleDecision, outcome: Outcome) ->
     if claim is None:
         known = {
             Reason.SUSPENDED: "set spec.suspend to false",
-            Reason.INVALID_SPEC: "correct the spec: each sentence above names the field, the rule and the remedy",
+            Reason.INVALID_SPEC: "correct the job: each sentence above names what is wrong, the rule and the remedy",
         }
         return [known[decision.reason]] if decision.reason in known else []
     if decision.reason is Reason.UNSCHEDULABLE:

@@ -70,7 +70,7 @@ DEFAULT = Policy("", _as_it_is, by_worth=None)
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name; an empty name is the default: `utility` once the speed of a job that runs is known.
+    """The policy of that name; an empty name is the default: `utility` once the speed of an admitted job is known.
 
     Raises:
         ConfigError: there is none; the message names those that are.

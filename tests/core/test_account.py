@@ -104,7 +104,7 @@ def test_what_it_says_would_help_does_help() -> None:
         (make_job("a", maximum=1), "raise spec.trainer.max-instance"),
         (make_job("a", pinned=1), "set spec.trainer.instances to another number"),
         (replace(make_job("a"), suspended=True), "set spec.suspend to false"),
-        (replace(make_job("a"), problem="min-instance 4 exceeds max-instance 2"), "correct the spec"),
+        (replace(make_job("a"), problem="min-instance 4 exceeds max-instance 2"), "correct the job"),
         (make_job("a", cpu=90), "let its pods ask for less"),
         (make_job("a", minimum=5, age_s=-10), "another job ends or lowers its min-instance"),
     ],
