@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edl.core.capacity import BoolArray
+from edl.core.capacity import BoolArray, World
 from edl.core.model import Role
 from edl.core.pools import Pools
 from edl.core.room import Room
@@ -65,6 +65,12 @@ def usable(room: Room, shape: int) -> BoolArray:
     world = room.world
     large: BoolArray = world.opened[shape] & (world.allocatable >= world.request[shape]).all(axis=1)
     return large if large.any() else world.opened[shape]
+
+
+def open_to_any(world: World, shapes: Sequence[int]) -> BoolArray:
+    """(nodes,) those that take new pods of at least one of some shapes."""
+    found: BoolArray = np.logical_or.reduce([world.opened[shape] for shape in shapes])
+    return found
 
 
 def open_nodes(room: Room, shape: int) -> list[int]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from edl.core.admission import waiting_since_s
 from edl.core.asks import PodShape, Resources
 from edl.core.capacity import BoolArray, Claim, World, count_slots
@@ -17,6 +15,7 @@ from edl.core.eligibility import UNSCHEDULABLE, first_untolerated, is_selected
 from edl.core.model import Node, Reason, Role
 from edl.core.outcome import Outcome
 from edl.core.quota import QuotaRow, Short, most_alone
+from edl.core.scarcity import open_to_any
 from edl.core.words import amount, amounts, count, listed, minutes, rank_of
 
 
@@ -134,7 +133,7 @@ def _lacks(claim: Claim, outcome: Outcome) -> str:
     room, world = outcome.admission.room, outcome.world
     number = {shape: i for i, shape in enumerate(world.shapes)}
     shapes = [claim.job.trainer, *(f.shape for f in claim.job.fixed if f.count)]
-    is_open = np.asarray(world.opened[[number[s] for s in shapes]].any(axis=0))
+    is_open = open_to_any(world, [number[s] for s in shapes])
     free = room.free[is_open].clip(min=0).sum(axis=0)
     for j in room.members:
         free = free + max(0, room.count[j] - world.claims[j].low) * world.request[world.claims[j].shape]
