@@ -57,6 +57,11 @@ class Faults:
         self._seed = seed
         self.killed: Counter[str] = Counter()
 
+    def failures(self) -> int:
+        """Ends that are the pods' own, the pserver's included: what is deleted, preempted or shrunk is none."""
+        own = (self.kill_as_the_kernel, self.make_greedy)
+        return 1 + sum(self.killed[way.__name__] for way in own)
+
     def do_all(self) -> None:
         """All of them, in order; but for the first, with trainers killed at the same time."""
         self.await_trainers(6)

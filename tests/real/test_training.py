@@ -29,6 +29,7 @@ Object = dict[str, Any]
 JOB, WILD = "fit-flights", "wild-flights"
 ENDED = {"Succeeded", "Failed"}
 SLOWEST_S = 180
+OVERTAKEN = 2  # trainers that were killed may have been on their way out for serving by then
 UNDISTURBED, NOISE = (0.7783, 0.7800), 0.002  # AUC of five seeds: docs/tutorial.md
 # Each push, and so each batch, takes that much longer; a trainer that finds that file takes more memory than it may.
 SLOWLY = """python -c '
@@ -155,7 +156,7 @@ def test_it_survives_everything_in_one_run(
 
     ended = status(mission, WILD)
     assert ended["phase"] == "Succeeded", ended
-    assert 0 < ended["failures"] <= faults.killed.total() + 1, "what is deleted, preempted or shrunk is no failure"
+    assert faults.failures() - OVERTAKEN <= ended["failures"] <= faults.failures()
     report = journal.audit()
     print(report)
     assert_each_once(report)
