@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from edl.core.admission import waiting_since_s
 from edl.core.asks import PodShape, Resources
 from edl.core.capacity import BoolArray, Claim, World, count_slots
-from edl.core.eligibility import UNSCHEDULABLE, first_untolerated, is_selected
+from edl.core.eligibility import UNSCHEDULABLE, first_untolerated
 from edl.core.model import Node, Reason, Role
 from edl.core.outcome import Outcome
 from edl.core.quota import QuotaRow, Short, most_alone
@@ -85,7 +85,7 @@ def shut(shape: PodShape, world: World) -> str:
 
 
 def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
-    """How many of some nodes are shut to a pod, by what shuts them."""
+    """How many of some nodes, all of them shut to a pod, are so by what."""
     found: Counter[str] = Counter()
     for node in nodes:
         taint = first_untolerated(node, shape.placement.tolerations)
@@ -93,7 +93,7 @@ def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
             found["not ready"] += 1
         elif taint is not None:
             found["cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"] += 1
-        elif not is_selected(node, shape.placement):
+        else:
             found["not selected by it"] += 1
     yield from (f"{number} {why}" for why, number in found.items())
 
