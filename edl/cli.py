@@ -34,6 +34,22 @@ if TYPE_CHECKING:
     from edl.core.plan import Limits
 
 
+if _missing is None:  # options that commands share with the controller
+    MaxLoadDesired = Annotated[
+        str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
+    ]
+    ServingHeadroom = Annotated[
+        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
+    ]
+    ConsolidateAfter = Annotated[
+        str, typer.Option(envvar="EDL_CONSOLIDATE_AFTER_S", metavar="SECONDS", help="As the controller takes it.")
+    ]
+    Queues = Annotated[
+        str,
+        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
+    ]
+
+
 class TextOutput(StrEnum):
     """Forms of an explanation."""
 
@@ -81,16 +97,10 @@ def plan(
             "admitted job is known, else maxmin.",
         ),
     ] = "",
-    max_load_desired: Annotated[
-        str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
-    ] = "1.0",
-    serving_headroom: Annotated[
-        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
-    ] = "0",
-    queues: Annotated[
-        str,
-        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
-    ] = "",
+    max_load_desired: MaxLoadDesired = "1.0",
+    serving_headroom: ServingHeadroom = "0",
+    consolidate_after_s: ConsolidateAfter = "0",
+    queues: Queues = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
@@ -100,7 +110,7 @@ def plan(
     from edl.adapters.saved import read_saved
     from edl.adapters.whatif import changes_of
 
-    limits = _limits(max_load_desired, serving_headroom, queues)
+    limits = _limits(max_load_desired, serving_headroom, queues, consolidate_after_s)
     saved, now_s = read_saved(filenames), _seconds(now)
     snapshot, left_out = saved.snapshot(now_s)
     for one in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, queues)):
@@ -144,6 +154,14 @@ def controller(
     ] = "1.0",
     serving_headroom: Annotated[
         str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="Room kept for so many serving pods.")
+    ] = "0",
+    consolidate_after_s: Annotated[
+        str,
+        typer.Option(
+            envvar="EDL_CONSOLIDATE_AFTER_S",
+            metavar="SECONDS",
+            help="After so long without a change move pservers where trainers gain room; 0: never.",
+        ),
     ] = "0",
     policy: Annotated[
         str,
@@ -235,16 +253,9 @@ def explain(
             envvar="EDL_POLICY", metavar="NAME", help="Of the controller: {policies to run}; default: as edl plan."
         ),
     ] = "",
-    max_load_desired: Annotated[
-        str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
-    ] = "1.0",
-    serving_headroom: Annotated[
-        str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
-    ] = "0",
-    queues: Annotated[
-        str,
-        typer.Option(envvar="EDL_QUEUES", metavar="FILE", help="Quotas of the queues, as the controller takes them."),
-    ] = "",
+    max_load_desired: MaxLoadDesired = "1.0",
+    serving_headroom: ServingHeadroom = "0",
+    queues: Queues = "",
     output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
 ) -> None:
     """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
@@ -367,7 +378,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _limits(max_load_desired: str, serving_headroom: str, queues: str) -> Limits:
+def _limits(max_load_desired: str, serving_headroom: str, queues: str, consolidate_after_s: str = "0") -> Limits:
     """The limits of a controller with these flags, judged as it judges them.
 
     A saved cluster stands still, so that kube-scheduler is not left alone with a waiting pod.
@@ -375,7 +386,12 @@ def _limits(max_load_desired: str, serving_headroom: str, queues: str) -> Limits
     from edl.adapters.queues import read_queues
     from edl.settings import read_settings
 
-    settings = read_settings({"max_load_desired": max_load_desired, "serving_headroom": serving_headroom})
+    flags = {
+        "max_load_desired": max_load_desired,
+        "serving_headroom": serving_headroom,
+        "consolidate_after_s": consolidate_after_s,
+    }
+    settings = read_settings(flags)
     quotas = read_queues(Path(queues)) if queues else ()
     return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)
 

@@ -31,6 +31,7 @@ _REMEDIES = {
     "interval_s": "give seconds between 0.1 and 3600, such as 5",
     "max_load_desired": "give a number above 0 and at most 1, such as 0.97",
     "serving_headroom": "give a number of pods from 0 to 100000",
+    "consolidate_after_s": "give seconds from 0 (never) to 86400, such as 1800",
     "policy": "choose one of the policies that --help lists",
     "key_file": "give the path of a file; it is made where it does not exist",
     "master_image": "give the name of an image without spaces",
@@ -62,6 +63,7 @@ class ControllerSettings(BaseModel):
     interval_s: Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False)] = 5.0
     max_load_desired: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     serving_headroom: Annotated[int, Field(ge=0, le=100_000)] = 0
+    consolidate_after_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 0.0
     policy: str = ""
     queues: Path | None = None
     key_file: Path | None = None
@@ -111,6 +113,7 @@ class ControllerSettings(BaseModel):
             max_load_desired=self.max_load_desired,
             serving_headroom=self.serving_headroom,
             serving_grace_s=self.serving_grace_s,
+            consolidate_after_s=self.consolidate_after_s,
         )
 
 

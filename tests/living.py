@@ -24,6 +24,7 @@ from tests.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
 from tests.living_world import STRANDED_S, World
 
 T = TypeVar("T")
+LIMITS = Limits()
 
 
 class Crash(BaseException):
@@ -84,11 +85,12 @@ class Inline:
 class Living:
     """A world with a controller over it, in virtual time that goes on between the calls."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS) -> None:
         self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.world = World(nodes={node.name: node for node in nodes})
         self.recorder = FakeRecorder()
         self.lease = FakeLease()
+        self.limits = limits
         self.run(self._new())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -106,7 +108,7 @@ class Living:
             lease=self.lease,
             recorder=self.recorder,
             planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
-            limits=Limits(),
+            limits=self.limits,
             pace=Pace(stranded_s=STRANDED_S),
         )
         self.controller._thinker = Inline()  # type: ignore[assignment]
@@ -120,7 +122,7 @@ class Living:
 
     def copy(self) -> Living:
         """The same world at the same time, with a controller that knows nothing yet."""
-        other = Living(self.world.nodes.values())
+        other = Living(self.world.nodes.values(), self.limits)
         loop = other.runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         loop._now_s = self.runner.get_loop().time()

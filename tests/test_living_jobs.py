@@ -11,7 +11,8 @@ import pytest
 
 from edl.core.lifecycle import Action, CreatePod, DeletePod, MarkPod, Outcome, Result
 from edl.core.model import FixedPods, Job, JobKey, JobPhase, JobStatus, Role
-from tests.builders import make_job, make_nodes, make_shape
+from edl.core.plan import Limits
+from tests.builders import make_job, make_node, make_nodes, make_serving, make_shape
 from tests.living import Living
 from tests.living_world import World
 
@@ -86,6 +87,29 @@ def test_a_gang_never_has_a_part_of_its_pods_while_room_is_being_made(living: Li
         living.step(1.0)
         sizes.add(len(living.world.job(B).pods))
     assert sizes == {0, 6}
+
+
+def test_a_pserver_in_the_way_moves_once_the_cluster_has_been_at_rest() -> None:
+    with closing(Living(make_nodes(1), Limits(consolidate_after_s=60))) as living:
+        fixed = (FixedPods(Role.PSERVER, make_shape(3), 1),)
+        enter(living, replace(make_job("a", minimum=1, maximum=4, cpu=4), fixed=fixed))
+        living.do(lambda w: w.nodes.update({"n001": make_node("n001")}))
+        living.do(lambda w: w.serving.update({"web": make_serving("web", cpu=5, node="n001")}))
+        living.settle()
+        (before,) = (p for p in living.world.job(A).pods if p.role is Role.PSERVER)
+        assert (before.node, len(living.world.job(A).live_trainers)) == ("n000", 1)
+        living.wait(60)
+        living.settle()
+        (after,) = (p for p in living.world.job(A).pods if p.role is Role.PSERVER)
+        assert (after.node, len(living.world.job(A).live_trainers)) == ("n001", 2)
+        assert after.uid != before.uid
+        assert (status_of(living, A).phase, status_of(living, A).failures) == (JobPhase.RUNNING, 0)
+        assert not living.world.violations
+        writes = len(living.world.writes)
+        for _ in range(3):
+            living.wait(60)
+            living.settle()
+        assert len(living.world.writes) == writes, "there is nothing more to gain"
 
 
 def test_a_job_deleted_in_mid_scale_up_leaves_nothing_behind(living: Living) -> None:

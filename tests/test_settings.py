@@ -20,7 +20,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "paddlecloud", "0.0.0.0:8080", "info", "logfmt"
     )  # fmt: skip
     assert (made.interval_s, made.max_load_desired, made.serving_headroom) == (5.0, 1.0, 0)
-    assert made.limits.serving_grace_s == 2.0
+    assert (made.limits.serving_grace_s, made.limits.consolidate_after_s) == (2.0, 0.0)
 
 
 def test_text_from_the_command_line_becomes_values() -> None:
@@ -30,6 +30,7 @@ def test_text_from_the_command_line_becomes_values() -> None:
     assert made.interval_s == 2.5
     assert (made.limits.serving_headroom, made.limits.max_load_desired) == (3, 0.97)
     assert made.watch_namespace == ("b", "a")
+    assert read_settings({"consolidate_after_s": "1800"}).limits.consolidate_after_s == 1800.0
 
 
 def test_what_was_not_given_is_left_to_the_default() -> None:
@@ -55,6 +56,10 @@ def test_levels_are_known_by_their_other_names(word: str) -> None:
         ("serving_headroom", "-1"),
         ("serving_headroom", "2.5"),
         ("serving_headroom", "1e9"),
+        ("consolidate_after_s", "-1"),
+        ("consolidate_after_s", "soon"),
+        ("consolidate_after_s", "inf"),
+        ("consolidate_after_s", "86401"),
         ("log_level", "loud"),
         ("log_format", "xml"),
         ("listen", "8080"),

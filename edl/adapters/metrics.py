@@ -45,6 +45,7 @@ class Metrics:
             "edl_resizes_total", "Changes of a job's trainer count.", *_JOB, "direction", "reason"
         )
         self._victims = counter("edl_victims_total", "Trainers deleted by a plan, by its reason.", "reason")
+        self._moved = counter("edl_moved_pservers_total", "Pservers ended to start elsewhere: --consolidate-after-s.")
         self._waiting = gauge("edl_serving_waiting_pods", "Serving pods that wait for room.")
         self._short = gauge("edl_serving_short_pods", "Waiting serving pods that no plan can place.")
         self._unplaceable = gauge("edl_serving_unplaceable_pods", "Waiting serving pods that leave room unused.")
@@ -108,6 +109,7 @@ class Metrics:
         """Count the trainers that a decision ends, also where others take their place elsewhere."""
         if decision.victims:
             self._victims.labels(decision.shrink_reason or decision.reason.value).inc(len(decision.victims))
+        self._moved.inc(len(decision.moves))
 
     def refused(self) -> None:
         """Count a plan that broke a rule."""

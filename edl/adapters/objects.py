@@ -64,12 +64,13 @@ class PodLabels(_Struct):
 
 
 class PodAnnotations(_Struct):
-    """The annotations that we write on our pods."""
+    """The annotations that we write on our pods, and the one by which their owner asks to be left alone."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
+    safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
 
 
 class PodMetadata(Metadata):

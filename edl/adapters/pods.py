@@ -118,6 +118,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         ip=status.pod_ip or "",
         said=_last_words(found),
         journal=text(annotations.journal) if annotations else "",
+        undisturbed=annotations is not None and text(annotations.safe_to_evict) == "false",
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
 

@@ -227,8 +227,8 @@ class ControllerRecorder:
 
 
 def _is_news(decision: ScaleDecision, before: ScaleDecision | None) -> bool:
-    said = (decision.target, decision.admitted, decision.victims, decision.reason)
-    return before is None or said != (before.target, before.admitted, (), before.reason)
+    said = (decision.target, decision.admitted, decision.victims, decision.moves, decision.reason)
+    return before is None or said != (before.target, before.admitted, (), (), before.reason)
 
 
 def _fields(decision: ScaleDecision) -> dict[str, object]:

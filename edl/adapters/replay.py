@@ -30,7 +30,7 @@ SAME, DIFFERENT, UNREADABLE = 0, 1, 2
 TOLERANCE = 1e-6
 """Of the certificate: solvers differ between machines in the last digits."""
 
-_FIELDS = ("admitted", "target", "current", "reason", "victims", "nodes", "fixed_nodes", "shrink_reason")
+_FIELDS = ("admitted", "target", "current", "reason", "victims", "nodes", "fixed_nodes", "moves", "shrink_reason")
 
 
 class Verdict(StrEnum):

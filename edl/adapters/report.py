@@ -107,6 +107,7 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "admitted": decision.admitted,
         "victims": list(decision.victims),
         "nodes": dict(decision.nodes),
+        "moves": list(decision.moves),
         "reason": decision.reason.value,
         "message": decision.message,
     }
@@ -133,6 +134,8 @@ def _decision_table(plan: ScalePlan) -> Table:
 def _changes(decision: ScaleDecision) -> Iterator[str]:
     for node, count in decision.nodes:
         yield f"+{count} on {node}"
+    for pserver in decision.moves:
+        yield f"{pserver} moves"
     if len(decision.victims) > NAMED_VICTIMS:
         yield f"-{len(decision.victims)} trainers (-o json names them)"
         return

@@ -108,8 +108,11 @@ _SCALING = (
         "What the reasons mean: docs/operations.md.",
     ),
     Panel(
-        "Trainers ended by decisions, by reason, per minute",
-        (("60 * sum by (reason) (rate(edl_victims_total[5m]))", "{{reason}}"),),
+        "Trainers ended by decisions, by reason, and pservers moved, per minute",
+        (
+            ("60 * sum by (reason) (rate(edl_victims_total[5m]))", "{{reason}}"),
+            ("60 * sum(rate(edl_moved_pservers_total[5m]))", "pservers moved"),
+        ),
         "ServingNeedsRoom is the planner's share; kube-scheduler's own preemption is not in it.",
     ),
     Panel(

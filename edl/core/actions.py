@@ -22,6 +22,7 @@ class Intent(StrEnum):
     NODE_LOST = "NodeLost"
     RESTART = "Restart"
     REPLACED = "Replaced"
+    MOVED = "Moved"
     JOB_FAILED = "JobFailed"
 
 

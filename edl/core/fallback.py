@@ -66,6 +66,7 @@ def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> Sca
         victims=victims,
         nodes=(),
         fixed_nodes=(),
+        moves=(),
         shrink_reason=old.shrink_reason if victims else "",
     )
 

@@ -121,6 +121,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         live = job.live_trainers
         problems += _check_counts(job, decision, live)
         problems += _check_victims(job, decision, live)
+        problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
     limits = tuple(quotas)
@@ -177,6 +178,17 @@ def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -
         yield f"job {job.key}: is not admitted, yet {len(live - set(decision.victims))} trainers stay"
     if bool(decision.victims) != bool(decision.shrink_reason):
         yield f"job {job.key}: victims and the reason why they die do not go together"
+
+
+def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
+    live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and not p.undisturbed}
+    for name in sorted(decision.moves):
+        if name not in live:
+            yield f"job {job.key}: {name} is to move, yet it is no live pserver of it that may be disturbed"
+    if decision.moves and not (decision.admitted and job.fault_tolerant):
+        yield f"job {job.key}: pservers move, yet the job does not run on without them"
+    if decision.moves and (decision.victims or decision.nodes or decision.fixed_nodes):
+        yield f"job {job.key}: pservers move in a plan that changes other things, too"
 
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:

@@ -17,7 +17,7 @@ from edl.core.model import Job, Pod, PodPhase, Role
 PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
-_SINGLE = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value})
+_SINGLE = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value, Intent.MOVED.value})
 """Intents that concern one pod; every other one takes pods down for a reason of the whole job."""
 CANNOT_START = "PodCannotStart"
 _SHOWN_PODS, _SHOWN_WORDS = 3, 200

@@ -286,9 +286,12 @@ def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
     spent = [p for p in spent if not (lost_last and p.role is Role.TRAINER)]
+    moving = [p for p in job.pods if decision and p.name in decision.moves and p.is_live]
+    step = replace(step, moving=tuple(p.name for p in moving))
     deletions = (
         *delete(victims, job, step.shrink_reason or step.reason, case.around.lost),
         *delete(spent, job, Intent.REPLACED.value, case.around.lost),
+        *delete(moving, job, Intent.MOVED.value, case.around.lost),
         *_finish_what_is_marked(case),
     )
     kept = len(job.live_trainers) - len(victims)

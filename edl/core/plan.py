@@ -40,6 +40,8 @@ class Limits:
         serving_grace_s: a waiting pod that kube-scheduler has not tried yet keeps its room reserved, but no trainer
             dies for it, until it is this old and no pod before it in the queue was answered since: kube-scheduler's
             own preemption goes first, so that nobody is killed for it twice. 0 counts every waiting pod at once.
+        consolidate_after_s: once nothing has changed for so long, pservers may move so that more trainers find room;
+            0 never.
         growth_hold_s: a job that was shrunk for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
         deadline_s: time that one decision may take.
@@ -49,6 +51,7 @@ class Limits:
     max_load_desired: float = 1.0
     serving_headroom: int = 0
     serving_grace_s: float = 0.0
+    consolidate_after_s: float = 0.0
     growth_hold_s: float = 30.0
     head_wait_s: float = 600.0
     deadline_s: float = 10.0
@@ -66,6 +69,7 @@ class ScaleDecision:
         victims: names of the trainer pods to delete; all of them where it is not admitted.
         nodes: (node, count) where the new trainers are meant to go, sorted by node.
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
+        moves: names of the pservers that end so that they start elsewhere and leave room for trainers.
         shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
         message: one sentence for the user: why this count.
         pending: trainers of the target that have no room; only a plan to compare with leaves any.
@@ -85,6 +89,7 @@ class ScaleDecision:
     fixed_nodes: tuple[tuple[Role, str], ...] = ()
     shrink_reason: str = ""
     pending: int = 0
+    moves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

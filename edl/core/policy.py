@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
+from edl.core.consolidation import is_settled, moves, pays, rests_for_s, without
 from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
@@ -137,11 +138,33 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
     name = policy.name or ("maxmin" if worths is None else "utility")
     outcome = Outcome(world, served, admission, shared)
     plan = _write(adapted, outcome, proof, name)
+    if limits.consolidate_after_s:
+        left_s = limits.deadline_s - (time.perf_counter() - started_s)
+        plan = _consolidated(adapted, policy, replace(limits, deadline_s=left_s), plan, shared.room)
     problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
     return Study(plan, outcome, proof)
+
+
+def _consolidated(
+    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, room: Room
+) -> ScalePlan:
+    """The plan, with the pservers that move where the next plan, tried here, then has more trainers."""
+    if not is_settled(plan) or rests_for_s(snapshot) < limits.consolidate_after_s:
+        return plan
+    moving = moves(room, limits.deadline_s)
+    if not moving:
+        return plan
+    later = replace(snapshot, jobs=without(snapshot, moving))
+    try:
+        after = decide(later, policy, replace(limits, consolidate_after_s=0.0), plan.columns)
+    except PlanError:  # it was only a try
+        return plan
+    if not pays(plan, after, len(moving)):
+        return plan
+    return replace(plan, decisions=tuple(replace(d, moves=moving.get(d.job, ())) for d in plan.decisions))
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:

@@ -63,6 +63,7 @@ class Step:
         shrink_reason: why trainers die in this round; empty where none does by the plan.
         restarting: why the job is being taken down to start anew; empty where it is not.
         again: the role whose pods have all exited 0 and are to run again.
+        moving: names of the pservers that end so that they start elsewhere.
         finishing: trainers have begun to exit 0; no more growth.
         trainer_lost: the last trainer that had not finished was lost, and is replaced.
         never_ran: those that die by the plan have no node yet.
@@ -78,6 +79,7 @@ class Step:
     shrink_reason: str = ""
     restarting: str = ""
     again: Role | None = None
+    moving: tuple[str, ...] = ()
     finishing: bool = False
     trainer_lost: bool = False
     never_ran: bool = False
@@ -360,6 +362,7 @@ def _phase_events(new: JobStatus, step: Step) -> list[tuple[EventKind, str, str]
     return []
 
 
+_MOVED = Intent.MOVED.value
 _WAITING_KINDS = {
     Reason.UNSCHEDULABLE.value: EventKind.WARNING,
     Reason.MIN_UNSATISFIED.value: EventKind.NORMAL,
@@ -386,9 +389,14 @@ def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> lis
     elif after < before and not (preempted and after == live):
         told.append((EventKind.NORMAL, "ScaledDown", f"{before} -> {after}: {step.message}"))
     elif step.shrink_reason and after == before and step.stage is Stage.RUNNING:
-        told.append((EventKind.NORMAL, "Moved", f"trainers make way and start anew elsewhere: {step.message}"))
+        told.append(
+            (EventKind.NORMAL, Intent.MOVED.value, f"trainers make way and start anew elsewhere: {step.message}")
+        )
     elif step.stage is Stage.WAITING and new.reason != old.reason and new.reason in _WAITING_KINDS:
         told.append((_WAITING_KINDS[new.reason], new.reason, step.message))
+    if step.moving:
+        names = ", ".join(step.moving)
+        told.append((EventKind.NORMAL, _MOVED, f"{names}: start anew elsewhere; trainers get their room"))
     return told
 
 

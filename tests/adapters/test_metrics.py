@@ -63,7 +63,8 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     )
     metrics.planned(plan)
     metrics.resized(decision(3, 5))
-    for changed in (decision(3, 5), decision(5, 3, ("a-trainer-3", "a-trainer-4"))):
+    moving = replace(decision(3, 3), moves=("a-pserver-0", "a-pserver-1"))
+    for changed in (decision(3, 5), decision(5, 3, ("a-trainer-3", "a-trainer-4")), moving):
         metrics.sentenced(changed)
     metrics.resized(decision(5, 3, ("a-trainer-3", "a-trainer-4")))
     found = samples(metrics)
@@ -74,6 +75,7 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     assert found["edl_resizes_total{direction=up,job=a,namespace=default,reason=AtMax}"] == 1
     assert found["edl_resizes_total{direction=down,job=a,namespace=default,reason=ServingNeedsRoom}"] == 1
     assert found["edl_victims_total{reason=ServingNeedsRoom}"] == 2
+    assert found["edl_moved_pservers_total"] == 2
 
 
 def test_serving_that_leaves_room_unused_is_counted() -> None:

@@ -144,6 +144,15 @@ def test_a_decision_is_told_and_recorded_once_until_it_changes(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_pservers_that_move_are_news(tmp_path: Path) -> None:
+    told = teller(RecordFolder(tmp_path))
+    still = plan(3)
+    moving = replace(still, decisions=tuple(replace(d, moves=("a-pserver-0",)) for d in still.decisions))
+    for second, made in enumerate((still, moving, still)):
+        told.planned(snapshot(1000.0 + second), Limits(), made)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
     metrics = Metrics()
     told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")

@@ -38,6 +38,7 @@ PLAN = ScalePlan(
             reason=Reason.INSUFFICIENT_CAPACITY,
             message="no more [cpu] on any node",
             nodes=(("n001", 2), ("n004", 1)),
+            moves=("ctr-pserver-0",),
         ),
         ScaleDecision(
             job=JobKey("ads", "bad"),
@@ -97,6 +98,7 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
                 "admitted": False,
                 "victims": ["bad-trainer-0"],
                 "nodes": {},
+                "moves": [],
                 "reason": "InvalidSpec",
                 "message": "",
             },
@@ -110,6 +112,7 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
                 "admitted": True,
                 "victims": [],
                 "nodes": {"n001": 2, "n004": 1},
+                "moves": ["ctr-pserver-0"],
                 "reason": "InsufficientCapacity",
                 "message": "no more [cpu] on any node",
             },
@@ -127,7 +130,7 @@ def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.C
     assert lines[0] == ["JOB", "MIN", "MAX", "CURRENT", "TARGET", "ADMITTED", "REASON", "CHANGE"]
     assert lines[1] == ["ads/bad", "-", "-", "1", "0", "no", "InvalidSpec", "-bad-trainer-0"]
     assert lines[2][:7] == ["ads/ctr", "2", "12", "4", "7", "yes", "InsufficientCapacity"]
-    assert " ".join(lines[2][7:]) == "+2 on n001, +1 on n004"
+    assert " ".join(lines[2][7:]) == "+2 on n001, +1 on n004, ctr-pserver-0 moves"
     rest = [" ".join(line) for line in lines[3:]]
     assert "Serving pods: 3 waiting, 2 placed, 1 short" in rest
     assert "Certificate: fulfilment 4.5 of at most 5 (gap 10.000%), policy maxmin, 0.010 s" in rest

@@ -37,6 +37,7 @@ def decision(
     reason: Reason = Reason.ADMITTED,
     victims: tuple[str, ...] = (),
     shrink_reason: str = "",
+    moves: tuple[str, ...] = (),
 ) -> ScaleDecision:
     return ScaleDecision(
         job=job.key,
@@ -50,6 +51,7 @@ def decision(
         message="as planned",
         victims=victims,
         shrink_reason=shrink_reason,
+        moves=moves,
     )
 
 

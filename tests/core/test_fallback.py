@@ -47,6 +47,15 @@ def test_growth_is_dropped() -> None:
     assert (after.target, after.nodes, after.victims) == (4, (), ())
 
 
+def test_pservers_stay_where_they_are() -> None:
+    snapshot = make_snapshot(make_nodes(2), (two(),))
+    plan = decided(snapshot)
+    plan = replace(plan, decisions=tuple(replace(d, nodes=(), moves=("a-pserver-0",)) for d in plan.decisions))
+    after = only(without_growth(plan, snapshot, LATE))
+    assert after is not None
+    assert after.moves == ()
+
+
 def serving_plan() -> tuple[ClusterSnapshot, ScalePlan]:
     full = make_job("a", trainers=16, minimum=2, maximum=16, on=("n000", "n001"))
     snapshot = make_snapshot(make_nodes(2), (full,), (make_serving("web"),))

@@ -9,6 +9,7 @@ import pytest
 from edl.core.lifecycle import (
     CreatePod,
     DeleteJob,
+    DeletePod,
     EnsureSecret,
     EnsureService,
     PatchStatus,
@@ -35,6 +36,20 @@ def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:
     }  # fmt: skip
     assert here.told() == ["Admitted", "ScaledUp"]
     assert "2 -> 4" in here.world.events[1].message
+
+
+def test_a_pserver_that_moves_is_ended_for_it_and_started_again() -> None:
+    here = running()
+    told = len(here.told())
+    here.round(4, moves=("a-pserver-1", "a-pserver-9"))
+    assert [(a.pod, a.intent) for a in here.actions if isinstance(a, DeletePod)] == [("a-pserver-1", "Moved")]
+    assert here.told()[told:] == ["Moved"]
+    assert here.world.events[-1].message == "a-pserver-1: start anew elsewhere; trainers get their room"
+    here.round(4)
+    assert not [a for a in here.actions if isinstance(a, DeletePod | CreatePod)], "its end is waited for"
+    here.settle(4)
+    assert "a-pserver-1" in here.names
+    assert (here.phase(), here.job.status.failures if here.job.status else None) == (JobPhase.RUNNING, 0)
 
 
 def test_phases_follow_the_pods() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from tests.e2e import world
 from tests.e2e.follow import Follower
 from tests.e2e.harness import World, trainer_request
 from tests.e2e.hindsight import Moment
-from tests.e2e.pod_log import PodLog
+from tests.e2e.pod_log import PodLog, cause_of_end
 
 Object = dict[str, Any]
 FOR_A_SHARE = {"InsufficientCapacity", "Cooldown", "ResizeNotWorthIt"}  # of another job, which the cooldown bounds
@@ -35,6 +36,7 @@ class Step:
         forced: who ended how many trainers until then.
         later: who ended how many from then until the next step.
         first_write_s: from the change to the first sign of a write of the controller; None where there was none.
+        moved: masters and pservers that ended until the next step, by role and cause.
     """
 
     before: int
@@ -47,6 +49,7 @@ class Step:
     forced: Counter[str] = field(default_factory=Counter)
     later: Counter[str] = field(default_factory=Counter)
     first_write_s: float | None = None
+    moved: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_rise(self) -> bool:
@@ -114,6 +117,20 @@ class Watched:
                 shrinks.append(at)
         return shrinks
 
+    def wait_settled(self, quiet_s: float) -> None:
+        """Wait until the cluster is full, at rest, and has been left alone for some time."""
+
+        def restless() -> str:
+            left_s = self.log.changed + quiet_s - time.monotonic()
+            return f"quiet for {left_s:.0f} s more" if left_s > 0 else ""
+
+        self.here.wait_full(STEP_TIMEOUT_S, poll_s=1.0, further=restless)
+
+    def moved(self, since: float, until: float) -> Counter[str]:
+        """How many masters and pservers ended in that time, by role and cause."""
+        ended = [pod for at, pod in self.log.fixed_ended.values() if since < at <= until]
+        return Counter(f"{pod['metadata']['labels'][world.ROLE_LABEL]}: {cause_of_end(pod)}" for pod in ended)
+
     def go(self, before: int, target: int) -> Step:
         """Scale serving and wait until it stands at its target; `close` completes what is said of the step."""
         nodes, pods = self.here.kube.list("nodes"), self.here.pods()
@@ -142,6 +159,7 @@ class Watched:
             step.shortfall = world.shortfall(ready, step.target, step.at_s, until)
         step.forced = self.log.causes(step.at_s, until)
         step.later = self.log.causes(until)
+        step.moved = self.moved(step.at_s, math.inf)
         writes = [at for at in self._written_at() if at > step.at_s]
         step.first_write_s = min(writes) - step.at_s if writes else None
         return step

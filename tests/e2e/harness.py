@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,10 @@ class World:
                 return f"{more} more trainers of {name} would fit, which has {count} of {bounds(job)}"
         return ""
 
-    def wait_full(self, timeout_s: float, *, poll_s: float = 0.05) -> None:
-        """Wait until nothing moves and no further trainer of any job fits anywhere."""
+    def wait_full(self, timeout_s: float, *, poll_s: float = 0.05, further: Callable[[], str] = lambda: "") -> None:
+        """Wait until nothing moves and no further trainer of any job fits anywhere, nor is there more to wait for."""
         what = "the cluster is at rest and full"
-        self.kube.wait_until(lambda: _Verdict(self.unfilled()), timeout_s, what, poll_s=poll_s)
+        self.kube.wait_until(lambda: _Verdict(self.unfilled() or further()), timeout_s, what, poll_s=poll_s)
 
     def ready_serving(self, name: str = "web") -> int:
         """Ready pods of a serving Deployment."""

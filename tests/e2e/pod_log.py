@@ -24,6 +24,8 @@ class PodLog:
         most: per job, the largest number of live trainers ever seen.
         created: when each trainer was created, by uid, but for those that were there at the start.
         ended: when each trainer was first seen on its way out, by uid.
+        fixed_ended: masters and pservers as they were last seen, and when each was first seen on its way out, by uid.
+        changed: when any pod was last seen to change.
     """
 
     def __init__(self, kube: Kube, minimums: dict[str, int] | None = None) -> None:
@@ -40,6 +42,8 @@ class PodLog:
         self.most: dict[str, int] = defaultdict(int)
         self.created: dict[str, float] = {}
         self.ended: dict[str, float] = {}
+        self.fixed_ended: dict[str, tuple[float, Object]] = {}
+        self.changed = time.monotonic()
 
     def expect(self, job: str, minimum: int) -> None:
         """Watch that job's count from the moment it first has that many."""
@@ -91,6 +95,7 @@ class PodLog:
             self._see(pod, is_gone=change == "DELETED")
 
     def _see(self, pod: Object, *, is_gone: bool) -> None:
+        self.changed = time.monotonic()
         uid, labels = pod["metadata"]["uid"], pod["metadata"].get("labels") or {}
         self._pods[uid] = pod
         if is_gone:
@@ -103,6 +108,8 @@ class PodLog:
                 self._last_words[uid] = pod
             _put(self._live[job], uid, is_in=not leaves and not world.is_finished(pod))
             self._count(job)
+        if _role(pod) in {"master", "pserver"} and (is_gone or world.is_terminating(pod)):
+            self.fixed_ended.setdefault(uid, (time.monotonic(), pod))
         if app := labels.get("app"):
             _put(self._ready[app], uid, is_in=not is_gone and world.is_ready(pod))
             self._series[app].append((time.monotonic(), len(self._ready[app])))

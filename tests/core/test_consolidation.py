@@ -1,0 +1,367 @@
+"""Pservers move once nothing happens, where trainers gain room by it; never else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl.core.answers import JobAction, JobEvent
+from edl.core.consolidation import moves, rests_for_s
+from edl.core.guard import check
+from edl.core.model import Answer, ClusterSnapshot, FixedPods, Job, JobKey, Node, Pod, PodPhase, Resize, Role
+from edl.core.plan import Limits, Quota, ScaleDecision
+from edl.core.policy import policy_named, study
+from tests.core.worlds import (
+    apply_plan,
+    cores_of,
+    decision_of,
+    essence,
+    examples,
+    later,
+    make_job,
+    make_node,
+    make_serving,
+    make_shape,
+    make_snapshot,
+    plan_for,
+    targets,
+    victims,
+    with_jobs,
+    with_pods,
+    with_status,
+)
+
+REST = Limits(consolidate_after_s=600)
+A = "a-pserver-0"
+
+
+def with_pservers(job: Job, cores: float, on: tuple[str, ...]) -> Job:
+    """The job with pservers that run on those nodes."""
+    shape = make_shape(cores)
+    pods = tuple(
+        Pod(
+            namespace=job.key.namespace,
+            name=f"{job.key.name}-pserver-{i}",
+            uid=f"{job.key}-p{i}",
+            shape=shape,
+            phase=PodPhase.RUNNING,
+            node=node,
+            ready=True,
+            job=job.key,
+            role=Role.PSERVER,
+            index=i,
+            started_s=900.0,
+        )
+        for i, node in enumerate(on)
+    )
+    return replace(job, fixed=(FixedPods(Role.PSERVER, shape, len(on)),), pods=(*pods, *job.pods))
+
+
+def job_a(**fields: object) -> Job:
+    job = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("n0",), age_s=100), 3, on=("n0",))
+    return replace(with_status(job, admitted=True), **fields)  # type: ignore[arg-type]
+
+
+def pieces(*jobs: Job) -> ClusterSnapshot:
+    """One core is left beside pserver and trainer on n0, three beside serving on n1: too little for a trainer."""
+    nodes = (make_node("n0", 8), make_node("n1", 8))
+    return make_snapshot(nodes, jobs or (job_a(),), (make_serving("web", cpu=5, node="n1"),), now_s=2000.0)
+
+
+def moved(snapshot: ClusterSnapshot, limits: Limits = REST) -> dict[str, tuple[str, ...]]:
+    return {d.job.name: d.moves for d in plan_for(snapshot, limits).decisions if d.moves}
+
+
+def without_pod(snapshot: ClusterSnapshot, *names: str) -> ClusterSnapshot:
+    jobs = (replace(j, pods=tuple(p for p in j.pods if p.name not in names)) for j in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(jobs))
+
+
+def change_pod(snapshot: ClusterSnapshot, name: str, **fields: object) -> ClusterSnapshot:
+    def changed(pod: Pod) -> Pod:
+        return replace(pod, **fields) if pod.name == name else pod  # type: ignore[arg-type]
+
+    return replace(snapshot, jobs=tuple(replace(j, pods=tuple(map(changed, j.pods))) for j in snapshot.jobs))
+
+
+def test_a_pserver_in_the_way_of_a_trainer_moves_to_a_piece_that_is_too_small_for_one() -> None:
+    world = pieces()
+    plan = plan_for(world, REST)
+    assert decision_of(plan, "a").moves == (A,)
+    assert essence(plan) == essence(plan_for(world)), "nobody gains or loses a trainer before it has moved"
+    leaving = change_pod(world, A, terminating=True)
+    for state in (leaving, without_pod(world, A)):
+        then = decision_of(plan_for(state, REST), "a")
+        assert then.fixed_nodes == ((Role.PSERVER, "n1"),)
+        assert (then.nodes, then.victims, then.moves) == ((("n0", 1),), (), ())
+
+
+def test_it_has_moved_for_good() -> None:
+    world = pieces()
+    for _ in range(3):
+        moving = [name for d in plan_for(world, REST).decisions for name in d.moves]
+        world = without_pod(world, *moving)
+        world = later(apply_plan(world, plan_for(world, REST)), 1000)
+    assert targets(plan_for(world, REST)) == {"a": 2}
+    assert moved(world) == {}
+
+
+def test_it_is_asked_for_and_takes_its_time() -> None:
+    world = pieces()
+    assert rests_for_s(world) == 1010, "since serving came"
+    assert moved(world, Limits()) == {}
+    assert moved(world, Limits(consolidate_after_s=1011)) == {}
+    assert moved(world, Limits(consolidate_after_s=1010)) == {"a": (A,)}
+
+
+def quota(cores: int) -> Limits:
+    return replace(REST, quotas=(Quota("default", (("cpu", cores * 1000),)),))
+
+
+def leaving_trainer() -> Pod:
+    return replace(job_a().pods[-1], name="a-trainer-1", index=1, uid="x", terminating=True)
+
+
+UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
+    "a serving pod has come": lambda w: with_pods(w, replace(make_serving("x", cpu=1, node="n1"), created_s=1900.0)),
+    "a trainer has started": lambda w: change_pod(w, "a-trainer-0", started_s=1900.0),
+    "a pserver has started": lambda w: change_pod(w, A, created_s=1900.0),
+    "a job has come": lambda w: with_jobs(w, make_job("b", cpu=99, age_s=-900)),
+    "a job was resized": lambda w: with_jobs(
+        w, replace(job_a(), status=with_status(job_a(), admitted=True, resize=Resize(1900.0, 2, 1, "x")).status)
+    ),
+    "a pod of others leaves": lambda w: with_pods(w, replace(make_serving("x", cpu=1, node="n1"), terminating=True)),
+    "a trainer leaves": lambda w: with_jobs(w, job_a(pods=(*job_a().pods, leaving_trainer()))),
+    "a trainer waits for its image": lambda w: change_pod(w, "a-trainer-0", phase=PodPhase.PENDING),
+    "serving waits": lambda w: with_pods(w, make_serving("x", cpu=2)),
+}
+
+
+@pytest.mark.parametrize("happening", UNREST)
+def test_nothing_moves_while_something_happens(happening: str) -> None:
+    assert moved(UNREST[happening](pieces())) == {}
+
+
+GAINLESS: dict[str, tuple[Job, Limits]] = {
+    "the job has its maximum": (job_a(max_trainers=1), REST),
+    "its queue has no quota left": (job_a(), quota(10)),
+    "training may not grow": (job_a(), replace(REST, max_load_desired=0.7)),
+    "the pserver may not be disturbed": (
+        job_a(pods=tuple(replace(p, undisturbed=p.name == A) for p in job_a().pods)),
+        REST,
+    ),
+    "a gang would start anew": (job_a(fault_tolerant=False, min_trainers=1, max_trainers=1), REST),
+    "its policy gives up the job with the pserver": (
+        job_a(answers=(Answer(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.ABORT_JOB),)),
+        REST,
+    ),
+    "the spec asks for other pservers now": (job_a(fixed=(FixedPods(Role.PSERVER, make_shape(2.5), 1),)), REST),
+    "it is a master": (
+        job_a(
+            fixed=(FixedPods(Role.MASTER, make_shape(3), 1),),
+            pods=tuple(replace(p, role=Role.MASTER) if p.name == A else p for p in job_a().pods),
+        ),
+        REST,
+    ),
+}
+
+
+@pytest.mark.parametrize("why", GAINLESS)
+def test_nothing_moves_that_may_not_or_for_nothing(why: str) -> None:
+    job, limits = GAINLESS[why]
+    assert moved(pieces(job), limits) == {}
+
+
+def test_what_quota_and_load_still_allow_moves() -> None:
+    assert moved(pieces(), quota(11)) == {"a": (A,)}
+    assert moved(pieces(), replace(REST, max_load_desired=1.0)) == {"a": (A,)}
+
+
+def two_jobs(*, nodes: int) -> ClusterSnapshot:
+    """Pairs of nodes as in `pieces`; each of the first nodes holds a pserver of a, then one of b, in turn."""
+    heavy, light = [f"h{i}" for i in range(nodes)], [f"l{i}" for i in range(nodes)]
+    jobs = [
+        with_status(
+            with_pservers(
+                make_job(name, trainers=len(mine), minimum=1, maximum=9, cpu=4, on=mine, age_s=100), 3, on=mine
+            ),
+            admitted=True,
+        )
+        for name, mine in (("a", tuple(heavy[::2])), ("b", tuple(heavy[1::2])))
+        if mine
+    ]
+    serving = tuple(make_serving(f"web-{node}", cpu=5, node=node) for node in light)
+    return make_snapshot(tuple(make_node(n, 8) for n in (*heavy, *light)), tuple(jobs), serving, now_s=2000.0)
+
+
+def test_every_interrupted_job_pays_with_room_for_a_trainer() -> None:
+    assert moved(two_jobs(nodes=2)) == {"a": (A,), "b": ("b-pserver-0",)}
+    one_place = replace(two_jobs(nodes=2), nodes=tuple(n for n in two_jobs(nodes=2).nodes if n.name != "l1"), pods=())
+    one_place = with_pods(one_place, make_serving("web", cpu=5, node="l0"))
+    assert [len(pods) for pods in moved(one_place).values()] == [1]
+
+
+def test_pods_of_few_jobs_move() -> None:
+    """Three pservers of a and three of b are in the way, and there is room elsewhere for three."""
+    world = two_jobs(nodes=6)
+    world = replace(
+        world,
+        nodes=tuple(n for n in world.nodes if n.name not in {"l3", "l4", "l5"}),
+        pods=tuple(p for p in world.pods if p.node not in {"l3", "l4", "l5"}),
+    )
+    assert sorted(len(pods) for pods in moved(world).values()) == [3]
+
+
+def test_two_pservers_move_for_one_trainer_where_one_would_not_do() -> None:
+    job = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("n0",), age_s=100), 2, on=("n0", "n0"))
+    nodes = (make_node("n0", 8), make_node("n1", 7), make_node("n2", 7))
+    serving = tuple(make_serving(f"web-{n}", cpu=5, node=n) for n in ("n1", "n2"))
+    world = make_snapshot(nodes, (with_status(job, admitted=True),), serving, now_s=2000.0)
+    assert moved(world) == {"a": (A, "a-pserver-1")}
+
+
+def test_the_same_snapshot_moves_the_same_pods() -> None:
+    world = two_jobs(nodes=6)
+    first, second = (plan_for(world, REST) for _ in range(2))
+    assert [d.moves for d in first.decisions] == [d.moves for d in second.decisions]
+
+
+def planted(**fields: object) -> tuple[str, ...]:
+    world = pieces(job_a(fault_tolerant=bool(fields.pop("fault_tolerant", True))))
+    plan = plan_for(world)
+
+    def changed(d: ScaleDecision) -> ScaleDecision:
+        return replace(d, **{"moves": (A,), **fields})  # type: ignore[arg-type]
+
+    return check(world, replace(plan, decisions=tuple(map(changed, plan.decisions))))
+
+
+def test_a_plan_that_moves_what_must_stay_is_refused() -> None:
+    assert planted() == ()
+    assert "a-trainer-0 is to move, yet it is no live pserver" in planted(moves=("a-trainer-0",))[0]
+    assert "does not run on without them" in planted(fault_tolerant=False, target=1)[0]
+    together = planted(victims=("a-trainer-0",), target=1, nodes=(("n0", 1),), shrink_reason="AtMax")
+    assert "in a plan that changes other things" in together[0]
+
+
+@st.composite
+def resting_worlds(draw: st.DrawFn) -> ClusterSnapshot:
+    """Up to four nodes with serving, pservers of up to two jobs anywhere, and as many trainers as fit beside them."""
+    cores = draw(st.lists(st.integers(4, 9), min_size=2, max_size=4))
+    nodes = tuple(make_node(f"n{i}", c, 64) for i, c in enumerate(cores))
+    left = dict(zip((n.name for n in nodes), cores, strict=True))
+    serving = []
+    for node in nodes:
+        size = draw(st.integers(0, 3))
+        if size:
+            serving.append(make_serving(f"web-{node.name}", cpu=size, node=node.name))
+            left[node.name] -= size
+    size = draw(st.integers(3, 4))
+    jobs = []
+    for name in draw(st.sampled_from([("a",), ("a", "b")])):
+        each = draw(st.integers(1, 3))
+        open_to = [n for n in left if left[n] >= each]
+        on = draw(st.lists(st.sampled_from(open_to), min_size=1, max_size=2)) if open_to else []
+        on = [n for i, n in enumerate(on) if left[n] >= each * (on[: i + 1].count(n))]
+        for n in on:
+            left[n] -= each
+        if on:
+            job = with_pservers(make_job(name, minimum=1, maximum=8, cpu=size, age_s=100), each, tuple(on))
+            jobs.append(job)
+    world = make_snapshot(nodes, tuple(jobs), tuple(serving), now_s=2000.0)
+    for _ in range(4):
+        world = later(apply_plan(world, plan_for(world)), 1000)
+    return world
+
+
+def free_of(world: ClusterSnapshot, without: frozenset[str] = frozenset()) -> dict[str, int]:
+    free = {n.name: cores_of_node(n) for n in world.nodes}
+    for pod in (*world.pods, *(p for j in world.jobs for p in j.pods)):
+        if pod.node and pod.name not in without:
+            free[pod.node] -= cores_of(pod.shape)
+    return free
+
+
+def cores_of_node(node: Node) -> int:
+    return node.allocatable["cpu"] // 1000
+
+
+def most_added(world: ClusterSnapshot, ended: frozenset[str]) -> int:
+    """The most trainers that fit once those pservers are gone and stand somewhere again; all trainers are alike."""
+    sizes = [cores_of(p.shape) for j in world.jobs for p in j.pods if p.name in ended]
+    size = cores_of(world.jobs[0].trainer)
+    best = -1
+    for places in product([n.name for n in world.nodes], repeat=len(sizes)):
+        free = free_of(world, ended)
+        for place, cores in zip(places, sizes, strict=True):
+            free[place] -= cores
+        if min(free.values()) >= 0:
+            best = max(best, sum(cores // size for cores in free.values()))
+    wanted = sum(j.max_trainers - len(j.live_trainers) for j in world.jobs if j.was_admitted)
+    return min(best, wanted)
+
+
+def value(world: ClusterSnapshot, ended: frozenset[str]) -> float:
+    interrupted = sum(any(p.name in ended for p in j.pods) for j in world.jobs)
+    return most_added(world, ended) - 0.9 * interrupted - 0.01 * len(ended)
+
+
+@given(resting_worlds())
+@examples(60)
+def test_nobody_finds_better_moves_by_trying_all(world: ClusterSnapshot) -> None:
+    running = [j for j in world.jobs if j.was_admitted]
+    if not running:
+        return
+    found = moves(study(world, policy_named("maxmin"), Limits()).outcome.shared.room, 10.0)
+    names = [p.name for j in running for p in j.pods if p.role is Role.PSERVER]
+    subsets = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
+    best = max(value(world, ended) for ended in subsets)
+    ours = frozenset(name for pods in found.values() for name in pods)
+    assert value(world, ours) == pytest.approx(best)
+
+
+@given(resting_worlds())
+@examples(60)
+def test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer(world: ClusterSnapshot) -> None:
+    counts = targets(plan_for(world))
+    for _ in range(6):
+        plan = plan_for(world, REST)
+        moving = {name for d in plan.decisions for name in d.moves}
+        if not moving:
+            break
+        then = plan_for(change_pods(world, moving), REST)
+        assert not victims(then)
+        world = later(apply_plan(without_pod(world, *moving), plan_for(without_pod(world, *moving))), 1000)
+        now = targets(plan_for(world))
+        assert sum(now.values()) > sum(counts.values())
+        assert all(now[name] >= count for name, count in counts.items())
+        counts = now
+    else:
+        raise AssertionError("pservers move on and on")
+
+
+def change_pods(world: ClusterSnapshot, names: set[str]) -> ClusterSnapshot:
+    for name in names:
+        world = change_pod(world, name, terminating=True)
+    return world
+
+
+def test_jobs_are_told_apart_by_their_namespaces() -> None:
+    twin = job_a()
+    key = JobKey("other", "a")
+    pods = tuple(replace(p, namespace="other", job=key, uid=f"o-{p.uid}", node="m0") for p in twin.pods)
+    nodes = (make_node("n0", 8), make_node("n1", 8), make_node("m0", 8))
+    world = make_snapshot(
+        nodes,
+        (job_a(), replace(twin, key=key, uid="other", pods=pods)),
+        (make_serving("web", cpu=5, node="n1"),),
+        now_s=2000.0,
+    )
+    plan = plan_for(world, REST)
+    assert [len(d.moves) for d in plan.decisions].count(1) == 1
+    assert check(world, plan) == ()
