@@ -64,7 +64,7 @@ class PodLabels(_Struct):
 
 
 class PodAnnotations(_Struct):
-    """The annotations that we write on our pods, and the one by which their owner asks to be left alone."""
+    """The annotations that we write on our pods, and the one by which their owner says what they bear."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")

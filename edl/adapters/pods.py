@@ -32,6 +32,7 @@ DEFAULT_NAMESPACE = "default"
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
+_YES_OR_NO = {"true": True, "false": False}
 _BACK = "suspend the job to change its spec"
 _CANNOT_START = {
     **dict.fromkeys(
@@ -118,7 +119,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         ip=status.pod_ip or "",
         said=_last_words(found),
         journal=text(annotations.journal) if annotations else "",
-        undisturbed=annotations is not None and text(annotations.safe_to_evict) == "false",
+        safe_to_evict=_YES_OR_NO.get(text(annotations.safe_to_evict)) if annotations else None,
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
 

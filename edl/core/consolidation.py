@@ -3,7 +3,8 @@
 Serving pods come and go, and a pserver stays where there was room when it started: node after node may keep a piece
 that is too small for a trainer. A pserver holds the model, and its end takes its job back to the last checkpoint. So
 pservers move only where the operator asks for it, only after a time in which nothing has changed, only those that may
-be ended, and every job that is interrupted must pay for it with room for a trainer. Trainers stay; masters stay, too:
+be ended, and every job that is interrupted must pay for it with room for a trainer. Pservers may keep each other's
+checkpoints: one of a job moves at a time, unless they are said to be safe to evict. Trainers stay; masters stay, too:
 their journals are on volumes that may belong to a node.
 
 Source: an integer program over nodes, solved by HiGHS (scipy.optimize.milp). Karpenter's `consolidateAfter` is the
@@ -22,7 +23,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from edl.core.answers import JobAction, JobEvent
-from edl.core.happenings import answer_to
+from edl.core.happenings import answer_to, finished_trainers
 from edl.core.model import ClusterSnapshot, Job, JobKey, Pod, PodPhase, Role
 from edl.core.packing import has_load_left
 from edl.core.plan import ScalePlan
@@ -89,8 +90,10 @@ def pays(before: ScalePlan, after: ScalePlan, interrupted: int) -> bool:
 
 
 def may_move(job: Job, pod: Pod) -> bool:
-    """True for a running pserver whose job goes on without it, and that nobody has asked to be left alone."""
-    is_one = pod.role is Role.PSERVER and job.fault_tolerant and not pod.undisturbed
+    """True for a pserver that nobody asks to leave alone, whose job goes on without it and is not about to end."""
+    is_one = pod.role is Role.PSERVER and job.fault_tolerant and pod.safe_to_evict is not False
+    if finished_trainers(job):
+        return False
     if answer_to(job, Role.PSERVER, JobEvent.POD_EVICTED) is not JobAction.RESTART_POD:
         return False
     return is_one and pod.is_live and any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
@@ -98,11 +101,12 @@ def may_move(job: Job, pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Pservers of one job and shape on one node."""
+    """Pservers of one job and shape on one node; `is_safe`: any number of them may end at once."""
 
     claim: int
     node: int
     shape: int
+    is_safe: bool
     job: JobKey
     pods: tuple[str, ...]
 
@@ -183,16 +187,25 @@ class _Program:
                     yield terms, -np.inf, max(0.0, float(free[node, r]))
 
     def _count_rows(self) -> Iterator[tuple[Terms, float, float]]:
-        """As many start as end, of each shape; no more trainers than are wanted; and who moves is interrupted."""
+        """As many start as end, of each shape; no more trainers than are wanted; who moves is interrupted.
+
+        Of a job's pservers only one ends at a time, but for those that are said to be safe.
+        """
         for s in sorted({g.shape for g in self.groups}):
             ending = [(k, -1.0) for k, g in enumerate(self.groups, start=self._end.start) if g.shape == s]
             yield [*ending, *_where(self._starts, self._start.start, s)], 0.0, 0.0
         for s, count in self.wanted.items():
             if terms := _where(self._grows, self._grow.start, s):
                 yield terms, -np.inf, float(count)
+        careful: dict[int, Terms] = {j: [(self._job.start + i, -1.0)] for i, j in enumerate(self._jobs)}
         for k, group in enumerate(self.groups, start=self._end.start):
-            job = self._job.start + self._jobs.index(group.claim)
-            yield [(k, 1.0), (job, -float(len(group.pods)))], -np.inf, 0.0
+            if group.is_safe:
+                job = self._job.start + self._jobs.index(group.claim)
+                yield [(k, 1.0), (job, -float(len(group.pods)))], -np.inf, 0.0
+            else:
+                careful[group.claim].append((k, 1.0))
+        for terms in careful.values():
+            yield terms, -np.inf, 0.0
 
 
 def _where(places: list[tuple[int, int]], first: int, shape: int) -> Terms:
@@ -202,16 +215,16 @@ def _where(places: list[tuple[int, int]], first: int, shape: int) -> Terms:
 def _groups(room: Room) -> list[_Group]:
     world = room.world
     number = {shape: i for i, shape in enumerate(world.shapes)}
-    found: dict[tuple[int, int, int], list[str]] = {}
+    found: dict[tuple[int, int, int, bool], list[str]] = {}
     for j in room.members:
         job = world.claims[j].job
         for pod in job.pods:
             node = world.node_index.get(pod.node, -1)
             if node >= 0 and may_move(job, pod):
-                found.setdefault((j, node, number[pod.shape]), []).append(pod.name)
+                found.setdefault((j, node, number[pod.shape], bool(pod.safe_to_evict)), []).append(pod.name)
     return [
-        _Group(j, node, shape, world.claims[j].job.key, tuple(sorted(pods)))
-        for (j, node, shape), pods in sorted(found.items())
+        _Group(j, node, shape, is_safe, world.claims[j].job.key, tuple(sorted(pods)))
+        for (j, node, shape, is_safe), pods in sorted(found.items())
     ]
 
 

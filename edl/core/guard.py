@@ -181,7 +181,7 @@ def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -
 
 
 def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
-    live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and not p.undisturbed}
+    live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and p.safe_to_evict is not False}
     for name in sorted(decision.moves):
         if name not in live:
             yield f"job {job.key}: {name} is to move, yet it is no live pserver of it that may be disturbed"

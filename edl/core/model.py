@@ -23,7 +23,6 @@ ANNOTATION_NODE = "paddlepaddle.org/planned-node"
 ANNOTATION_PINNED = "paddlepaddle.org/pinned"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
-ANNOTATION_UNDISTURBED = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class JobKey(NamedTuple):
@@ -132,7 +131,7 @@ class Pod:
         ip: its address, empty while it has none.
         said: what its main container, or the one before it, said last of why it ended, or why the kubelet cannot
             start it; empty where nothing is said.
-        undisturbed: its owner asks that nobody ends it for the sake of tidiness (safe-to-evict: "false").
+        safe_to_evict: whether it may be ended for mere tidiness, as its owner says; None where nothing is said.
         journal: of a master: where we put its journal, `claim` or `emptyDir`; empty for every other pod.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
@@ -166,7 +165,7 @@ class Pod:
     ip: str = ""
     said: str = ""
     journal: str = ""
-    undisturbed: bool = False
+    safe_to_evict: bool | None = None
 
     @property
     def is_finished(self) -> bool:

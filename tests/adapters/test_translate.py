@@ -238,10 +238,10 @@ def test_finished_pods_of_a_job_stay_with_it() -> None:
     assert len(the_job(job(), trainer(0, status={"phase": "Succeeded"})).pods) == 1
 
 
-@pytest.mark.parametrize(("said", "undisturbed"), [("false", True), ("true", False), (None, False), (0, False)])
-def test_a_pod_may_ask_to_be_left_alone(said: str | int | None, undisturbed: bool) -> None:
+@pytest.mark.parametrize(("said", "safe"), [("false", False), ("true", True), (None, None), (0, None)])
+def test_a_pod_may_say_what_it_bears(said: str | int | None, safe: bool | None) -> None:
     notes = {} if said is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": said}
-    assert the_pod(pod("web", metadata={"annotations": notes})).undisturbed is undisturbed
+    assert the_pod(pod("web", metadata={"annotations": notes})).safe_to_evict is safe
 
 
 def test_a_pod_of_a_former_job_of_that_name_is_foreign_and_holds_its_room() -> None:

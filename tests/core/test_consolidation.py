@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.answers import JobAction, JobEvent
-from edl.core.consolidation import moves, rests_for_s
+from edl.core.consolidation import may_move, moves, rests_for_s
 from edl.core.guard import check
 from edl.core.model import Answer, ClusterSnapshot, FixedPods, Job, JobKey, Node, Pod, PodPhase, Resize, Role
 from edl.core.plan import Limits, Quota, ScaleDecision
 from edl.core.policy import policy_named, study
+from edl.core.room import Room
 from tests.core.worlds import (
     apply_plan,
     cores_of,
@@ -38,10 +39,11 @@ from tests.core.worlds import (
 
 REST = Limits(consolidate_after_s=600)
 A = "a-pserver-0"
+KEPT = (Answer(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.RESTART_POD),)
 
 
-def with_pservers(job: Job, cores: float, on: tuple[str, ...]) -> Job:
-    """The job with pservers that run on those nodes."""
+def with_pservers(job: Job, cores: float, on: tuple[str, ...], *, safe: bool | None = True) -> Job:
+    """The job with pservers that run on those nodes; any number of them may end at once, unless said otherwise."""
     shape = make_shape(cores)
     pods = tuple(
         Pod(
@@ -56,6 +58,7 @@ def with_pservers(job: Job, cores: float, on: tuple[str, ...]) -> Job:
             role=Role.PSERVER,
             index=i,
             started_s=900.0,
+            safe_to_evict=safe,
         )
         for i, node in enumerate(on)
     )
@@ -127,6 +130,10 @@ def leaving_trainer() -> Pod:
     return replace(job_a().pods[-1], name="a-trainer-1", index=1, uid="x", terminating=True)
 
 
+def finished_trainer() -> Pod:
+    return replace(leaving_trainer(), terminating=False, phase=PodPhase.SUCCEEDED)
+
+
 UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
     "a serving pod has come": lambda w: with_pods(w, replace(make_serving("x", cpu=1, node="n1"), created_s=1900.0)),
     "a trainer has started": lambda w: change_pod(w, "a-trainer-0", started_s=1900.0),
@@ -152,10 +159,11 @@ GAINLESS: dict[str, tuple[Job, Limits]] = {
     "its queue has no quota left": (job_a(), quota(10)),
     "training may not grow": (job_a(), replace(REST, max_load_desired=0.7)),
     "the pserver may not be disturbed": (
-        job_a(pods=tuple(replace(p, undisturbed=p.name == A) for p in job_a().pods)),
+        job_a(pods=tuple(replace(p, safe_to_evict=p.name != A) for p in job_a().pods)),
         REST,
     ),
     "a gang would start anew": (job_a(fault_tolerant=False, min_trainers=1, max_trainers=1), REST),
+    "its trainers have begun to finish": (job_a(pods=(*job_a().pods, finished_trainer())), REST),
     "its policy gives up the job with the pserver": (
         job_a(answers=(Answer(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.ABORT_JOB),)),
         REST,
@@ -177,9 +185,52 @@ def test_nothing_moves_that_may_not_or_for_nothing(why: str) -> None:
     assert moved(pieces(job), limits) == {}
 
 
+def test_a_gang_is_never_asked() -> None:
+    job = job_a()
+    assert [p.name for p in job.pods if may_move(job, p)] == [A]
+    assert not any(may_move(replace(job, fault_tolerant=False, answers=KEPT), p) for p in job.pods)
+
+
+def room_of(limits: Limits) -> Room:
+    """Beside a there is b, with a trainer on a full node of its own."""
+    b = with_status(make_job("b", trainers=1, maximum=4, cpu=4, on=("m0",), age_s=100), admitted=True)
+    world = pieces(job_a(), b)
+    world = replace(world, nodes=(make_node("m0", 4), *world.nodes))
+    return study(world, policy_named("maxmin"), replace(limits, consolidate_after_s=0)).outcome.shared.room
+
+
+def test_no_program_is_tried_for_trainers_that_no_limit_allows() -> None:
+    assert moves(room_of(Limits()), 10.0) == {JobKey("default", "a"): (A,)}
+    assert moves(room_of(quota(15)), 10.0) == {JobKey("default", "a"): (A,)}
+    assert moves(room_of(quota(14)), 10.0) == {}
+    assert moves(room_of(Limits(max_load_desired=0.7)), 10.0) == {}
+
+
+def test_a_move_that_the_next_plan_would_not_use_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is made to name a pserver from whose end nobody gains."""
+    world = pieces(job_a(max_trainers=1))
+    monkeypatch.setattr("edl.core.policy.moves", lambda *_: {JobKey("default", "a"): (A,)})
+    assert moved(world) == {}
+
+
 def test_what_quota_and_load_still_allow_moves() -> None:
     assert moved(pieces(), quota(11)) == {"a": (A,)}
     assert moved(pieces(), replace(REST, max_load_desired=1.0)) == {"a": (A,)}
+
+
+def test_of_pservers_that_nothing_is_said_of_one_moves_at_a_time() -> None:
+    world = two_jobs(nodes=6)
+    assert [len(pods) for pods in moved(world).values()] == [3, 3]
+    unsaid = replace(world, jobs=tuple(map(unsafe, world.jobs)))
+    for step in range(1, 4):
+        assert [len(pods) for pods in moved(unsaid).values()] == [1, 1], f"step {step}"
+        gone = without_pod(unsaid, *(name for pods in moved(unsaid).values() for name in pods))
+        unsaid = later(apply_plan(gone, plan_for(gone)), 1000)
+    assert moved(unsaid) == {}
+
+
+def unsafe(job: Job) -> Job:
+    return replace(job, pods=tuple(replace(p, safe_to_evict=None) for p in job.pods))
 
 
 def two_jobs(*, nodes: int) -> ClusterSnapshot:
@@ -271,7 +322,8 @@ def resting_worlds(draw: st.DrawFn) -> ClusterSnapshot:
         for n in on:
             left[n] -= each
         if on:
-            job = with_pservers(make_job(name, minimum=1, maximum=8, cpu=size, age_s=100), each, tuple(on))
+            safe = draw(st.sampled_from([True, None]))
+            job = with_pservers(make_job(name, minimum=1, maximum=8, cpu=size, age_s=100), each, tuple(on), safe=safe)
             jobs.append(job)
     world = make_snapshot(nodes, tuple(jobs), tuple(serving), now_s=2000.0)
     for _ in range(4):
@@ -320,6 +372,8 @@ def test_nobody_finds_better_moves_by_trying_all(world: ClusterSnapshot) -> None
     found = moves(study(world, policy_named("maxmin"), Limits()).outcome.shared.room, 10.0)
     names = [p.name for j in running for p in j.pods if p.role is Role.PSERVER]
     subsets = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
+    risky = [{p.name for p in j.pods if not p.safe_to_evict} for j in running]
+    subsets = (s for s in subsets if all(len(s & few) < 2 for few in risky))
     best = max(value(world, ended) for ended in subsets)
     ours = frozenset(name for pods in found.values() for name in pods)
     assert value(world, ours) == pytest.approx(best)

@@ -30,6 +30,7 @@ AFTER_S = 2.0  # pservers move after so long without a change
 QUIET_S = AFTER_S + 8.0  # a round comes every five seconds, and times have whole seconds
 COOLDOWN_S = 60.0
 SHARE = "controller: InsufficientCapacity"
+SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}  # several pservers of a job may move at once
 MOVED = "pserver: controller: Moved"
 LEVELS = (100, 200, 300, 400)
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
@@ -45,6 +46,7 @@ JOBS = tuple(
             "min-instance": 10,
             "max-instance": 10,
             "resources": {"requests": {"cpu": "4", "memory": "5Gi"}, "limits": {"cpu": "4", "memory": "5Gi"}},
+            "template": {"metadata": {"annotations": SAFE}},
         },
     )
     for i in range(6)
