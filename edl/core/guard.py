@@ -161,7 +161,7 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
     if not low <= decision.target <= high:
         yield f"{name}: target {decision.target} is not within {low}..{high}"
     for fixed in job.fixed:
-        alive = sum(p.role is fixed.role and p.is_live for p in job.pods)
+        alive = sum(p.role is fixed.role and p.is_live and p.name not in decision.moves for p in job.pods)
         given = sum(role is fixed.role for role, _ in decision.fixed_nodes)
         if given != max(0, fixed.count - alive):
             yield f"{name}: is admitted, yet given {given} of {max(0, fixed.count - alive)} missing {fixed.role} pods"
@@ -187,8 +187,6 @@ def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
             yield f"job {job.key}: {name} is to move, yet it is no live pserver of it that may be disturbed"
     if decision.moves and not (decision.admitted and job.fault_tolerant):
         yield f"job {job.key}: pservers move, yet the job does not run on without them"
-    if decision.moves and (decision.victims or decision.nodes or decision.fixed_nodes):
-        yield f"job {job.key}: pservers move in a plan that changes other things, too"
 
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
@@ -239,7 +237,7 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
     """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
-    dying = set(decision.victims)
+    dying = {*decision.victims, *decision.moves}
     return [p for p in job.pods if p.is_live and p.name not in dying] if decision.admitted else []
 
 

@@ -296,7 +296,7 @@ def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     )
     kept = len(job.live_trainers) - len(victims)
     wanted = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
-    is_free = not (step.held or victims or step.again)
+    is_free = not (step.held or victims or moving or step.again)
     return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
 
 

@@ -242,8 +242,8 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
 
 
 def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]:
-    """Every pod that the plan creates, in the order in which they should come."""
-    fixed = [(d.job, role, node) for d in decisions for role, node in d.fixed_nodes]
+    """Every pod that the plan creates, in the order in which they should come; those that move are still there."""
+    fixed = [(d.job, role, node) for d in decisions if not d.moves for role, node in d.fixed_nodes]
     base: list[tuple[JobKey, Role, str]] = []
     rest: list[tuple[int, JobKey, str]] = []
     for decision in decisions:

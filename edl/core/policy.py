@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
-from edl.core.consolidation import is_settled, moves, pays, rests_for_s, without
+from edl.core.consolidation import is_settled, moves, pays, rests_for_s, with_moves, without
 from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
@@ -151,20 +151,17 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
 def _consolidated(
     snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, room: Room
 ) -> ScalePlan:
-    """The plan, with the pservers that move where the next plan, tried here, then has more trainers."""
+    """The plan, or that for the pservers that move, where more trainers find room by it."""
     if not is_settled(plan) or rests_for_s(snapshot) < limits.consolidate_after_s:
         return plan
     moving = moves(room, limits.deadline_s)
-    if not moving:
+    if not moving.pservers:
         return plan
-    later = replace(snapshot, jobs=without(snapshot, moving))
     try:
-        after = decide(later, policy, replace(limits, consolidate_after_s=0.0), plan.columns)
+        after = decide(without(snapshot, moving), policy, replace(limits, consolidate_after_s=0.0), plan.columns)
     except PlanError:  # it was only a try
         return plan
-    if not pays(plan, after, len(moving)):
-        return plan
-    return replace(plan, decisions=tuple(replace(d, moves=moving.get(d.job, ())) for d in plan.decisions))
+    return with_moves(plan, after, moving) if pays(plan, after, len(moving.pservers)) else plan
 
 
 def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:

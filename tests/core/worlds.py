@@ -113,7 +113,8 @@ def apply_plan(
 
 
 def _after(pod: Pod, decision: ScaleDecision, *, gone: bool, bound: bool) -> Pod | None:
-    if pod.terminating or (pod.is_live and (pod.name in decision.victims or not decision.admitted)):
+    ends = pod.name in decision.victims or pod.name in decision.moves or not decision.admitted
+    if pod.terminating or (pod.is_live and ends):
         return None if gone else replace(pod, terminating=True)
     if bound and not pod.node and pod.planned:
         return replace(pod, node=pod.planned, phase=PodPhase.RUNNING, started_s=0.0)

@@ -31,7 +31,7 @@ QUIET_S = AFTER_S + 8.0  # a round comes every five seconds, and times have whol
 COOLDOWN_S = 60.0
 SHARE = "controller: InsufficientCapacity"
 SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}  # several pservers of a job may move at once
-MOVED = "pserver: controller: Moved"
+MOVED, MADE_WAY = "pserver: controller: Moved", "controller: Moved"
 LEVELS = (100, 200, 300, 400)
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
 JOBS = tuple(
@@ -113,7 +113,7 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
     for step in ours.steps:
         ended = step.forced + step.later
         by_us = {cause for cause in ended if cause.startswith("controller")}
-        assert by_us <= {SHARE}, f"{step}: the controller kills for a share, not again for serving"
+        assert by_us <= {SHARE, MADE_WAY}, f"{step}: the controller kills for a share, not again for serving"
         assert ended["scheduler"] <= step.blocked, f"{step}: at most one trainer ends for a pod that has no room"
         assert set(step.moved) <= {MOVED}, f"{step}: masters stay, and nobody but the controller ends pservers"
     for filled in ours.filled:

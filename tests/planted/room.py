@@ -48,16 +48,37 @@ OF_ROOM = (
     Bug(
         "jobs interrupted for nothing",
         FILE,
-        "INTERRUPTION, MOVE = 0.9, 0.01",
-        "INTERRUPTION, MOVE = 0.0, 0.01",
+        "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
+        "INTERRUPTION, DEATH, MOVE = 0.0, 0.1, 0.01",
         f"{HERE}::test_nobody_finds_better_moves_by_trying_all",
     ),
     Bug(
         "more pods moved than need be",
         FILE,
-        "INTERRUPTION, MOVE = 0.9, 0.01",
-        "INTERRUPTION, MOVE = 0.9, -0.01",
+        "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
+        "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, -0.01",
         f"{HERE}::test_nobody_finds_better_moves_by_trying_all",
+    ),
+    Bug(
+        "trainers ended for nothing",
+        FILE,
+        "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
+        "INTERRUPTION, DEATH, MOVE = 0.7, -0.1, 0.01",
+        f"{HERE}::test_a_pserver_in_the_way_of_a_trainer_moves_to_a_piece_that_is_too_small_for_one",
+    ),
+    Bug(
+        "a trainer of the minimum ended for tidiness",
+        FILE,
+        "and not seat.is_base and",
+        "and",
+        f"{HERE}::test_a_trainer_of_the_minimum_or_one_to_be_left_alone_makes_no_way",
+    ),
+    Bug(
+        "a pserver placed anew before it is gone",
+        "core/packing.py",
+        "for d in decisions if not d.moves for role",
+        "for d in decisions for role",
+        f"{HERE}::test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer",
     ),
     Bug(
         "a resize that is no unrest",
@@ -83,8 +104,8 @@ OF_ROOM = (
     Bug(
         "a move that is not tried first",
         "core/policy.py",
-        "if not pays(plan, after, len(moving)):",
-        "if False and not pays(plan, after, len(moving)):",
+        "if pays(plan, after, len(moving.pservers)) else plan",
+        "if after else plan",
         f"{HERE}::test_a_move_that_the_next_plan_would_not_use_is_not_made",
     ),
     Bug(
