@@ -109,6 +109,7 @@ def plan(
     from edl.adapters.report import plan_json, print_plan
     from edl.adapters.saved import read_saved
     from edl.adapters.whatif import changes_of
+    from edl.core.consolidation import unrest
 
     limits = _limits(max_load_desired, serving_headroom, queues, consolidate_after_s)
     saved, now_s = read_saved(filenames), _seconds(now)
@@ -117,6 +118,9 @@ def plan(
         typer.echo(f"edl: {one}", err=True)
     decided = plan_snapshot(snapshot, policy, limits)
     changes = changes_of(saved, now_s, limits, decided)
+    if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
+        why = unrest(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
+        typer.echo(f"edl: no pserver moves: {why}", err=True)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))
     else:

@@ -174,6 +174,57 @@ def test_limits_that_make_no_sense_are_refused_as_the_controller_refuses_them(
     assert run("controller", "--once", "--dry-run", *wrong) == (2, "", err)
 
 
+OLD, NOW = "2026-01-05T08:00:00Z", "2026-01-05T10:00:00Z"
+
+
+def a_node(name: str, cpu: int) -> str:
+    return f"""
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+status: {{allocatable: {{cpu: "{cpu}", memory: 64Gi, pods: "110"}}, conditions: [{{type: Ready, status: "True"}}]}}"""
+
+
+def a_pod(role: str, cpu: str) -> str:
+    labels = f'{{paddlepaddle.org/job: ctr, paddlepaddle.org/role: {role}, paddlepaddle.org/index: "0"}}'
+    return f"""
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: ctr-{role}-0, namespace: ads, uid: {role}, labels: {labels}, creationTimestamp: {OLD}}}
+spec: {{nodeName: n0, containers: [{{name: c, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
+status: {{phase: Running}}"""
+
+
+PIECES = f"""
+apiVersion: paddlepaddle.org/v1
+kind: TrainingJob
+metadata: {{name: ctr, namespace: ads, uid: u, creationTimestamp: {OLD}}}
+spec:
+  fault_tolerant: true
+  trainer: {{entrypoint: train, min-instance: 1, max-instance: 4, resources: {{requests: {{cpu: "4"}}}}}}
+  pserver: {{min-instance: 1, resources: {{requests: {{cpu: "3"}}}}}}"""
+PIECES += a_node("n0", 9) + a_node("n1", 3) + a_pod("pserver", "3") + a_pod("trainer", "4") + a_pod("master", "250m")
+
+
+def test_what_would_move_is_told_or_why_nothing_does(run: Run, tmp_path: Path) -> None:
+    saved, new = tmp_path / "pieces.yaml", tmp_path / "new.yaml"
+    saved.write_text(PIECES)
+    new.write_text(NEW)
+    at = ("plan", "-f", str(saved), "--now", NOW)
+    code, out, err = run(*at, "--consolidate-after-s", "7200")
+    assert (code, err) == (0, "")
+    assert "ctr-pserver-0 moves to n1" in out
+    _, out, err = run(*at, "--consolidate-after-s", "7201")
+    assert "moves" not in out
+    assert err.startswith("edl: no pserver moves: pod ads/ctr-")
+    assert err.endswith(" started 7200 s ago, and nothing may change for 7201 s\n")
+    assert run(*at)[2] == "", "it was not asked for"
+    _, out, err = run(*at, "-f", str(new), "--consolidate-after-s", "60")
+    assert "ads/ctr" not in out.partition("What changes")[2].partition("Jobs that were there")[0], out
+
+
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:
     cordoned = tmp_path / "cordoned.json"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"unschedulable": True}}

@@ -32,7 +32,6 @@ DEFAULT_NAMESPACE = "default"
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
-_YES_OR_NO = {"true": True, "false": False}
 _BACK = "suspend the job to change its spec"
 _CANNOT_START = {
     **dict.fromkeys(
@@ -119,7 +118,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         ip=status.pod_ip or "",
         said=_last_words(found),
         journal=text(annotations.journal) if annotations else "",
-        safe_to_evict=_YES_OR_NO.get(text(annotations.safe_to_evict)) if annotations else None,
+        safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
     )
     return KnownPod(source, pod, owners, _claim(metadata, pod))
 
@@ -167,6 +166,11 @@ def _index(labels: PodLabels, name: str) -> int | None:
         if said.isascii() and said.isdigit() and len(said) <= 9:
             return int(said)
     return None
+
+
+def _is_safe(said: str) -> bool | None:
+    """What an owner says of evictions; what cannot be understood is taken for a no."""
+    return None if not said else said.lower() == "true"
 
 
 def _condition(status: PodStatus, kind: str) -> ConditionObject | None:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from edl.adapters.whatif import changes_dict, print_changes
 from edl.core.compare import Changes
-from edl.core.model import Reason
+from edl.core.model import Reason, Role
 from edl.core.plan import Price, ScaleDecision, ScalePlan
 
 WIDTH_OFF_TERMINAL = 200
@@ -107,7 +107,7 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "admitted": decision.admitted,
         "victims": list(decision.victims),
         "nodes": dict(decision.nodes),
-        "moves": list(decision.moves),
+        "moves": dict(_moves(decision)),
         "reason": decision.reason.value,
         "message": decision.message,
     }
@@ -134,13 +134,18 @@ def _decision_table(plan: ScalePlan) -> Table:
 def _changes(decision: ScaleDecision) -> Iterator[str]:
     for node, count in decision.nodes:
         yield f"+{count} on {node}"
-    for pserver in decision.moves:
-        yield f"{pserver} moves"
+    for pserver, node in _moves(decision):
+        yield f"{pserver} moves to {node}"
     if len(decision.victims) > NAMED_VICTIMS:
         yield f"-{len(decision.victims)} trainers (-o json names them)"
         return
     for victim in decision.victims:
         yield f"-{victim}"
+
+
+def _moves(decision: ScaleDecision) -> Iterator[tuple[str, str]]:
+    """Each pserver that moves, and where it or one like it is meant to start."""
+    return zip(decision.moves, (node for role, node in decision.fixed_nodes if role is Role.PSERVER), strict=False)
 
 
 def _price_table(prices: tuple[Price, ...]) -> Table:

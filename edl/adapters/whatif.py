@@ -7,6 +7,7 @@ are made for the same moment and by the same policy.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +31,9 @@ def changes_of(saved: SavedCluster, now_s: float | None, limits: Limits, plan: S
     if base is None:
         return None
     snapshot, _ = base.snapshot(now_s)
+    if limits.consolidate_after_s:  # what a later file brings would end the rest, and not take what pservers gave
+        limits = replace(limits, consolidate_after_s=0.0)
+        plan = plan_snapshot(saved.snapshot(now_s)[0], plan.policy, limits)
     return compare(plan_snapshot(snapshot, plan.policy, limits), plan, saved.first_name)
 
 

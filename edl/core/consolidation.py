@@ -55,22 +55,50 @@ class Moving:
     trainers: Mapping[JobKey, tuple[str, ...]]
 
 
-def rests_for_s(snapshot: ClusterSnapshot) -> float:
-    """For how long nothing has come, started or been resized; 0 while something waits or leaves."""
-    pods = [*snapshot.pods, *(pod for job in snapshot.jobs for pod in job.pods)]
-    if any(pod.terminating or pod.needs_room for pod in pods):
-        return 0.0
-    if any(pod.is_live and not (pod.node and pod.phase is PodPhase.RUNNING) for pod in _ours(snapshot.jobs)):
-        return 0.0
-    times = [t for pod in pods for t in (pod.created_s, pod.started_s) if t is not None]
-    times += [job.created_s for job in snapshot.jobs]
-    times += [s.last_resize.time_s for job in snapshot.jobs if (s := job.status) is not None and s.last_resize]
-    return max(0.0, snapshot.observed_at_s - max(times, default=snapshot.observed_at_s))
+def rest_of(snapshot: ClusterSnapshot) -> tuple[float, str]:
+    """For how many seconds nothing has come, started or been resized, and what was the last; 0 while a pod leaves.
+
+    Pods of jobs must run; those of others that nobody could give room, and those that take none, are no unrest.
+    """
+    ours = [pod for job in snapshot.jobs for pod in job.pods]
+    pods = [*snapshot.pods, *ours]
+    if leaving := next((pod for pod in pods if pod.terminating), None):
+        return 0.0, f"pod {leaving.namespace}/{leaving.name} is leaving"
+    runs = PodPhase.RUNNING
+    if coming := next((p for p in ours if p.is_live and not (p.node and p.phase is runs)), None):
+        return 0.0, f"pod {coming.namespace}/{coming.name} does not run yet"
+    last: list[tuple[float, str]] = []
+    if pods:
+        pod = max(pods, key=_since)
+        last.append((_since(pod), f"pod {pod.namespace}/{pod.name} started"))
+    if snapshot.jobs:
+        job = max(snapshot.jobs, key=lambda job: job.created_s)
+        last.append((job.created_s, f"job {job.key} came"))
+        job = max(snapshot.jobs, key=_resized)
+        last.append((_resized(job), f"job {job.key} was resized"))
+    last_s, what = max(last, default=(snapshot.observed_at_s, ""))
+    return max(0.0, snapshot.observed_at_s - last_s), what
 
 
-def is_settled(plan: ScalePlan) -> bool:
-    """True where the plan leaves everything as it is."""
-    return not any(d.victims or d.nodes or d.fixed_nodes for d in plan.decisions)
+def _since(pod: Pod) -> float:
+    return max(pod.created_s, pod.started_s or 0.0)
+
+
+def _resized(job: Job) -> float:
+    resize = job.status.last_resize if job.status is not None else None
+    return resize.time_s if resize is not None else 0.0
+
+
+def unrest(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -> str:
+    """What has to be over before pservers may move; empty where nothing has."""
+    if any(d.victims or d.nodes or d.fixed_nodes for d in plan.decisions):
+        return "the plan changes the number of trainers, or starts pods"
+    if plan.serving.waiting > plan.serving.short:
+        return "serving pods wait for room"
+    rest_s, what = rest_of(snapshot)
+    if rest_s >= after_s:
+        return ""
+    return f"{what} {rest_s:g} s ago, and nothing may change for {after_s:g} s" if rest_s else what
 
 
 def moves(room: Room, deadline_s: float) -> Moving:
@@ -176,7 +204,12 @@ class _Program:
             for n in sorted({*left, *np.flatnonzero(room.slots(s)).tolist()})
             if opened[s, n]
         ]
-        self._grows = [(n, s) for s in self._trainer_shapes for n in sorted(left) if opened[s, n]]
+        self._grows = [
+            (n, s)
+            for s in self._trainer_shapes
+            for n in sorted({*left, *np.flatnonzero(room.slots(s)).tolist()})
+            if opened[s, n]
+        ]
         parts = (self.groups, self.trainers, self._starts, self._grows, self._jobs)
         ends = list(accumulate((len(part) for part in parts), initial=0))
         self._end, self._die, self._start, self._grow, self._job = (slice(a, b) for a, b in pairwise(ends))
@@ -325,7 +358,3 @@ def _leaving(job: Job, names: set[str]) -> Job:
     if not names:
         return job
     return replace(job, pods=tuple(replace(p, terminating=p.terminating or p.name in names) for p in job.pods))
-
-
-def _ours(jobs: Iterable[Job]) -> Iterator[Pod]:
-    return (pod for job in jobs for pod in job.pods)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from edl.core.admission import admit, cap, serve
-from edl.core.consolidation import is_settled, moves, pays, rests_for_s, with_moves, without
+from edl.core.consolidation import moves, pays, unrest, with_moves, without
 from edl.core.explain import explain, prices_of
 from edl.core.guard import RefusedPlanError, check
 from edl.core.model import ClusterSnapshot, Job, Role
@@ -152,7 +152,7 @@ def _consolidated(
     snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, room: Room
 ) -> ScalePlan:
     """The plan, or that for the pservers that move, where more trainers find room by it."""
-    if not is_settled(plan) or rests_for_s(snapshot) < limits.consolidate_after_s:
+    if unrest(snapshot, plan, limits.consolidate_after_s):
         return plan
     moving = moves(room, limits.deadline_s)
     if not moving.pservers:

@@ -19,7 +19,7 @@ from rich.console import Console
 from edl.adapters.planning import plan_snapshot
 from edl.adapters.report import plan_dict, plan_json, print_plan
 from edl.adapters.saved import read_saved
-from edl.core.model import JobKey, Reason
+from edl.core.model import JobKey, Reason, Role
 from edl.core.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
 from edl.errors import PlanFailure
 
@@ -38,6 +38,7 @@ PLAN = ScalePlan(
             reason=Reason.INSUFFICIENT_CAPACITY,
             message="no more [cpu] on any node",
             nodes=(("n001", 2), ("n004", 1)),
+            fixed_nodes=((Role.PSERVER, "n002"),),
             moves=("ctr-pserver-0",),
         ),
         ScaleDecision(
@@ -98,7 +99,7 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
                 "admitted": False,
                 "victims": ["bad-trainer-0"],
                 "nodes": {},
-                "moves": [],
+                "moves": {},
                 "reason": "InvalidSpec",
                 "message": "",
             },
@@ -112,7 +113,7 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
                 "admitted": True,
                 "victims": [],
                 "nodes": {"n001": 2, "n004": 1},
-                "moves": ["ctr-pserver-0"],
+                "moves": {"ctr-pserver-0": "n002"},
                 "reason": "InsufficientCapacity",
                 "message": "no more [cpu] on any node",
             },
@@ -130,7 +131,7 @@ def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.C
     assert lines[0] == ["JOB", "MIN", "MAX", "CURRENT", "TARGET", "ADMITTED", "REASON", "CHANGE"]
     assert lines[1] == ["ads/bad", "-", "-", "1", "0", "no", "InvalidSpec", "-bad-trainer-0"]
     assert lines[2][:7] == ["ads/ctr", "2", "12", "4", "7", "yes", "InsufficientCapacity"]
-    assert " ".join(lines[2][7:]) == "+2 on n001, +1 on n004, ctr-pserver-0 moves"
+    assert " ".join(lines[2][7:]) == "+2 on n001, +1 on n004, ctr-pserver-0 moves to n002"
     rest = [" ".join(line) for line in lines[3:]]
     assert "Serving pods: 3 waiting, 2 placed, 1 short" in rest
     assert "Certificate: fulfilment 4.5 of at most 5 (gap 10.000%), policy maxmin, 0.010 s" in rest

@@ -238,7 +238,10 @@ def test_finished_pods_of_a_job_stay_with_it() -> None:
     assert len(the_job(job(), trainer(0, status={"phase": "Succeeded"})).pods) == 1
 
 
-@pytest.mark.parametrize(("said", "safe"), [("false", False), ("true", True), (None, None), (0, None)])
+SAID = {None: None, "true": True, "True": True, "false": False, "False": False, "no": False, 0: False}
+
+
+@pytest.mark.parametrize(("said", "safe"), SAID.items())
 def test_a_pod_may_say_what_it_bears(said: str | int | None, safe: bool | None) -> None:
     notes = {} if said is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": said}
     assert the_pod(pod("web", metadata={"annotations": notes})).safe_to_evict is safe

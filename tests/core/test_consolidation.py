@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.answers import JobAction, JobEvent
-from edl.core.consolidation import Moving, may_move, moves, rests_for_s
+from edl.core.consolidation import Moving, may_move, moves, rest_of, unrest
 from edl.core.guard import check
 from edl.core.model import Answer, ClusterSnapshot, FixedPods, Job, JobKey, Pod, PodPhase, Resize, Role
 from edl.core.plan import Limits, Quota
@@ -112,6 +112,19 @@ def test_a_trainer_makes_way_and_takes_the_place_of_the_pserver() -> None:
     assert now.fixed_nodes == ((Role.PSERVER, "n1"),)
 
 
+def test_a_trainer_makes_way_for_a_pserver_and_goes_to_a_node_that_only_it_fits_on() -> None:
+    a = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("t0",), age_s=100), 2, on=("p0",))
+    d = make_job("d", trainers=2, maximum=2, cpu=1, on=("d0", "s0"), age_s=100)
+    nodes = (make_node("p0", 4), make_node("t0", 4), make_node("s0", 5.5), make_node("d0", 1), make_node("v0", 1))
+    jobs = tuple(with_status(job, admitted=True) for job in (a, d))
+    world = make_snapshot(nodes, jobs, (make_serving("web", cpu=3, node="s0"),), now_s=2000.0)
+    plan = plan_for(world, REST)
+    assert targets(plan) == {"a": 2, "d": 2}
+    assert decision_of(plan, "d").victims == ("d-trainer-1",)
+    assert decision_of(plan, "d").nodes == (("v0", 1),)
+    assert decision_of(plan, "a").fixed_nodes == ((Role.PSERVER, "s0"),)
+
+
 def test_a_trainer_of_the_minimum_or_one_to_be_left_alone_makes_no_way() -> None:
     job = with_pservers(make_job("a", trainers=2, maximum=4, cpu=4, on=("n0", "n1"), age_s=100), 5, on=("n0",))
     job = with_status(job, admitted=True)
@@ -132,7 +145,7 @@ def test_it_has_moved_for_good() -> None:
 
 def test_it_is_asked_for_and_takes_its_time() -> None:
     world = pieces()
-    assert rests_for_s(world) == 1010, "since serving came"
+    assert rest_of(world) == (1010, "pod serving/web started")
     assert moved(world, Limits()) == {}
     assert moved(world, Limits(consolidate_after_s=1011)) == {}
     assert moved(world, Limits(consolidate_after_s=1010)) == {"a": (A,)}
@@ -160,6 +173,7 @@ UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
     ),
     "a pod of others leaves": lambda w: with_pods(w, replace(make_serving("x", cpu=1, node="n1"), terminating=True)),
     "a trainer leaves": lambda w: with_jobs(w, job_a(pods=(*job_a().pods, leaving_trainer()))),
+    "a pserver leaves": lambda w: change_pod(w, A, terminating=True),
     "a trainer waits for its image": lambda w: change_pod(w, "a-trainer-0", phase=PodPhase.PENDING),
     "serving waits": lambda w: with_pods(w, make_serving("x", cpu=2)),
 }
@@ -167,7 +181,28 @@ UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
 
 @pytest.mark.parametrize("happening", UNREST)
 def test_nothing_moves_while_something_happens(happening: str) -> None:
-    assert moved(UNREST[happening](pieces())) == {}
+    world = UNREST[happening](pieces())
+    assert moved(world) == {}
+    assert unrest(world, plan_for(world, REST), 600)
+
+
+def test_what_keeps_pservers_from_moving_is_told() -> None:
+    def told(world: ClusterSnapshot) -> str:
+        return unrest(world, plan_for(world), 600)
+
+    assert told(pieces()) == ""
+    assert told(change_pod(pieces(), A, started_s=1900.0)) == (
+        "pod default/a-pserver-0 started 100 s ago, and nothing may change for 600 s"
+    )
+    assert (
+        told(with_pods(pieces(), replace(make_serving("x", cpu=1), terminating=True))) == "pod serving/x is leaving"
+    )
+    assert told(with_pods(pieces(), make_serving("x", cpu=2))) == "serving pods wait for room"
+    assert told(UNREST["a trainer waits for its image"](pieces())) == "pod default/a-trainer-0 does not run yet"
+
+
+def test_a_serving_pod_that_fits_nowhere_is_no_unrest() -> None:
+    assert moved(with_pods(pieces(), make_serving("huge", cpu=99))) == {"a": (A,)}
 
 
 GAINLESS: dict[str, tuple[Job, Limits]] = {

@@ -26,8 +26,10 @@ POD_DELETE_S = 8.0
 WAIT_FACTOR = 1.5  # of what a pod waits with kube-scheduler alone; two waves on a busy machine differ by a third
 ATTAINABLE = 0.99  # of the trainers that fit beside the masters and pservers where they are
 OPTIMAL = 0.99  # of what fits were they placed anew, too
-AFTER_S = 2.0  # pservers move after so long without a change
-QUIET_S = AFTER_S + 8.0  # a round comes every five seconds, and times have whole seconds
+AFTER_S = 1.0  # pservers move after so long without a change
+EVERY_S = 2.0  # a round comes at least so often
+QUIET_S = AFTER_S + EVERY_S + 2.5  # times have whole seconds
+FLAGS = ("--consolidate-after-s", str(AFTER_S), "--interval-s", str(EVERY_S))
 COOLDOWN_S = 60.0
 SHARE = "controller: InsufficientCapacity"
 SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}  # several pservers of a job may move at once
@@ -90,7 +92,7 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
 ) -> None:
     pace = Pace(hold_s=90.0 if is_full_campaign else 0.0)
     settings = Settings(pod_delete_s=POD_DELETE_S, percent_of_nodes_scored=percent_of_nodes_scored)
-    here = World(control_plane(mix="edl2017", settings=settings), "--consolidate-after-s", str(AFTER_S))
+    here = World(control_plane(mix="edl2017", settings=settings), *FLAGS)
     here.kube.create(serving(replicas=LEVELS[0]))
     watched = Watched(here, SERVING)
     with watched.following():

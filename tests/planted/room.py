@@ -83,15 +83,15 @@ OF_ROOM = (
     Bug(
         "a resize that is no unrest",
         FILE,
-        "times += [s.last_resize.time_s for",
-        "times += [0.0 * s.last_resize.time_s for",
+        "return resize.time_s if resize is not None else 0.0",
+        "return 0.0",
         f"{UNREST}[a job was resized]",
     ),
     Bug(
         "pservers moved while a pod is on its way",
         FILE,
-        "pod.terminating or pod.needs_room for pod in pods",
-        "pod.needs_room for pod in pods",
+        "next((pod for pod in pods if pod.terminating), None)",
+        "next((pod for pod in snapshot.pods if pod.terminating), None)",
         f"{UNREST}[a trainer leaves]",
     ),
     Bug(

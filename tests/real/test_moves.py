@@ -27,7 +27,7 @@ from tests.real.mission import (
 
 Object = dict[str, Any]
 JOB = "moves"
-AFTER_S = 10
+AFTER_S = 30
 LEFT = {"first": 1300, "second": 300}  # millicores: master, both pservers, and one trainer of two; one pserver
 LEAST_AUC = 0.76
 
@@ -45,9 +45,12 @@ def tidying(controller: RealCluster) -> Iterator[RealCluster]:
 
 
 def with_flag(cluster: RealCluster, setting: str) -> None:
-    """Set a variable of the controller, or take it away."""
+    """Set a variable of the controller, or take it away, and wait until the pods without it are gone."""
     cluster.kubectl("set", "env", "-n", NAMESPACE, DEPLOYMENT, setting)
     cluster.kubectl("rollout", "status", "-n", NAMESPACE, DEPLOYMENT, "--timeout=120s", timeout_s=150)
+    cluster.kube.wait_until(
+        lambda: not any(map(world.is_terminating, cluster.kube.list("pods"))), 60, "they are gone"
+    )
 
 
 def nodes(cluster: RealCluster) -> list[str]:
@@ -97,18 +100,24 @@ def job() -> Object:
 def test_a_pserver_moves_while_its_job_trains(tidying: RealCluster, tmp_path: Path) -> None:
     first, second = nodes(tidying)
     journal = Journal(tidying, tmp_path / "journal")
+    for node, left in ((first, LEFT["first"]), (second, LEFT["second"])):
+        fill(tidying, node, left)
     tidying.kubectl("cordon", second)
-    fill(tidying, first, LEFT["first"])
     tidying.kube.create(job())
-    tidying.kube.wait_until(lambda: len(pods(tidying, JOB)) == 1, 60, "one trainer runs, two do not fit")
+    tidying.kube.wait_until(
+        lambda: (len(pods(tidying, JOB)), sorted(where(tidying).values())) == (1, [first, first]),
+        60,
+        "two pservers run, and one trainer",
+    )
     before = where(tidying)
-    assert sorted(before.values()) == [first, first]
 
-    fill(tidying, second, LEFT["second"])
     tidying.kubectl("uncordon", second)
-    tidying.kube.wait_until(lambda: len(pods(tidying, JOB)) == 2, 90, "the second trainer runs")
+    tidying.kube.wait_until(
+        lambda: (len(pods(tidying, JOB)), sorted(where(tidying).values())) == (2, [first, second]),
+        120,
+        "one pserver runs on the other node, and two trainers",
+    )
     after = where(tidying)
-    assert sorted(after.values()) == [first, second]
     assert len(before.keys() - after.keys()) == 1, "the other was left alone"
     assert {p["spec"]["nodeName"] for p in pods(tidying, JOB)} == {first}
     done = status(tidying, JOB)["dataset"]["done"]
