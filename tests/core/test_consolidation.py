@@ -31,6 +31,7 @@ from tests.core.worlds import (
     make_snapshot,
     plan_for,
     targets,
+    victims,
     with_jobs,
     with_pods,
     with_status,
@@ -316,6 +317,23 @@ def test_pods_of_few_jobs_move() -> None:
         pods=tuple(p for p in world.pods if p.node not in {"l3", "l4", "l5"}),
     )
     assert sorted(len(pods) for pods in moved(world).values()) == [3]
+
+
+def test_one_job_is_interrupted_rather_than_two_even_if_more_of_its_pods_move() -> None:
+    """Two trainers are to be had by one pserver of a and one of b, or by all three of a."""
+    a = with_pservers(
+        make_job("a", trainers=2, maximum=9, cpu=4, on=("h0", "h2"), age_s=100), 1.5, on=("h0", "h2", "h2")
+    )
+    b = with_pservers(make_job("b", trainers=1, maximum=9, cpu=4, on=("h1",), age_s=100), 3, on=("h1",))
+    nodes = (*(make_node(f"h{i}", 8) for i in range(3)), make_node("l0", 3), make_node("l1", 3))
+    world = make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in (a, b)), now_s=2000.0)
+    assert {name: len(pods) for name, pods in moved(world).items()} == {"a": 3}
+
+
+def test_nobody_makes_way_for_nothing() -> None:
+    plan = plan_for(two_jobs(nodes=6), REST)
+    assert any(d.moves for d in plan.decisions)
+    assert victims(plan) == []
 
 
 def test_two_pservers_move_for_one_trainer_where_one_would_not_do() -> None:

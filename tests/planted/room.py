@@ -50,7 +50,7 @@ OF_ROOM = (
         FILE,
         "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
         "INTERRUPTION, DEATH, MOVE = 0.0, 0.1, 0.01",
-        f"{HERE}::test_nobody_finds_better_moves_by_trying_all",
+        f"{HERE}::test_one_job_is_interrupted_rather_than_two_even_if_more_of_its_pods_move",
     ),
     Bug(
         "more pods moved than need be",
@@ -64,7 +64,7 @@ OF_ROOM = (
         FILE,
         "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
         "INTERRUPTION, DEATH, MOVE = 0.7, -0.1, 0.01",
-        f"{HERE}::test_a_pserver_in_the_way_of_a_trainer_moves_to_a_piece_that_is_too_small_for_one",
+        f"{HERE}::test_nobody_makes_way_for_nothing",
     ),
     Bug(
         "a trainer of the minimum ended for tidiness",
