@@ -78,7 +78,7 @@ real-cluster-down: $(STAMP) ## as root: stop it; nothing stays
 real-test: $(STAMP) ## as root: the kubelets, the images and the installed controller, in real containers (docs/real-cluster.md)
 	@$(BIN)/python -m pytest $(patsubst %,tests/real/test_%.py,ending images installed kubelets removal)
 
-real-missions: $(STAMP) ## as root: those, and real training under faults, gangs, scaling, jobs that cannot train (ten minutes)
+real-missions: $(STAMP) ## as root: those, and real training under faults, gangs, scaling, jobs that cannot train (a quarter of an hour)
 	@$(BIN)/python -m pytest tests/real
 
 generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from edl.core.plan import Limits
 
 
-if _missing is None:  # options that commands share with the controller
+if _missing is None:  # options that `plan` and `explain` share
     MaxLoadDesired = Annotated[
         str, typer.Option(envvar="EDL_MAX_LOAD_DESIRED", metavar="SHARE", help="As the controller takes it.")
     ]
     ServingHeadroom = Annotated[
         str, typer.Option(envvar="EDL_SERVING_HEADROOM", metavar="PODS", help="As the controller takes it.")
-    ]
-    ConsolidateAfter = Annotated[
-        str, typer.Option(envvar="EDL_CONSOLIDATE_AFTER_S", metavar="SECONDS", help="As the controller takes it.")
     ]
     Queues = Annotated[
         str,
@@ -99,7 +96,9 @@ def plan(
     ] = "",
     max_load_desired: MaxLoadDesired = "1.0",
     serving_headroom: ServingHeadroom = "0",
-    consolidate_after_s: ConsolidateAfter = "0",
+    consolidate_after_s: Annotated[
+        str, typer.Option(envvar="EDL_CONSOLIDATE_AFTER_S", metavar="SECONDS", help="As the controller takes it.")
+    ] = "0",
     queues: Queues = "",
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def gang(name: str, size: int, **fields: Any) -> Job:
 
 def enter(living: Living, *jobs: Job) -> None:
     for job in jobs:
-        living.do(lambda w, job=job: w.add(job))  # type: ignore[misc]
+        living.do(partial(World.add, job=job))
         living.settle()
 
 

@@ -64,8 +64,7 @@ def rest_of(snapshot: ClusterSnapshot) -> tuple[float, str]:
     pods = [*snapshot.pods, *ours]
     if leaving := next((pod for pod in pods if pod.terminating), None):
         return 0.0, f"pod {leaving.namespace}/{leaving.name} is leaving"
-    runs = PodPhase.RUNNING
-    if coming := next((p for p in ours if p.is_live and not (p.node and p.phase is runs)), None):
+    if coming := next((p for p in ours if p.is_live and (not p.node or p.phase is not PodPhase.RUNNING)), None):
         return 0.0, f"pod {coming.namespace}/{coming.name} does not run yet"
     last: list[tuple[float, str]] = []
     if pods:
@@ -155,12 +154,11 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
 
 def may_move(job: Job, pod: Pod) -> bool:
     """True for a pserver that nobody asks to leave alone, whose job goes on without it and is not about to end."""
-    is_one = pod.role is Role.PSERVER and job.fault_tolerant and pod.safe_to_evict is not False
-    if finished_trainers(job):
+    goes_on = job.fault_tolerant and answer_to(job, Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_POD
+    if pod.role is not Role.PSERVER or not pod.is_live or pod.safe_to_evict is False:
         return False
-    if answer_to(job, Role.PSERVER, JobEvent.POD_EVICTED) is not JobAction.RESTART_POD:
-        return False
-    return is_one and pod.is_live and any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
+    comes_back_alike = any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
+    return goes_on and comes_back_alike and not finished_trainers(job)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class ScaleDecision:
         nodes: (node, count) where the new trainers are meant to go, sorted by node.
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
         moves: names of the pservers that end so that they start elsewhere and leave room for trainers.
-        shrink_reason: why victims die: ServingNeedsRoom, or the reason of the plan; empty without victims.
+        shrink_reason: why victims die: ServingNeedsRoom, Moved, or the reason of the plan; empty without victims.
         message: one sentence for the user: why this count.
         pending: trainers of the target that have no room; only a plan to compare with leaves any.
     """

@@ -389,9 +389,7 @@ def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> lis
     elif after < before and not (preempted and after == live):
         told.append((EventKind.NORMAL, "ScaledDown", f"{before} -> {after}: {step.message}"))
     elif step.shrink_reason and after == before and step.stage is Stage.RUNNING:
-        told.append(
-            (EventKind.NORMAL, Intent.MOVED.value, f"trainers make way and start anew elsewhere: {step.message}")
-        )
+        told.append((EventKind.NORMAL, _MOVED, f"trainers make way and start anew elsewhere: {step.message}"))
     elif step.stage is Stage.WAITING and new.reason != old.reason and new.reason in _WAITING_KINDS:
         told.append((_WAITING_KINDS[new.reason], new.reason, step.message))
     if step.moving:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.adapters.fake_api import refusal
 from tests.adapters.writing import bench, create
 from tests.builders import make_job, make_nodes
 from tests.living import Living
+from tests.living_world import World
 
 QUOTA = (
     'pods "ctr-trainer-0" is forbidden: exceeded quota: team, requested: pods=1,requests.cpu=1, '
@@ -68,7 +70,7 @@ async def outcome_of(tmp_path: Path, code: int, reason: str, message: str) -> Ou
 def living() -> Iterator[Living]:
     with closing(Living(make_nodes(2, cpu=4))) as made:
         for name in ("a", "b"):
-            made.do(lambda w, name=name: w.add(replace(make_job(name, minimum=1, maximum=2))))  # type: ignore[misc]
+            made.do(partial(World.add, job=make_job(name, minimum=1, maximum=2)))
         yield made
 
 

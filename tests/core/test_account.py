@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,8 +33,8 @@ def account(world: ClusterSnapshot, name: str, policy: str = "maxmin") -> Accoun
     return account_for(study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
 
 
-def pair(**fields: int) -> tuple[Job, Job]:
-    return make_job("a", maximum=6), make_job("b", maximum=6, **fields)  # type: ignore[arg-type]
+def pair(**fields: Any) -> tuple[Job, Job]:
+    return make_job("a", maximum=6), make_job("b", maximum=6, **fields)
 
 
 def test_a_price_is_confirmed_by_what_all_jobs_together_would_lose() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from edl.core import greedy2017
 from edl.core.asks import CPU, GPU, PodShape, Resources
 from edl.core.eligibility import takes
-from edl.core.model import ClusterSnapshot, FixedPods, Job, PodPhase, Reason, Role
+from edl.core.model import ClusterSnapshot, FixedPods, Job, Node, Pod, PodPhase, Reason, Role
 from edl.core.plan import Limits, ScalePlan
 from tests.core.worlds import (
     cores_of,
@@ -27,8 +27,8 @@ from tests.core.worlds import (
 )
 
 
-def old(nodes: tuple[object, ...], *jobs: Job, pods: tuple[object, ...] = ()) -> ScalePlan:
-    return greedy2017.decide(make_snapshot(nodes, jobs, pods), Limits())  # type: ignore[arg-type]
+def old(nodes: tuple[Node, ...], *jobs: Job, pods: tuple[Pod, ...] = ()) -> ScalePlan:
+    return greedy2017.decide(make_snapshot(nodes, jobs, pods), Limits())
 
 
 def test_each_job_gets_one_trainer_in_turn_until_97_percent_of_all_cpu_is_asked_for() -> None:

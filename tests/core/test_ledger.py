@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -455,9 +456,9 @@ def test_another_data_set_is_refused_and_the_same_is_not() -> None:
 
 
 def changed(item: Item, epoch: int = -1, start: int = -1, end: int = -1, fence: int = -1) -> Item:
-    given = {"epoch": epoch, "start": start, "end": end, "fence": fence}
-    return replace(item, **{name: value for name, value in given.items() if value >= 0})  # type: ignore[arg-type]
+    given: dict[str, Any] = {"epoch": epoch, "start": start, "end": end, "fence": fence}
+    return replace(item, **{name: value for name, value in given.items() if value >= 0})
 
 
-def replace_data(**changes: object) -> DatasetSet:
-    return DATA._replace(**changes)  # type: ignore[arg-type]
+def replace_data(**changes: Any) -> DatasetSet:
+    return DATA._replace(**changes)

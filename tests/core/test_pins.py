@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ NEW = CreatePod(KEY, "uid", Role.TRAINER, 0, node="n007")
 MANY = LOOKED_AT_WHOLE + 1
 
 
-def waiting(**fields: object) -> Pod:
-    asked = {"planned": "n007", "pinned": True, "tried": True, "answered_s": 100.0, "job": KEY, "role": Role.TRAINER}
-    return replace(Pod("default", "job-trainer-0", "p", make_shape()), **{**asked, **fields})  # type: ignore[arg-type]
+def waiting(**fields: Any) -> Pod:
+    pod = Pod("default", "job-trainer-0", "p", make_shape(), planned="n007", pinned=True, job=KEY, role=Role.TRAINER)
+    return replace(pod, **{"tried": True, "answered_s": 100.0, **fields})
 
 
 def job_of(*pods: Pod) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ def tell(job: Job, *others: Job, serving: bool = False) -> tuple[str, JobStatus,
     return decision.message, status, tuple(a for a in actions if isinstance(a, EmitEvent))
 
 
-def running(trainers: int, **fields: int) -> Job:
-    job = make_job("a", trainers=trainers, on=("n000",), **fields)  # type: ignore[arg-type]
+def running(trainers: int, **fields: Any) -> Job:
+    job = make_job("a", trainers=trainers, on=("n000",), **fields)
     conditions = (Condition("Admitted", "True", "Admitted", "", 0.0),)
     return replace(job, status=JobStatus(conditions=conditions, trainer=RoleCount(trainers, trainers)))
 

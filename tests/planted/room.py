@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.planted import Bug
 
 HERE = "core/test_consolidation.py"
+PROPERTIES = "core/test_consolidation_properties.py"
 STAYS = f"{HERE}::test_nothing_moves_that_may_not_or_for_nothing"
 UNREST = f"{HERE}::test_nothing_moves_while_something_happens"
 FILE = "core/consolidation.py"
@@ -13,29 +14,29 @@ OF_ROOM = (
     Bug(
         "a pserver moved that its owner asks to leave alone",
         FILE,
-        " and pod.safe_to_evict is not False",
+        " or pod.safe_to_evict is False",
         "",
         f"{STAYS}[the pserver may not be disturbed]",
     ),
     Bug(
         "a pserver moved of a job that is about to end",
         FILE,
-        "    if finished_trainers(job):\n        return False\n",
+        " and not finished_trainers(job)",
         "",
         f"{STAYS}[its trainers have begun to finish]",
     ),
     Bug(
         "a pserver moved whose loss gives up its job",
         FILE,
-        "is not JobAction.RESTART_POD",
-        "is None",
+        " is JobAction.RESTART_POD",
+        " is not None",
         f"{STAYS}[its policy gives up the job with the pserver]",
     ),
     Bug(
         "a gang taken down for tidiness",
         FILE,
-        "pod.role is Role.PSERVER and job.fault_tolerant and",
-        "pod.role is Role.PSERVER and",
+        "goes_on = job.fault_tolerant and answer_to",
+        "goes_on = answer_to",
         f"{HERE}::test_a_gang_is_never_asked",
     ),
     Bug(
@@ -57,7 +58,7 @@ OF_ROOM = (
         FILE,
         "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01",
         "INTERRUPTION, DEATH, MOVE = 0.7, 0.1, -0.01",
-        f"{HERE}::test_nobody_finds_better_moves_by_trying_all",
+        f"{PROPERTIES}::test_nobody_finds_better_moves_by_trying_all",
     ),
     Bug(
         "trainers ended for nothing",
@@ -78,7 +79,7 @@ OF_ROOM = (
         "core/packing.py",
         "for d in decisions if not d.moves for role",
         "for d in decisions for role",
-        f"{HERE}::test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer",
+        f"{PROPERTIES}::test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer",
     ),
     Bug(
         "a resize that is no unrest",

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ READS = {"get", "list", "watch"}
 RENEWED_EVERY_S = 2.0
 
 
+def has_two(stage: Stage, job: str) -> bool:
+    return stage.here.running(job) == 2
+
+
+def is_in(stage: Stage, job: str, phase: str) -> bool:
+    return bool(stage.status(job).get("phase") == phase)
+
+
 @pytest.fixture(scope="module")
 def crowd(running: Stage) -> Iterator[Stage]:
     """Jobs in every phase that lasts, and a controller that holds the lease."""
@@ -39,14 +48,14 @@ def crowd(running: Stage) -> Iterator[Stage]:
     running.submit("done", trainer={"max-instance": 2})
     running.submit("broken", backoffLimit=0, trainer={"max-instance": 2})
     for name, code in (("done", "0"), ("broken", "1")):
-        kube.wait_until(lambda name=name: running.here.running(name) == 2, 40, f"{name} runs")  # type: ignore[misc]
+        kube.wait_until(partial(has_two, running, name), 40, f"{name} runs")
         for i in range(2):
             kube.annotate("pods", f"{name}-trainer-{i}", exit_code=code)
     wanted = {"elastic": "Running", "gang": "Running", "paused": "Suspended", "pinned": "Running"}
     wanted |= {"impossible": "Pending", "done": "Succeeded", "broken": "Failed"}
     for name, phase in wanted.items():
         kube.wait_until(
-            lambda name=name, phase=phase: running.status(name).get("phase") == phase,  # type: ignore[misc]
+            partial(is_in, running, name, phase),
             40,
             f"{name} is {phase}",
         )
