@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP) ## a real control plane, the controller, three jobs and a serving wave; leaves nothing behind
-	@$(BIN)/python -m example.demo
+	@$(BIN)/python -m tests.e2e.demo
 
 test: lint ## everything that must pass: linters, types, layers, all tests
 	@$(BIN)/python -m tests.e2e.control_plane build
@@ -49,7 +49,7 @@ unit: $(STAMP) ## the tests that need no control plane (a few minutes)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/e2e
 
 campaign: $(STAMP) ## far more random lives of jobs than `make test` plays, new ones each time: make campaign [LIVES=20]
-	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/test_life_machine.py -o timeout=0
+	@EDL_CAMPAIGN=$(LIVES) $(BIN)/python -m pytest --hypothesis-profile=explore tests/controller/test_life_machine.py -o timeout=0
 
 planted: $(STAMP) ## plant each known bug in a copy of edl and see the test that is named for it fail
 	@$(BIN)/python -m tests.planted
@@ -82,10 +82,10 @@ real-missions: $(STAMP) ## as root: those, and real training under faults, gangs
 	@$(BIN)/python -m pytest tests/real
 
 generate: $(STAMP) ## write the generated files again: crds/, deploy/, the tables of docs/
-	@$(BIN)/python -m edl.adapters.reference
+	@$(BIN)/python -m edl.install.reference
 
 sessions: $(STAMP) ## record docs/kubectl.md anew on a real control plane (about a minute and a half)
-	@$(BIN)/python -m example.sessions
+	@$(BIN)/python -m tests.e2e.record_sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, wire and master: nothing lost, nothing counted twice
 	@$(BIN)/python -m tests.core.ledger_world 100000

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from edl.core.model import ClusterSnapshot
-from edl.core.plan import Limits
-from edl.core.reading import read_world
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.planner.problem_reader import read_world
 
 MOST_VARIABLES = 60_000
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from edl.adapters.journal import GROUP, FileLedgerStore
+from edl.master.journal import GROUP, FileLedgerStore
 
 RECORD = b"x" * 250
 SECONDS = 2.0

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peer import cpu_s, measure_peer, python_with_peer
-from edl.adapters.datasets import Catalog
-from edl.adapters.master_bodies import DatasetBody
+from edl.master.bodies import DatasetBody
+from edl.master.datasets import Catalog
 
 TOKEN = "benchmark-token-0123456789"  # noqa: S105
 SECONDS = 5.0
@@ -87,7 +87,7 @@ class Process:
         command = ["master", "--listen", f"127.0.0.1:{self.port}", "--journal", str(folder / "journal")]
         command += ["--token-file", str(folder / "token"), "--dataset", data]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from edl.cli import main; main()", *command], stderr=subprocess.DEVNULL
+            [sys.executable, "-c", "from edl.cli.main import main; main()", *command], stderr=subprocess.DEVNULL
         )
 
     def wait(self) -> None:

@@ -20,12 +20,12 @@ from multiprocessing import get_context
 
 from benchmarks.job_by_node import solve
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
-from edl.core import greedy2017
-from edl.core.guard import check
-from edl.core.model import ClusterSnapshot
-from edl.core.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
-from edl.core.policy import POLICIES, decide
-from tests.builders import make_snapshot
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
+from edl.planner.decide import POLICIES, decide
+from edl.planner.guard import check
+from edl.planner.policies import edl_2017 as greedy2017
+from tests.worlds.builders import make_snapshot
 
 __all__ = ["jobs_2017", "nodes_2017"]
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from edl.core.asks import Resources
-from edl.core.model import ClusterSnapshot, FixedPods, Job, JobStatus, Node, Pod, PodPhase, Role
-from edl.core.plan import ScalePlan
-from tests.builders import make_job, make_node, make_serving, make_shape, make_snapshot
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
+from edl.model.plan import ScalePlan
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import Resources
+from edl.model.status import JobStatus
+from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 
 NODE_KINDS = (
     (8, 32, 0),

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.worker import Job, Remote
-from edl.worker_data import Reader, read_all
-from edl.worker_lease import Fault
+from edl.worker.data import Reader, read_all
+from edl.worker.job import Job, Remote
+from edl.worker.lease import Fault
 
 try:
     from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info

@@ -19,7 +19,7 @@ import paddle
 from numpy.typing import NDArray
 from paddle import nn
 
-from edl.worker import Job, connect
+from edl.worker.job import Job, connect
 from example.fit_flights.fit import Model, save
 from example.fit_flights.pserver import say, serve
 

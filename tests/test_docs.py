@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters.reference import filled_in, tables
-from edl.core.actions import Intent
-from edl.core.happenings import again_reason
-from edl.core.model import JobPhase, Reason, Role
+from edl.install.reference import filled_in, tables
+from edl.lifecycle.pod_events import again_reason
+from edl.model.actions import Intent
+from edl.model.names import Role
+from edl.model.status import JobPhase, Reason
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 # Where the words are made that a user reads as a reason.
 SPEAKERS = (
-    "core/status.py",
-    "core/lifecycle.py",
-    "core/happenings.py",
-    "core/ledgers.py",
-    "controller.py",
-    "adapters/writer.py",
+    "lifecycle/status.py",
+    "lifecycle/desired_state.py",
+    "lifecycle/pod_events.py",
+    "lifecycle/data_progress.py",
+    "controller/loop.py",
+    "kube/writer.py",
 )
 NO_REASONS = {
     *(phase.value for phase in JobPhase),

@@ -1,1 +1,4 @@
-"""The TrainingJob resource: its model, its CRD, and the Kubernetes objects that a job becomes."""
+"""The TrainingJob resource only: its spec and status in pydantic, its rules, its CRD, and the pods that it becomes.
+
+May import `edl.model`. Start with `v1.py`.
+"""

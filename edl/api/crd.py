@@ -12,7 +12,8 @@ from typing import Any
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
 from edl.api.status import Status
 from edl.api.v1 import GROUP, KIND, PLURAL, VERSION
-from edl.core.model import JobPhase, Role
+from edl.model.names import Role
+from edl.model.status import JobPhase
 
 Schema = dict[str, Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from edl.api.template import TOKEN_DIRECTORY
 from edl.api.v1 import TrainingJob
-from edl.core.asks import CPU, GPU
-from edl.core.model import Role
-from edl.core.quantity import exact_quantity
+from edl.model.names import Role
+from edl.model.quantity import exact_quantity
+from edl.model.resources import CPU, GPU
 
 MASTER_PORT = 8080
 TRAINER_TOKEN = "trainer"  # noqa: S105 - the names of files and of keys of the Secret

@@ -16,8 +16,7 @@ from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
-from edl.core.asks import CPU, MEMORY
-from edl.core.model import (
+from edl.model.names import (
     ANNOTATION_JOURNAL,
     ANNOTATION_NODE,
     ANNOTATION_PINNED,
@@ -26,6 +25,7 @@ from edl.core.model import (
     LABEL_ROLE,
     Role,
 )
+from edl.model.resources import CPU, MEMORY
 
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from edl.api.template import TemplateSpec
-from edl.core.model import Role
+from edl.model.names import Role
 
 OLD_GPU_SELECTOR = "alpha.kubernetes.io/nvidia-gpu-name"
 GPU_SELECTOR = "nvidia.com/gpu.product"

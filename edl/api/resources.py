@@ -13,9 +13,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from edl.api.parts import MAX_INT64, Part, Rule
-from edl.core.asks import CPU, EPHEMERAL_STORAGE, GPU, MEMORY
-from edl.core.quantity import exact_quantity
+from edl.api.base import MAX_INT64, Part, Rule
+from edl.model.quantity import exact_quantity
+from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 MAX_QUANTITY_LENGTH = 20

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from edl.api.parts import Part, Rule, Text, keyed, unique_by
+from edl.api.base import Part, Rule, Text, keyed, unique_by
 from edl.api.resources import Quantity, Requirements
 from edl.api.template import PodTemplate
-from edl.core.answers import JobAction, JobEvent
-from edl.core.model import Role
+from edl.model.job_policies import JobAction, JobEvent
+from edl.model.names import Role
 
 MAX_INSTANCES = 10_000
 

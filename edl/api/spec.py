@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from edl.api.parts import MAX_INT32, MAX_SAFE, Label, Part, Rule, Seconds, Whole, keyed, unique_by
+from edl.api.base import MAX_INT32, MAX_SAFE, Label, Part, Rule, Seconds, Whole, keyed, unique_by
 from edl.api.roles import MasterSpec, Passes, Policies, Positive, PserverSpec, TrainerSpec
 from edl.api.template import LocalReference, Volume, VolumeMount
 

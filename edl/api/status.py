@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from edl.api.parts import MAX_INT32, MAX_SAFE, Part, Whole, keyed, unique_by
-from edl.core.model import JobPhase
+from edl.api.base import MAX_INT32, MAX_SAFE, Part, Whole, keyed, unique_by
+from edl.model.status import JobPhase
 
 MAX_SPEEDS = 64
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from edl.api.parts import MAX_INT32, Label, RawObject, RawPart, Rule, Text, Whole, keyed, unique_by
+from edl.api.base import MAX_INT32, Label, RawObject, RawPart, Rule, Text, Whole, keyed, unique_by
 from edl.api.resources import Amounts, Requirements
 
 TOKEN_VOLUME = "edl-token"  # noqa: S105 - a name, not a secret

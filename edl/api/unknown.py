@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from edl.api.parts import Part
+from edl.api.base import Part
 from edl.api.v1 import TrainingJob
 
 

@@ -13,35 +13,20 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
-from edl.api.parts import Part, Whole, find_problems
+from edl.api.base import Part, Whole, find_problems
 from edl.api.problems import describe
-from edl.api.roles import MAX_INSTANCES, MasterSpec, PserverSpec, TrainerSpec, choose_action
+from edl.api.roles import MasterSpec, PserverSpec, TrainerSpec, choose_action
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
 from edl.api.template import VolumeMount
-from edl.core.answers import JobAction, JobEvent, default_action
-from edl.core.model import JobKey, Role
 from edl.errors import InvalidJobError
+from edl.model.job_policies import JobAction, JobEvent, default_action
+from edl.model.names import JobKey, Role
 
 GROUP = "paddlepaddle.org"
 VERSION = "v1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "TrainingJob"
 PLURAL = "trainingjobs"
-
-__all__ = [
-    "API_VERSION",
-    "GROUP",
-    "KIND",
-    "MAX_INSTANCES",
-    "PLURAL",
-    "VERSION",
-    "JobAction",
-    "JobEvent",
-    "Metadata",
-    "Spec",
-    "TrainingJob",
-    "parse_job",
-]
 
 MAX_LEVELS = 64
 """Lists and objects within one another; a pod needs about ten."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.errors import EdlError, PermanentError
-from edl.worker import Job, connect
+from edl.worker.job import Job, connect
 
 from . import pserver
 from .flights import Flights, auc, load

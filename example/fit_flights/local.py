@@ -96,7 +96,7 @@ class Local:
             "seed": self.plan.seed,
             "shardSize": 2000,
         }
-        command = ["-c", "from edl.cli import main; main()", "master", "--listen", f"127.0.0.1:{self._ports[0]}"]
+        command = ["-c", "from edl.cli.main import main; main()", "master", "--listen", f"127.0.0.1:{self._ports[0]}"]
         command += ["--journal", str(self.folder / "journal"), "--token-file", str(self.folder / "token")]
         command += ["--lease-ttl-s", str(TTL_S), "--dataset", json.dumps(dataset)]
         self._master = self._start("master", command, {})
@@ -228,7 +228,13 @@ class Local:
             return found
 
     def _audit(self) -> dict[str, Any]:
-        command = [sys.executable, "-c", "from edl.cli import main; main()", "audit", str(self.folder / "journal")]
+        command = [
+            sys.executable,
+            "-c",
+            "from edl.cli.main import main; main()",
+            "audit",
+            str(self.folder / "journal"),
+        ]
         done = subprocess.run(
             [*command, "-o", "json"], capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
         )

@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 
 from edl.errors import EdlError
-from edl.worker import connect
+from edl.worker.job import connect
 
 RATE, FIRST_SQUARE = 0.1, 1e-6
 KEPT = 3

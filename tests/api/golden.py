@@ -12,7 +12,7 @@ import yaml
 
 from edl.api.manifest import PRIORITY_CLASSES, pod_manifest
 from edl.api.v1 import parse_job
-from edl.core.model import Role
+from edl.model.names import Role
 
 FOLDER = Path(__file__).parent / "golden_files"
 

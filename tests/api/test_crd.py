@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.adapters.manifests import controller_manifests, crd_yaml, generated_files, manifests_yaml
+from edl.api.base import Part
 from edl.api.crd import render_crd, render_schema
-from edl.api.parts import Part
 from edl.api.spec import Spec
 from edl.api.status import Status
+from edl.install.manifests import controller_manifests, crd_yaml, generated_files, manifests_yaml
 
 ROOT = Path(__file__).parents[2]
 Schema = dict[str, Any]

@@ -17,9 +17,9 @@ from edl.api.manifest import (
     volume_claim_manifest,
 )
 from edl.api.v1 import TrainingJob, parse_job
-from edl.core.model import Role
+from edl.model.names import Role
 from tests.api.golden import inputs, output_of, render
-from tests.api.hostile import CASES, Case, edited, make_manifest, template, trainer
+from tests.worlds.hostile_jobs import CASES, Case, edited, make_manifest, template, trainer
 
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
 Object = dict[str, Any]

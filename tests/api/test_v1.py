@@ -9,10 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.api.v1 import JobAction, JobEvent, parse_job
-from edl.core.model import JobKey, Role
+from edl.api.v1 import parse_job
 from edl.errors import InvalidJobError
-from tests.api.hostile import CASES, Case, amounts, edited, make_manifest, trainer
+from edl.model.job_policies import JobAction, JobEvent
+from edl.model.names import JobKey, Role
+from tests.worlds.hostile_jobs import CASES, Case, amounts, edited, make_manifest, trainer
 
 EXAMPLES = Path(__file__).parents[2] / "example"
 

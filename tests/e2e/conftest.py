@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.control_plane import (
-    ControlPlane,
-    NodeSpec,
-    Settings,
-    ensure_binaries,
-)
+from tests.e2e.control_plane.build import ensure_binaries
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
+from tests.e2e.control_plane.nodes import NodeSpec
 
 _FIXTURES = {"control_plane", "shared_control_plane", "running"}
 PLANES = pytest.StashKey[list[ControlPlane]]()

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters.cache import ClusterCache
-from edl.adapters.clock import SystemClock
-from edl.adapters.cluster import KubernetesCluster
-from edl.adapters.elector import ApiLeaseStore, Elector
-from edl.adapters.keys import MasterKey
-from edl.adapters.session import ApiSession
-from edl.adapters.writer import Writer
-from edl.core.lifecycle import (
+from edl.clock import SystemClock
+from edl.errors import NotSyncedError
+from edl.kube.client.session import ApiSession
+from edl.kube.cluster import KubernetesCluster
+from edl.kube.leader_election import ApiLeaseStore, Elector
+from edl.kube.master_key import MasterKey
+from edl.kube.mirror.cache import ClusterCache
+from edl.kube.writer import Writer
+from edl.model.actions import (
     CreatePod,
     DeleteJob,
     DeletePod,
@@ -31,8 +32,10 @@ from edl.core.lifecycle import (
     PatchStatus,
     Result,
 )
-from edl.core.model import ClusterSnapshot, Job, JobKey, JobPhase, JobStatus, Role
-from edl.errors import NotSyncedError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.status import JobPhase, JobStatus
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.harness import install
 from tests.e2e.jobs import training_job

@@ -17,18 +17,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import ControlPlanes, SharedControlPlanes
-from tests.e2e.control_plane import (
-    ControlPlane,
-    ControlPlaneError,
-    Kube,
-    KubeError,
-    Settings,
-    WaitTimeoutError,
-    load_mix,
-    make_nodes,
-)
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
+from tests.e2e.control_plane.kube import Kube, KubeError, WaitTimeoutError
+from tests.e2e.control_plane.nodes import load_mix, make_nodes
 from tests.e2e.control_plane.processes import Identity, is_alive, read_pid_file, wait_gone
 from tests.e2e.control_plane.supervision import supervisor_of
+from tests.e2e.control_plane.versions import ControlPlaneError
 
 ROOT = Path(__file__).parents[2]
 DELETE_S = 3.0

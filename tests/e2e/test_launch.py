@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.api.deploy import pod_reader
+from edl.install.objects import pod_reader
 from tests.e2e.conftest import SharedControlPlanes
-from tests.e2e.control_plane import ControlPlane, Kube
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.kubeconfig import read_kubeconfig
-from tests.launch.processes import K8S_TOOLS, PADDLE_K8S, ROOT, last_words, pod_environment
+from tests.pod.processes import K8S_TOOLS, PADDLE_K8S, ROOT, last_words, pod_environment
 
 Object = dict[str, Any]
 TRAINERS, PSERVERS = "paddle-job=j", "paddle-job-pserver=j"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from edl.adapters.cache import ClusterCache
-from edl.adapters.clock import SystemClock
-from edl.adapters.reflector import Pace
-from edl.adapters.refusals import AlreadyExistsError, NotFoundError, RefusedError
-from edl.adapters.session import ApiSession
+from edl.clock import SystemClock
 from edl.errors import ConflictError
+from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.session import ApiSession
+from edl.kube.mirror.cache import ClusterCache
+from edl.kube.mirror.reflector import Pace
 from tests.e2e.conftest import ControlPlanes
-from tests.e2e.control_plane import ControlPlane
+from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.harness import install
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -15,18 +15,20 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.adapters.manifests import controller_manifests
-from edl.adapters.queues import read_queues
 from edl.api import manifest
-from edl.api.deploy import NAMESPACE, pod_reader, volcano_rights
-from edl.api.monitoring import operator_objects
 from edl.api.v1 import parse_job
-from edl.core.model import Role
+from edl.install.alerts import operator_objects
+from edl.install.manifests import controller_manifests
+from edl.install.objects import NAMESPACE, pod_reader, volcano_rights
+from edl.kube.queue_file import read_queues
+from edl.model.names import Role
 from tests.api import golden
-from tests.api.hostile import CASES, CHANGES, Case, Change, make_manifest, manifest_of
 from tests.e2e.conftest import SharedControlPlanes
-from tests.e2e.control_plane import ControlPlane, ControlPlaneError, Kube, KubeError
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.kube import Kube, KubeError
+from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.e2e.harness import ROOT
+from tests.worlds.hostile_jobs import CASES, CHANGES, Case, Change, make_manifest, manifest_of
 
 Object = dict[str, Any]
 UID = "0123abcd-4567-89ef-0123-456789abcdef"

@@ -15,7 +15,8 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.campaign import Filled, Step, Watched
-from tests.e2e.control_plane import ControlPlane, Settings
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
 from tests.e2e.harness import World, bounds, trainer_request
 from tests.e2e.hindsight import best_without_moves
 from tests.e2e.jobs import serving, training_job

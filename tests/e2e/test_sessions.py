@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from example.sessions import DOCUMENT, record, shape
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.harness import World
+from tests.e2e.record_sessions import DOCUMENT, record, shape
 
 
 def test_the_recorded_sessions_are_what_is_printed_now(control_plane: Callable[..., ControlPlane]) -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edl.adapters.master_http import BODY_BYTES
-from edl.adapters.master_openapi import openapi
-from tests.master.serving import CONTROLLER, TOKEN, Served, serving
+from edl.master.http_api import BODY_BYTES
+from edl.master.openapi import openapi
+from tests.worlds.master_server import CONTROLLER, TOKEN, Served, serving
 
 SESSION = {"pod_uid": "u", "incarnation": 1, "name": "n"}
 POSTS = ["sync", "dataset", "checkpoint/begin", "checkpoint/commit", "checkpoint/restore", "save-election"]
@@ -101,8 +101,8 @@ async def test_large_bodies_are_refused_whether_they_tell_their_size_or_not(tmp_
 async def test_a_session_that_calls_without_end_is_slowed_down_and_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl.adapters.master_http._BURST", 5.0)
-    monkeypatch.setattr("edl.adapters.master_http._CALLS_PER_S", 0.001)
+    monkeypatch.setattr("edl.master.http_api._BURST", 5.0)
+    monkeypatch.setattr("edl.master.http_api._CALLS_PER_S", 0.001)
     async with serving(tmp_path) as served:
         answers = [await served.sync("a", seq) for seq in range(1, 8)]
         assert [status for status, _ in answers] == [200] * 5 + [429] * 2
@@ -111,7 +111,7 @@ async def test_a_session_that_calls_without_end_is_slowed_down_and_others_are_no
 
 
 async def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.adapters.master_http.MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("edl.master.http_api.MOST_CONNECTIONS", 3)
     async with serving(tmp_path) as served:
         idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
         async with served.client.get(served.url + "/healthz") as answer:
@@ -205,7 +205,7 @@ async def test_a_full_disk_refuses_leases_and_serves_the_status(
         return real(file, data, offset)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
-    monkeypatch.setattr("edl.adapters.journal._RETRY_S", 0.02)
+    monkeypatch.setattr("edl.master.journal._RETRY_S", 0.02)
     async with serving(tmp_path, shard_size=10) as served:
         _, first = await served.sync("a", 1, want=1)
         item = {k: first["leases"][0][k] for k in ("epoch", "start", "end", "fence")}

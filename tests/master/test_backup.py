@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from edl.adapters.audit import audit
-from tests.master.serving import serving
+from edl.master.journal_audit import audit
 from tests.master.test_recovery import train
+from tests.worlds.master_server import serving
 
 
 async def test_a_copy_made_while_the_master_writes_can_be_put_back(tmp_path: Path) -> None:

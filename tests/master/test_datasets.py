@@ -19,21 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.adapters import datasets
-from edl.adapters.dataset_index import DatasetIndex, load_index
-from edl.adapters.datasets import Catalog
-from edl.adapters.master_bodies import DatasetBody
-from edl.core.ledger_events import DatasetSet, decode_events
-from edl.core.permutation import BLOCK
 from edl.errors import ConfigError, PermanentError
-from edl.worker_data import Pieces, read_all
-from edl.worker_files import DatasetError
-from edl.worker_lease import Fault
-from tests.master.processes import TOKEN, cluster, free_port
-from tests.master.serving import Served, serving
-from tests.master.test_worker import beside, trainer
+from edl.ledger.events import DatasetSet, decode_events
+from edl.ledger.permutation import BLOCK
+from edl.master import datasets
+from edl.master.bodies import DatasetBody
+from edl.master.dataset_index import DatasetIndex, load_index
+from edl.master.datasets import Catalog
+from edl.worker.data import Pieces, read_all
+from edl.worker.files import DatasetError
+from edl.worker.lease import Fault
+from tests.worker.test_worker import beside, trainer
+from tests.worlds.master_processes import TOKEN, cluster, free_port
+from tests.worlds.master_server import Served, serving
 
-MAIN = "from edl.cli import main; main()"
+MAIN = "from edl.cli.main import main; main()"
 
 
 def look(source: str, folder: Path | None = None) -> tuple[Catalog, DatasetSet]:
@@ -164,7 +164,7 @@ def test_an_index_takes_little_memory_whatever_a_line_is_long(tmp_path: Path) ->
 
 
 def test_old_pieces_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.worker_data._KEPT_BYTES", 300_000)
+    monkeypatch.setattr("edl.worker.data._KEPT_BYTES", 300_000)
     path = write(tmp_path, "a.txt", b"".join(b"%099d\n" % n for n in range(20_000)))
     pieces, found = reading(f"lines:{path}")
     for number in [*range(0, found.total, 500), 0, 19_999, 3]:
@@ -237,7 +237,7 @@ def test_a_file_that_may_not_be_read_is_named(open_folder: Path) -> None:
         sys.executable,
         "-c",
         "import os, sys, asyncio\n"
-        "from edl.adapters.datasets import Catalog; from edl.adapters.master_bodies import DatasetBody\n"
+        "from edl.master.datasets import Catalog; from edl.master.bodies import DatasetBody\n"
         "asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[2])))\n"  # nobody may import from root's home
         "os.getuid() or os.setuid(65534)\n"
         "try: asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[1])))\n"
@@ -389,7 +389,7 @@ def test_the_command_refuses_a_changed_set_with_1_and_an_unreadable_one_with_2(t
         call = [
             sys.executable,
             "-c",
-            "from edl.cli import main; main()",
+            "from edl.cli.main import main; main()",
             *command,
             "--token-file",
             f"{tmp_path}/token",
@@ -444,7 +444,7 @@ def test_without_the_extra_the_remedy_is_named(source: str, extra: str) -> None:
         "import sys; sys.path.insert(0, '.')\n"
         "import edl.worker\n"
         "from edl.errors import ConfigError\n"
-        "from edl.worker_data import source_of\n"
+        "from edl.worker.data import source_of\n"
         "assert source_of({'source': 'index:3'}, dict).record(2) == 2\n"
         f"try: source_of({{'source': {source!r}}}, dict)\n"
         "except ConfigError as error: print(error)\n"

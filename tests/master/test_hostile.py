@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from edl.core.ledger_snapshot import state_to_json
-from tests.master.serving import TOKEN, Served, serving
-from tests.master.test_worker import beside, slowly, trainer
+from edl.ledger.snapshot import state_to_json
+from tests.worker.test_worker import beside, slowly, trainer
+from tests.worlds.master_server import TOKEN, Served, serving
 
 WHO = {"pod_uid": "uid-a", "incarnation": 1, "name": "a"}
 ROSTER = {"generation": 1, "pods": []}

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.master.processes import Cluster, cluster
+from tests.worlds.master_processes import Cluster, cluster
 
 TRAINERS = int(os.environ.get("EDL_TEST_TRAINERS", "8"))
 EPOCHS = int(os.environ.get("EDL_TEST_EPOCHS", "2"))

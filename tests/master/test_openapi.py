@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from edl.adapters.master_openapi import openapi
-from tests.master.processes import CONTROLLER_TOKEN, Cluster, cluster
+from edl.master.openapi import openapi
+from tests.worlds.master_processes import CONTROLLER_TOKEN, Cluster, cluster
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HEADERS = {"Authorization": f"Bearer {CONTROLLER_TOKEN}"}

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters.audit import audit, audit_text
-from edl.adapters.journal_files import frame
-from edl.core.ledger_events import Done, Event, Granted, JournalError, encode_events
-from edl.core.ledger_snapshot import state_to_json
 from edl.errors import ConfigError
-from edl.master import LedgerLostError, Progress
-from tests.core.ledger_world import replayed, run
-from tests.master.processes import TOKEN, cluster, free_port
-from tests.master.serving import Served, serving
+from edl.ledger.events import Done, Event, Granted, JournalError, encode_events
+from edl.ledger.snapshot import state_to_json
+from edl.master.journal_audit import audit, audit_text
+from edl.master.journal_files import frame
+from edl.master.master import LedgerLostError, Progress
+from tests.worlds.ledger_world import replayed, run
+from tests.worlds.master_processes import TOKEN, cluster, free_port
+from tests.worlds.master_server import Served, serving
 
 ITEM = ("epoch", "start", "end", "fence")
 
@@ -62,8 +62,8 @@ async def test_a_call_writes_what_it_changed_and_never_the_whole_state(tmp_path:
 async def test_snapshots_keep_restarts_short_and_are_what_the_records_lead_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int, files: int
 ) -> None:
-    monkeypatch.setattr("edl.master.SNAPSHOT_EVENTS", 50)
-    monkeypatch.setattr("edl.adapters.journal._KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("edl.master.master.SNAPSHOT_EVENTS", 50)
+    monkeypatch.setattr("edl.master.journal._KEPT_BYTES", kept_bytes)
     async with serving(tmp_path, shard_size=1) as served:
         await train(served, "a", 60)
         before = served.master.status()
@@ -93,7 +93,7 @@ def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path
     def start(*flags: str) -> subprocess.CompletedProcess[str]:
         command = ["master", "--listen", f"127.0.0.1:{free_port()}", "--journal", str(tmp_path / "j"), *flags]
         command += ["--token-file", str(tmp_path / "token")]
-        call = [sys.executable, "-c", "from edl.cli import main; main()", *command]
+        call = [sys.executable, "-c", "from edl.cli.main import main; main()", *command]
         return subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
 
     lost = start("--expect-progress", "3:120")
@@ -191,7 +191,7 @@ def test_an_audit_of_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_the_commands_against_a_running_master(tmp_path: Path) -> None:
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from edl.cli import main; main()", *arguments]
+        command = [sys.executable, "-c", "from edl.cli.main import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     with cluster(tmp_path, '{"source": "index:100"}') as world:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.planted import Bug
 
-HERE = "core/test_consolidation.py"
-PROPERTIES = "core/test_consolidation_properties.py"
+HERE = "planner/test_consolidation.py"
+PROPERTIES = "planner/test_consolidation_properties.py"
 STAYS = f"{HERE}::test_nothing_moves_that_may_not_or_for_nothing"
 UNREST = f"{HERE}::test_nothing_moves_while_something_happens"
-FILE = "core/consolidation.py"
+FILE = "planner/consolidation.py"
 
 OF_ROOM = (
     Bug(
@@ -76,7 +76,7 @@ OF_ROOM = (
     ),
     Bug(
         "a pserver placed anew before it is gone",
-        "core/packing.py",
+        "planner/packing.py",
         "for d in decisions if not d.moves for role",
         "for d in decisions for role",
         f"{PROPERTIES}::test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer",
@@ -104,16 +104,16 @@ OF_ROOM = (
     ),
     Bug(
         "a move that is not tried first",
-        "core/policy.py",
+        "planner/decide.py",
         "if pays(plan, after, len(moving.pservers)) else plan",
         "if after else plan",
         f"{HERE}::test_a_move_that_the_next_plan_would_not_use_is_not_made",
     ),
     Bug(
         "a pserver moved by a plan that was not made",
-        "core/fallback.py",
+        "planner/fallback.py",
         "        moves=(),\n",
         "",
-        "core/test_fallback.py::test_pservers_stay_where_they_are",
+        "planner/test_fallback.py::test_pservers_stay_where_they_are",
     ),
 )

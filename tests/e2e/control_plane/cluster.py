@@ -27,14 +27,7 @@ from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.kubeconfig import with_token
 from tests.e2e.control_plane.nodes import NodeSpec, load_mix, manifest
 from tests.e2e.control_plane.plan import down_file, read_plan
-from tests.e2e.control_plane.processes import (
-    Identity,
-    end_recorded,
-    is_alive,
-    read_pid_file,
-    send,
-    wait_gone,
-)
+from tests.e2e.control_plane.processes import Identity, end_recorded, is_alive, read_pid_file, send, wait_gone
 from tests.e2e.control_plane.report import is_ready, tail_logs
 from tests.e2e.control_plane.supervision import end_supervisor, keep, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError

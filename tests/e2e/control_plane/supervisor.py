@@ -28,12 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.control_plane.plan import Command, Plan, is_meant_to_be_down, read_plan
-from tests.e2e.control_plane.processes import (
-    die_with_parent,
-    identify,
-    is_alive,
-    write_pid_file,
-)
+from tests.e2e.control_plane.processes import die_with_parent, identify, is_alive, write_pid_file
 
 _GATE_TIMEOUT_S = 60.0
 _OWNER = "owner"

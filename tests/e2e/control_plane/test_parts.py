@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.control_plane import ControlPlaneError, ensure_binaries, load_mix
+from tests.e2e.control_plane.build import ensure_binaries
+from tests.e2e.control_plane.nodes import load_mix
 from tests.e2e.control_plane.processes import identify
 from tests.e2e.control_plane.stages import kwok_config
+from tests.e2e.control_plane.versions import ControlPlaneError
 
 ROOT = Path(__file__).parents[3]
 

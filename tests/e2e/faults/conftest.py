@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import PLANES, ControlPlanes
-from tests.e2e.control_plane import Settings
+from tests.e2e.control_plane.commands import Settings
 from tests.e2e.faults.stage import Stage, staged
 
 # A short outage is not to look like the end of every node: kwok does not make pods Ready again as a kubelet does.

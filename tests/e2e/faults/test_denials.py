@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edl.adapters.manifests import controller_manifests
+from edl.install.manifests import controller_manifests
 from tests.e2e.controller_process import free_port
 from tests.e2e.faults.proxy import Asked
 from tests.e2e.faults.stage import GROWN, STEADY, Stage

@@ -1,7 +1,7 @@
 """Where nothing changes nothing is written but the lease: read from the API server's own audit log.
 
 Twenty seconds in the suite; `make quiet` takes ten minutes, in which every watch ends and begins anew ten times. In
-virtual time: tests/test_quiet.py.
+virtual time: tests/controller/test_quiet.py.
 """
 
 from __future__ import annotations

@@ -15,14 +15,7 @@ import trustme
 import yaml
 
 from tests.e2e.control_plane.commands import Layout
-from tests.real.cluster.layout import (
-    API_ADDRESS,
-    DNS_ADDRESS,
-    DOMAIN,
-    PAUSE_IMAGE,
-    POD_RANGE,
-    NodeLayout,
-)
+from tests.real.cluster.layout import API_ADDRESS, DNS_ADDRESS, DOMAIN, PAUSE_IMAGE, POD_RANGE, NodeLayout
 
 CNI_PLUGINS = "/usr/lib/cni"
 NODE_LEASE_S = 8

@@ -14,13 +14,7 @@ from tests.e2e.control_plane.commands import (
     scheduler,
 )
 from tests.real.cluster.files import KERNEL_SETTINGS
-from tests.real.cluster.layout import (
-    API_ADDRESS,
-    INNER_LINK,
-    PREFIX_BITS,
-    SERVICE_RANGE,
-    NodeLayout,
-)
+from tests.real.cluster.layout import API_ADDRESS, INNER_LINK, PREFIX_BITS, SERVICE_RANGE, NodeLayout
 from tests.real.cluster.plan import Plan, Process
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from edl.worker import connect
+from edl.worker.job import connect
 
 RECORD_S = 0.05
 

@@ -1,0 +1,159 @@
+"""A plan for people and for scripts: the table and the JSON of `edl plan`.
+
+Both say the same; the field names of the JSON are fixed, because people script against them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from edl.explain.comparison import Changes
+from edl.explain.whatif import changes_dict, print_changes
+from edl.model.names import Role
+from edl.model.plan import Price, ScaleDecision, ScalePlan
+from edl.model.status import Reason
+
+WIDTH_OFF_TERMINAL = 200
+NAMED_VICTIMS = 12
+"""Where nobody watches, nothing is folded to fit a window."""
+
+
+def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]:
+    """The plan in the form that scripts read, with what it changes where that was asked."""
+    return {
+        "decisions": [_decision_dict(d) for d in sorted(plan.decisions, key=lambda d: d.job)],
+        "certificate": {
+            "objective": plan.certificate.objective,
+            "achieved": plan.certificate.achieved,
+            "bound": plan.certificate.bound,
+            "gap": plan.certificate.gap,
+        },
+        "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
+        "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
+        "seconds": plan.seconds,
+        **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
+        **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
+        **({"changes": changes_dict(changes)} if changes is not None else {}),
+    }
+
+
+def plan_json(plan: ScalePlan, changes: Changes | None = None) -> str:
+    """The plan as JSON text."""
+    return json.dumps(plan_dict(plan, changes), indent=2, allow_nan=False)
+
+
+def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Changes | None = None) -> None:
+    """Print the plan for people: a row per job, what changes, what it is worth, and why each job has its count."""
+    console = console or make_console()
+    console.print(_decision_table(plan))
+    console.print()
+    if changes is not None:
+        print_changes(changes, console)
+        console.print()
+    serving, proof = plan.serving, plan.certificate
+    console.print(Text(f"Serving pods: {serving.waiting} waiting, {serving.placed} placed, {serving.short} short"))
+    console.print(
+        Text(
+            f"Certificate: {proof.objective} {proof.achieved:.6g} of at most {proof.bound:.6g} "
+            f"(gap {proof.gap:.3%}), policy {plan.policy}, {plan.seconds:.3f} s"
+        )
+    )
+    if plan.fallback is not None:
+        told = f"No plan could be made ({plan.fallback}): this is what stands of the last one, as is the certificate"
+        console.print(Text(told), soft_wrap=True)
+    if plan.is_comparison:
+        console.print(Text(_caveat(plan)), soft_wrap=True)
+    if plan.prices:
+        console.print()
+        console.print(_price_table(plan.prices))
+    if any(d.message for d in plan.decisions):
+        console.print()
+    for decision in sorted(plan.decisions, key=lambda d: d.job):
+        if decision.message:
+            console.print(Text(f"{decision.job}: {decision.message}"), soft_wrap=True)
+
+
+def make_console() -> Console:
+    """Where answers are printed: folded on a terminal only."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH_OFF_TERMINAL)
+
+
+def _pending(plan: ScalePlan) -> int:
+    return sum(decision.pending for decision in plan.decisions)
+
+
+def _caveat(plan: ScalePlan) -> str:
+    """What a plan that is only to compare with must not be taken for."""
+    return (
+        f"Policy {plan.policy} is only to compare with: TARGET is what it would ask for, CHANGE only what has room"
+        f" ({_pending(plan)} trainers stay pending); it is not checked, and its certificate counts what has room"
+    )
+
+
+def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
+    return {
+        "namespace": decision.job.namespace,
+        "name": decision.job.name,
+        "current": decision.current,
+        "target": decision.target,
+        "min": decision.minimum,
+        "max": decision.maximum,
+        "admitted": decision.admitted,
+        "victims": list(decision.victims),
+        "nodes": dict(decision.nodes),
+        "moves": dict(_moves(decision)),
+        "reason": decision.reason.value,
+        "message": decision.message,
+    }
+
+
+def _decision_table(plan: ScalePlan) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("JOB", overflow="fold")
+    for name in ("MIN", "MAX", "CURRENT", "TARGET"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("ADMITTED", no_wrap=True)
+    table.add_column("REASON", no_wrap=True)
+    table.add_column("CHANGE", overflow="fold")
+    for decision in sorted(plan.decisions, key=lambda d: d.job):
+        is_read = decision.reason is not Reason.INVALID_SPEC  # else its bounds are a guess
+        bounds = (decision.minimum, decision.maximum) if is_read else ("-", "-")
+        counts = (*bounds, decision.current, decision.target)
+        admitted = "yes" if decision.admitted else "no"
+        change = Text(", ".join(_changes(decision)) or "-")
+        table.add_row(Text(str(decision.job)), *map(str, counts), admitted, decision.reason.value, change)
+    return table
+
+
+def _changes(decision: ScaleDecision) -> Iterator[str]:
+    for node, count in decision.nodes:
+        yield f"+{count} on {node}"
+    for pserver, node in _moves(decision):
+        yield f"{pserver} moves to {node}"
+    if len(decision.victims) > NAMED_VICTIMS:
+        yield f"-{len(decision.victims)} trainers (-o json names them)"
+        return
+    for victim in decision.victims:
+        yield f"-{victim}"
+
+
+def _moves(decision: ScaleDecision) -> Iterator[tuple[str, str]]:
+    """Each pserver that moves, and where it or one like it is meant to start."""
+    return zip(decision.moves, (node for role, node in decision.fixed_nodes if role is Role.PSERVER), strict=False)
+
+
+def _price_table(prices: tuple[Price, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("PRICE", justify="right")
+    table.add_column("RESOURCE")
+    table.add_column("OF")
+    for price in prices:
+        table.add_row(f"{price.price:.6g}", Text(price.resource), Text(f"{price.kind} {price.name}", overflow="fold"))
+    return table

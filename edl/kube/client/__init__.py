@@ -1,0 +1,1 @@
+"""Requests to the API server: configuration, one session, and its errors as ours. Start with `session.py`."""

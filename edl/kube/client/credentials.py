@@ -1,0 +1,102 @@
+"""Where the API server is and how we prove who we are: the official client's loader, with its failures made plain.
+
+The loader follows kubectl (kubeconfig, exec plugins, client certificates, service account), but it only logs a failed
+exec plugin and reads a missing file as an empty one; here both are errors that name the file and the remedy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from edl.errors import ConfigError
+from edl.kube.client.api_errors import one_line
+
+
+async def load_configuration(kubeconfig: str = "") -> Configuration:
+    """Load what kubectl would load; `ApiSession.open` says in which order.
+
+    Raises:
+        ConfigError: no configuration is found, or it cannot be used.
+    """
+    configuration = Configuration()
+    configuration.disable_strict_ssl_verification = True  # as kubectl: many clusters' own CAs lack an AKI
+    default = Path.home() / ".kube" / "config"
+    paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
+    origin = f"kubeconfig {paths}" if paths else "the service account"
+    try:
+        with _errors_logged_by("kubernetes.aio.config.kube_config") as problems:
+            if paths:
+                _require_one(paths)
+                await kube_config.load_kube_config(
+                    config_file=paths, client_configuration=configuration, persist_config=False
+                )
+            elif "KUBERNETES_SERVICE_HOST" in os.environ:
+                kube_config.load_incluster_config(client_configuration=configuration)
+            else:
+                raise ConfigError(
+                    f"no cluster is configured: {default} does not exist and this is not a pod; "
+                    "give --kubeconfig FILE or set KUBECONFIG"
+                )
+        if problems:
+            raise ConfigError(f"{origin} gives no credentials: {'; '.join(problems)}")
+    except ConfigError:
+        raise
+    except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"{origin} cannot be used: {one_line(error)}") from error
+    except AttributeError as error:  # the loader's answer to a file that holds no mapping
+        raise ConfigError(f"{origin} cannot be used: it is not a kubeconfig") from error
+    if not str(configuration.host).startswith(("http://", "https://")):
+        raise ConfigError(f"{origin}: server {configuration.host!r} is no URL; write https://HOST:PORT")
+    return configuration
+
+
+def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
+    """The TLS settings in the form that aiohttp takes.
+
+    Raises:
+        ConfigError: a certificate cannot be used.
+    """
+    if not str(configuration.host).startswith("https://"):
+        return True
+    try:
+        context: ssl.SSLContext = RESTClientObject(configuration).ssl_context
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the certificates for {configuration.host} cannot be used: {one_line(error)}") from error
+    return context
+
+
+def _require_one(paths: str) -> None:
+    """Refuse a kubeconfig that is not there; the client would read an empty one instead."""
+    candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    if not any(path.exists() for path in candidates):
+        raise ConfigError(f"kubeconfig {paths} does not exist; give the path of a readable file")
+
+
+@contextmanager
+def _errors_logged_by(name: str) -> Iterator[list[str]]:
+    """Collect what the client's loader only logs: an exec plugin that failed would else surface as a 401."""
+    problems: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            problems.append(one_line(record.getMessage()))
+
+    logger, handler = logging.getLogger(name), Collector(logging.ERROR)
+    propagates = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield problems
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates

@@ -1,0 +1,69 @@
+"""Events on a TrainingJob, as `kubectl describe` shows them.
+
+The same event of the same job is one object whose count rises: its name is made from what it says, so that a
+controller that was killed in between says nothing twice under two names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from edl.api.v1 import API_VERSION, KIND
+from edl.kube.client.api_errors import AlreadyExistsError
+from edl.kube.client.session import ApiSession
+from edl.model.actions import EmitEvent
+from edl.model.times import text_of
+
+COMPONENT = "edl-controller"
+_LONGEST_MESSAGE = 1024
+
+
+async def emit(session: ApiSession, action: EmitEvent, now_s: float, *, timeout_s: float) -> None:
+    """Create the event, or count it once more.
+
+    Raises:
+        EdlError: the API server's refusal.
+    """
+    body = event_body(action, now_s)
+    collection = f"/api/v1/namespaces/{action.job.namespace}/events"
+    try:
+        await session.post(collection, body, timeout_s=timeout_s)
+    except AlreadyExistsError:
+        path = f"{collection}/{body['metadata']['name']}"
+        stored: dict[str, Any] = msgspec.json.decode(await session.get(path, timeout_s=timeout_s))
+        again = {"count": int(stored.get("count") or 1) + 1, "lastTimestamp": body["lastTimestamp"]}
+        await session.patch(path, again, timeout_s=timeout_s)
+
+
+def event_body(action: EmitEvent, now_s: float) -> dict[str, Any]:
+    """The core/v1 Event that says it."""
+    message = action.message
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE - 3] + "..."
+    said = f"{action.job_uid} {action.kind} {action.reason} {message}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    at = text_of(now_s)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{action.job.name}.{digest}", "namespace": action.job.namespace},
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "namespace": action.job.namespace,
+            "name": action.job.name,
+            "uid": action.job_uid,
+        },
+        "type": action.kind.value,
+        "reason": action.reason,
+        "message": message,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }

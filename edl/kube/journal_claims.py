@@ -1,0 +1,71 @@
+"""Where a master's journal lives: on a volume claim where the job asks for one or the cluster has a default class.
+
+Whether a job has a claim is settled when its first master is made and never changes, because a journal does not move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from edl.api.manifest import claim_name, volume_claim_manifest
+from edl.api.v1 import TrainingJob
+from edl.clock import Clock
+from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError
+from edl.kube.client.session import ApiSession
+from edl.model.actions import EnsureClaim
+
+_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+_IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_CLASSES_KEPT_S = 60.0
+
+
+class JournalClaims:
+    """Knows which jobs have a claim, and makes it."""
+
+    def __init__(self, session: ApiSession, clock: Clock, *, timeout_s: float) -> None:
+        self._session, self._clock, self._timeout_s = session, clock, timeout_s
+        self._with_claim: set[str] = set()
+        self._default: tuple[bool, float] | None = None
+
+    def has_claim(self, job_uid: str) -> bool:
+        """True where `ensure` found or made one."""
+        return job_uid in self._with_claim
+
+    def forget_all_but(self, job_uids: Collection[str]) -> None:
+        """Drop what is remembered of jobs that are gone."""
+        self._with_claim &= set(job_uids)
+
+    async def ensure(self, action: EnsureClaim, job: TrainingJob) -> None:
+        """Find the claim, or make it where the journal belongs on one.
+
+        Raises:
+            EdlError: the API server's refusal.
+        """
+        collection = f"/api/v1/namespaces/{action.job.namespace}/persistentvolumeclaims"
+        if not await self._belongs_on_claim(job, f"{collection}/{claim_name(job)}"):
+            return
+        with contextlib.suppress(AlreadyExistsError):  # ours: its name holds the job's UID
+            await self._session.post(collection, volume_claim_manifest(job), timeout_s=self._timeout_s)
+        self._with_claim.add(action.job_uid)
+
+    async def _belongs_on_claim(self, job: TrainingJob, path: str) -> bool:
+        return job.spec.master.storage is not None or await self._exists(path) or await self._has_default_class()
+
+    async def _exists(self, path: str) -> bool:
+        try:
+            await self._session.get(path, timeout_s=self._timeout_s)
+        except NotFoundError:
+            return False
+        return True
+
+    async def _has_default_class(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if self._default is None or now_s - self._default[1] > _CLASSES_KEPT_S:
+            found: dict[str, Any] = msgspec.json.decode(await self._session.get(_CLASSES, timeout_s=self._timeout_s))
+            annotations = ((c.get("metadata") or {}).get("annotations") or {} for c in found.get("items") or ())
+            self._default = (any(a.get(_IS_DEFAULT) == "true" for a in annotations), now_s)
+        return self._default[0]

@@ -1,0 +1,135 @@
+"""The file of `--queues`: what the jobs of each queue may ask for together.
+
+A mapping of queues to resources to quantities, in YAML or JSON. Every value is read as the text that stands there, so
+that `0.1` is a tenth and no binary fraction, and a name that stands twice is an error and not a silent choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+from edl.api.resources import is_device
+from edl.errors import ConfigError
+from edl.kube.translate.shapes import OLD_GPU
+from edl.kube.yaml_files import TwiceError, bytes_of, read_text, refuse_twins, told_by_place
+from edl.model.jobs import Job
+from edl.model.plan import Quota
+from edl.model.quantity import exact_quantity, parse_quantity
+from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
+
+DEFAULT_QUEUE = "default"
+"""Where a job is that names no queue."""
+
+_QUEUE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LONGEST_NAME = 63
+_DEVICE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
+_PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_EXAMPLE = "write QUEUE: {RESOURCE: QUANTITY}, such as blue: {cpu: 64, memory: 256Gi, nvidia.com/gpu: 8}"
+
+
+def read_queues(path: Path) -> tuple[Quota, ...]:
+    """Read the quotas.
+
+    Returns:
+        One for each queue of the file, sorted by name.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it makes no sense; the message says where.
+    """
+    name = f"--queues {path}"
+    quotas = []
+    for queue, at, value in _entries(_compose(read_text(name, bytes_of(path)), name), name, "queues"):
+        if not _QUEUE.fullmatch(queue) or len(queue) > _LONGEST_NAME:
+            raise ConfigError(
+                f"{at}: queue {queue[:80]!r} is no name of a queue; use at most {_LONGEST_NAME} lowercase letters,"
+                " digits, hyphens and dots"
+            )
+        quotas.append(Quota(queue, tuple(sorted(_amounts(value, name, queue)))))
+    return tuple(sorted(quotas, key=lambda quota: quota.queue))
+
+
+def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterator[str]:
+    """Where quotas and jobs pass each other by: a line for each queue that has the one without the other.
+
+    A file may leave the default queue out on purpose, so its jobs are told of only where a queue has none.
+
+    Args:
+        quotas: what the file says.
+        jobs: those of the cluster; of one that is not valid nobody knows the queue.
+        path: of the file; empty where there is none, and nothing is limited.
+    """
+    if not path:
+        return
+    limited = {quota.queue for quota in quotas}
+    used: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if not job.problem:
+            used[job.queue].append(job)
+    for queue in sorted(used.keys() - limited - {DEFAULT_QUEUE}):
+        first, *others = used[queue]
+        more = f" and {len(others)} more" if others else ""
+        yield f"queue {queue} (job {first.key}{more}) is not in --queues {path}, so it has no limit"
+    unlimited = DEFAULT_QUEUE in used and DEFAULT_QUEUE not in limited
+    hint = f"; jobs that name no queue are in {DEFAULT_QUEUE}, which has no limit" if unlimited else ""
+    for queue in sorted(limited - used.keys()):
+        yield f"no job is in queue {queue} of --queues {path}, so its quota limits nothing{hint}"
+
+
+def _compose(text: str, name: str) -> yaml.Node:
+    with told_by_place(name):
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if root is None:
+        raise ConfigError(f"{name} is empty; {_EXAMPLE}, or leave the flag out")
+    return root
+
+
+def _amounts(node: yaml.Node, name: str, queue: str) -> Iterator[tuple[str, int]]:
+    seen = set()
+    for resource, at, value in _entries(node, name, f"queue {queue}"):
+        known = GPU if resource == OLD_GPU else resource
+        if known not in _PLAIN and not known.startswith("hugepages-") and not _DEVICE.fullmatch(known):
+            raise ConfigError(
+                f"{at}: queue {queue}: resource {resource[:80]!r} is unknown; use {', '.join(_PLAIN)}, or the full"
+                f" name of a device such as {GPU}"
+            )
+        if known in seen:
+            raise ConfigError(f"{at}: queue {queue}: {known} is named twice; keep one of them")
+        seen.add(known)
+        if not isinstance(value, yaml.ScalarNode):
+            raise ConfigError(f"{at}: queue {queue}: {known} is no quantity; write a number such as 64 or 256Gi")
+        try:
+            yield known, _amount(value.value, known)
+        except ConfigError as error:
+            raise ConfigError(f"{at}: queue {queue}: {error}") from error
+
+
+def _amount(value: str, resource: str) -> int:
+    """The quantity; of what comes in pieces, a whole number of them."""
+    pieces = "devices" if is_device(resource) else PODS
+    if (is_device(resource) or resource == PODS) and exact_quantity(value, resource).denominator != 1:
+        raise ConfigError(f"{resource} {value} is not a whole number; {pieces} cannot be divided, write 0 or more")
+    return parse_quantity(value, resource)
+
+
+def _entries(node: yaml.Node, name: str, what: str) -> Iterator[tuple[str, str, yaml.Node]]:
+    """Each key of a mapping, where it stands, and its value; a key that stands twice is refused."""
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{_place(name, node)}: {what}: expected a mapping; {_EXAMPLE}")
+    try:
+        refuse_twins(node)
+    except TwiceError as error:
+        raise ConfigError(f"{name}, line {error.line}: {what}: {error}") from error
+    for key, value in node.value:
+        at = _place(name, key)
+        if not isinstance(key, yaml.ScalarNode):
+            raise ConfigError(f"{at}: {what}: a name is expected here; {_EXAMPLE}")
+        yield key.value, at, value
+
+
+def _place(name: str, node: yaml.Node) -> str:
+    return f"{name}, line {node.start_mark.line + 1}"

@@ -1,0 +1,100 @@
+"""The resources of a cluster in the one line that users of the original look for.
+
+The numbers are the original's, which knew neither sidecars nor overhead: every container and every init container
+counts, also while its pod waits. They are for reading, and no decision uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from edl.errors import ConfigError
+from edl.kube.translate.objects import (
+    Container,
+    NodeObject,
+    NodeStatus,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    ResourceAmounts,
+    Scalar,
+)
+from edl.kube.translate.shapes import parse_amounts
+from edl.model.resources import CPU, GPU, MEMORY
+
+MAX_NODES = 50
+"""Nodes that the maps name, the first by name: a line of 10,000 nodes helps nobody."""
+
+_MEGA = 10**6
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+Amounts = dict[str, int]
+
+
+def inquiry_resource(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) -> str:
+    """Sum up a cluster.
+
+    Args:
+        nodes: all of them.
+        pods: all of them; finished ones do not count.
+
+    Returns:
+        `{NodeCount:8 GPURequest:0 ... Nodes:{NodesCPUIdleMilli:map[n1:1800 ...] NodesMemoryFreeMega:map[...]}}`.
+        Totals are summed exactly and rounded up once; the maps round up per container. Mega is 10^6 bytes. An amount
+        that cannot be read counts as none.
+    """
+    request: Amounts = {}
+    limit: Amounts = {}
+    total: Amounts = {}
+    idle_milli: dict[str, int] = {}
+    free_mega: dict[str, int] = {}
+    for node in nodes:
+        name = (node.metadata.name if node.metadata else None) or ""
+        allocatable = _read((node.status or NodeStatus()).allocatable)
+        _add(total, allocatable)
+        idle_milli[name] = allocatable.get(CPU, 0)
+        free_mega[name] = _mega(allocatable)
+    for pod in pods:
+        where = (pod.spec.node_name if pod.spec else None) or ""
+        for container in _containers(pod):
+            resources = container.resources or ResourceAmounts()
+            asked = _read(resources.requests)
+            _add(request, asked)
+            _add(limit, _read(resources.limits))
+            if where in idle_milli:
+                idle_milli[where] -= asked.get(CPU, 0)
+                free_mega[where] -= _mega(asked)
+    return (
+        f"{{NodeCount:{len(idle_milli)} "
+        f"GPURequest:{request.get(GPU, 0)} GPULimit:{limit.get(GPU, 0)} GPUTotal:{total.get(GPU, 0)} "
+        f"CPURequestMilli:{request.get(CPU, 0)} CPULimitMilli:{limit.get(CPU, 0)} CPUTotalMilli:{total.get(CPU, 0)} "
+        f"MemoryRequestMega:{_mega(request)} MemoryLimitMega:{_mega(limit)} MemoryTotalMega:{_mega(total)} "
+        f"Nodes:{{NodesCPUIdleMilli:{_as_map(idle_milli)} NodesMemoryFreeMega:{_as_map(free_mega)}}}}}"
+    )
+
+
+def _containers(pod: PodObject) -> Iterator[Container]:
+    if (pod.status or PodStatus()).phase not in _FINISHED:
+        spec = pod.spec or PodSpec()
+        yield from spec.containers or ()
+        yield from spec.init_containers or ()
+
+
+def _read(quantities: Mapping[str, Scalar] | None) -> Amounts:
+    try:
+        return parse_amounts(quantities)
+    except ConfigError:
+        return {}
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _mega(amounts: Mapping[str, int]) -> int:
+    return -(-amounts.get(MEMORY, 0) // _MEGA)
+
+
+def _as_map(values: Mapping[str, int]) -> str:
+    return "map[" + " ".join(f"{name}:{values[name]}" for name in sorted(values)[:MAX_NODES]) + "]"

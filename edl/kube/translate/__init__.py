@@ -1,0 +1,1 @@
+"""Raw objects become `edl.model` values, here and nowhere else. Start with `snapshot.py`."""

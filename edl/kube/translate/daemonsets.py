@@ -1,0 +1,104 @@
+"""Room for the pods of DaemonSets that have not reached their nodes yet.
+
+A new node looks empty until its daemons arrive; trainers planned into that room would be evicted by them, because
+daemons often have a higher priority. So their requests are reserved on every node that they are eligible for and
+where no pod of theirs is bound.
+
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from edl.errors import ConfigError
+from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.objects import DaemonSetObject, Metadata, OwnerReference, PodSpec
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.shapes import shape_of
+from edl.model.cluster import Node
+from edl.model.resources import PodShape, Resources, Toleration
+from edl.planner.eligibility import is_selected, is_tolerated
+
+DaemonKey = tuple[str, str]
+"""Namespace and name of a DaemonSet."""
+
+_TOLERATED_BY_ALL = tuple(
+    Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
+    for name, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+_TOLERATED_BY_HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """What one DaemonSet puts on every eligible node."""
+
+    key: DaemonKey
+    shape: PodShape
+
+
+class DaemonReader:
+    """Translates DaemonSets; unchanged ones are not translated again."""
+
+    def __init__(self) -> None:
+        self._known: dict[DaemonKey, tuple[DaemonSetObject, Daemon]] = {}
+
+    def read(self, daemonsets: Iterable[DaemonSetObject], left_out: list[Quarantined]) -> tuple[Daemon, ...]:
+        """Translate those that still make pods, sorted by key; what cannot be read is added to `left_out`."""
+        known: dict[DaemonKey, tuple[DaemonSetObject, Daemon]] = {}
+        for source in daemonsets:
+            metadata = source.metadata or Metadata()
+            key = (metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+            before = self._known.get(key)
+            if before is not None and before[0] is source:
+                known[key] = before
+            elif metadata.deletion_timestamp is None:
+                try:
+                    known[key] = (source, Daemon(key, _shape(source)))
+                except ConfigError as error:
+                    left_out.append(Quarantined("DaemonSet", *key, metadata.uid or "", str(error)))
+        self._known = known
+        return tuple(known[key][1] for key in sorted(known))
+
+
+def daemon_of(namespace: str, owners: Iterable[OwnerReference]) -> DaemonKey | None:
+    """The DaemonSet among a pod's owners."""
+    return next(((namespace, o.name or "") for o in owners if o.kind == "DaemonSet"), None)
+
+
+def reserve(
+    nodes: Sequence[Node], daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]
+) -> tuple[Node, ...]:
+    """The nodes with `reserved` set; `reached` holds (DaemonSet, node) of every bound daemon pod."""
+    if not daemons:
+        return tuple(nodes)
+    return tuple(_reserve(node, daemons, reached) for node in nodes)
+
+
+def _reserve(node: Node, daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]) -> Node:
+    awaited = [
+        d.shape.request
+        for d in daemons
+        if (d.key, node.name) not in reached
+        and is_selected(node, d.shape.placement)
+        and is_tolerated(node, d.shape.placement.tolerations)
+    ]
+    return replace(node, reserved=sum(awaited, Resources())) if awaited else node
+
+
+def _shape(source: DaemonSetObject) -> PodShape:
+    spec = source.spec.template.spec if source.spec and source.spec.template else None
+    spec = spec or PodSpec()
+    shape = shape_of(spec)
+    more = (*_TOLERATED_BY_ALL, _TOLERATED_BY_HOST_NETWORK) if spec.host_network else _TOLERATED_BY_ALL
+    tolerations = tuple(sorted({*shape.placement.tolerations, *more}))
+    return replace(shape, placement=replace(shape.placement, tolerations=tolerations))

@@ -1,0 +1,299 @@
+"""Raw TrainingJobs become core jobs; a broken one becomes a job with a problem, never an error.
+
+The shapes of a job's pods are those of the very manifests that would be created, read by the function that reads any
+pod, so that the plan and the cluster can never count differently. The stored status is read with suspicion, because a
+user may have written it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from edl.api.manifest import pod_manifest
+from edl.api.roles import MAX_INSTANCES
+from edl.api.spec import Dataset, LedgerLoss
+from edl.api.status import MAX_SPEEDS
+from edl.api.v1 import TrainingJob, parse_job
+from edl.errors import ConfigError, InvalidJobError
+from edl.kube.translate.decoders import UNREADABLE
+from edl.kube.translate.objects import JobObject, Metadata, PodObject, PodSpec
+from edl.kube.translate.shapes import preferences_of, shape_of
+from edl.lifecycle.status import is_over
+from edl.model.job_policies import JobEvent, default_action
+from edl.model.jobs import Answer, FixedPods, Job
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod
+from edl.model.progress import Measured, Progress, Speed
+from edl.model.resources import PODS, PodShape, Resources
+from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
+from edl.model.times import seconds_of
+
+MAX_AMOUNT = 1e15
+"""Beyond it no rate and no duration means anything."""
+
+_ONE_POD = PodShape(Resources.of({PODS: 1}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A translated job without its pods."""
+
+    source: JobObject
+    job: Job
+
+
+class JobReader:
+    """Translates TrainingJobs; what has not changed is not parsed again.
+
+    Args:
+        default_master_image: of masters whose job names none.
+        controller_namespace: where no job may be; empty where nobody knows.
+    """
+
+    def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
+        self._default_master_image = default_master_image
+        self._controller_namespace = controller_namespace
+        self._known: dict[JobKey, _Known] = {}
+
+    def read(self, source: JobObject, key: JobKey, pods: Iterable[Pod], now_s: float) -> Job:
+        """Translate one job.
+
+        Args:
+            source: the object.
+            key: its namespace and name.
+            pods: its own pods, in any order.
+            now_s: stands in for a creation time that is missing: the job is asked for just now.
+        """
+        known = self._known.get(key)
+        if known is None or known.source is not source:
+            wish = self._wish(source, key, known)
+            known = self._known[key] = _Known(source, _with_state(wish, source, now_s))
+        return replace(known.job, pods=tuple(sorted(pods, key=_pod_order)))
+
+    def forget_all_but(self, keys: Iterable[JobKey]) -> None:
+        """Drop what is known of jobs that are gone."""
+        kept = set(keys)
+        self._known = {key: known for key, known in self._known.items() if key in kept}
+
+    def _wish(self, source: JobObject, key: JobKey, known: _Known | None) -> Job:
+        """What the spec asks for; an unchanged spec (most changes are of the status) is not parsed again."""
+        try:
+            if known is not None and known.source.body.get("spec") == source.body.get("spec"):
+                return known.job
+            parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
+            return _wish_of(parsed, key, self._default_master_image)
+        except InvalidJobError as error:
+            return _broken(source, key, "; ".join(error.problems))
+        except ConfigError as error:
+            return _broken(source, key, str(error))
+        except RecursionError:
+            return _broken(source, key, "the spec is nested too deeply; write it with fewer levels")
+
+
+def read_status(body: Mapping[str, Any]) -> JobStatus | None:
+    """The stored status of a job; whatever in it makes no sense is left out, and None where there is none."""
+    status = body.get("status")
+    if not isinstance(status, dict) or not status:
+        return None
+    phase = _text(status.get("phase"))
+    return JobStatus(
+        phase=JobPhase(phase) if phase in set(JobPhase) else JobPhase.PENDING,
+        reason=_text(status.get("reason")),
+        selector=_text(status.get("selector")),
+        observed_generation=_count(status.get("observedGeneration")),
+        conditions=_conditions(status.get("conditions")),
+        trainer=_role_count(status.get("trainer")),
+        pserver=_role_count(status.get("pserver")),
+        master=_role_count(status.get("master")),
+        start_s=seconds_of(status.get("startTime")),
+        completion_s=seconds_of(status.get("completionTime")),
+        last_resize=_resize(status.get("lastResize")),
+        failures=_count(status.get("failures")),
+        explanation=_text(status.get("explanation")),
+        dataset=_progress(status.get("dataset")),
+        measured=_measured(status),
+    )
+
+
+def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
+    spec = parsed.spec
+    specs = {role: _spec_of_role(parsed, role, master_image) for role in Role if parsed.minimum(role)}
+    fixed = tuple(
+        FixedPods(role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]))
+        for role in (Role.MASTER, Role.PSERVER)
+        if role in specs
+    )
+    return Job(
+        key=key,
+        uid="",
+        min_trainers=spec.trainer.min_instance,
+        max_trainers=spec.trainer.max_instance,
+        trainer=shape_of(specs[Role.TRAINER]),
+        preferred=preferences_of(specs[Role.TRAINER]),
+        fixed=fixed,
+        pinned=spec.trainer.instances,
+        tier=spec.priority,
+        queue=spec.queue,
+        fault_tolerant=spec.fault_tolerant,
+        gang=parsed.needs_pod_group,
+        answers=tuple(_answers(parsed)),
+        suspended=spec.suspend,
+        backoff_limit=spec.backoff_limit,
+        active_deadline_s=spec.active_deadline_seconds,
+        ttl_s=spec.ttl_seconds_after_finished,
+        cooldown_s=float(spec.elasticity.cooldown_seconds),
+        throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
+        resize_cost_s=spec.elasticity.resize_cost_seconds,
+        restarts_epoch=_restarts_epoch(spec.dataset),
+        has_dataset=spec.dataset is not None,
+    )
+
+
+def _restarts_epoch(dataset: Dataset | None) -> bool | None:
+    """What the spec says of a lost ledger; None where it leaves it to the controller."""
+    if dataset is None or dataset.on_ledger_lost is None:
+        return None
+    return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
+
+
+def _answers(parsed: TrainingJob) -> Iterator[Answer]:
+    """The policies that say something else than the mode does, with Any spelled out."""
+    for role in Role:
+        for event in (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED):
+            action = parsed.action_for(role, event)
+            usual = default_action(event, fault_tolerant=parsed.spec.fault_tolerant, of_trainers=role is Role.TRAINER)
+            if action is not None and action is not usual:
+                yield Answer(role, event, action)
+
+
+def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
+    """The pods of a role, as their manifest says it.
+
+    Raises:
+        ConfigError: the template of the role is no pod.
+    """
+    manifest = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
+    try:
+        return msgspec.convert(manifest, PodObject).spec or PodSpec()
+    except UNREADABLE as error:
+        raise ConfigError(f"spec.{role.value}.template makes no pod: {error}") from error
+
+
+def _with_state(wish: Job, source: JobObject, now_s: float) -> Job:
+    metadata = source.metadata or Metadata()
+    created_s = seconds_of(metadata.creation_timestamp)
+    job = replace(
+        wish,
+        uid=metadata.uid or "",
+        generation=metadata.generation or 1,
+        created_s=now_s if created_s is None else created_s,
+        deleting=metadata.deletion_timestamp is not None,
+        status=read_status(source.body),
+        finished=False,
+    )
+    return replace(job, finished=is_over(job))
+
+
+def _broken(source: JobObject, key: JobKey, problem: str) -> Job:
+    """A job that gets nothing; its bounds are the user's as far as they are numbers in their order."""
+    spec = _mapping(source.body.get("spec"))
+    trainer = _mapping(spec.get("trainer"))
+    low = _bounded(trainer.get("min-instance"))
+    high = _bounded(trainer.get("max-instance"))
+    return Job(
+        key=key,
+        uid="",
+        min_trainers=low,
+        max_trainers=max(low, high),
+        trainer=_ONE_POD,
+        fault_tolerant=spec.get("fault_tolerant") is True,
+        problem=problem or "the spec is invalid",
+    )
+
+
+def _pod_order(pod: Pod) -> tuple[str, int, str]:
+    return (pod.role or "", -1 if pod.index is None else pod.index, pod.name)
+
+
+def _bounded(value: object) -> int:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return min(max(1, value), MAX_INSTANCES) if is_number and isinstance(value, int) else 1
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def _role_count(value: object) -> RoleCount:
+    counts = _mapping(value)
+    return RoleCount(*(_count(counts.get(name)) for name in ("desired", "ready", "pending")))
+
+
+def _resize(value: object) -> Resize | None:
+    resize = _mapping(value)
+    time_s = seconds_of(resize.get("time"))
+    if time_s is None:
+        return None
+    return Resize(
+        time_s,
+        _count(resize.get("from")),
+        _count(resize.get("to")),
+        _text(resize.get("reason")),
+        seconds_of(resize.get("voluntaryTime")),
+        _amount(resize.get("seconds")),
+    )
+
+
+def _progress(value: object) -> Progress | None:
+    if not isinstance(value, dict):
+        return None
+    epoch, done, total = (_count(value.get(name)) for name in ("epoch", "done", "total"))
+    return Progress(epoch, done, total, _text(value.get("model")))
+
+
+def _measured(status: Mapping[str, Any]) -> Measured:
+    """What was measured before; a number that nobody can have measured is left out."""
+    given = status.get("throughput")
+    entries = [_mapping(entry) for entry in given[:MAX_SPEEDS]] if isinstance(given, list) else []
+    speeds = {
+        count: Speed(count, per_s, weight_s)
+        for entry in entries
+        if 0 < (count := _count(entry.get("instances"))) <= MAX_INSTANCES
+        and (per_s := _amount(entry.get("samplesPerSecond")))
+        and (weight_s := _amount(entry.get("seconds")))
+    }
+    return Measured(tuple(speeds[count] for count in sorted(speeds)), _amount(status.get("resizeSeconds")))
+
+
+def _amount(value: object) -> float | None:
+    """A finite number that is not negative; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isinstance(value, int | float) and 0 <= value < MAX_AMOUNT else None
+
+
+def _conditions(value: object) -> tuple[Condition, ...]:
+    entries = [_mapping(entry) for entry in value] if isinstance(value, list) else []
+    return tuple(
+        Condition(
+            type=_text(entry.get("type")),
+            status=_text(entry.get("status")),
+            reason=_text(entry.get("reason")),
+            message=_text(entry.get("message")),
+            since_s=seconds_of(entry.get("lastTransitionTime")) or 0.0,
+            observed_generation=_count(entry.get("observedGeneration")),
+        )
+        for entry in entries
+        if _text(entry.get("type"))
+    )

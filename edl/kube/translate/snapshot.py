@@ -1,0 +1,235 @@
+"""Raw objects become core types here and nowhere else: nodes here, pods in `pods` and `shapes`, jobs in `jobs`.
+
+A decision must see the world as kube-scheduler does: what a pod really takes, whose it is, which nodes take anybody.
+What cannot be read is reported and left out, and never stops the rest. Nothing is judged here: which jobs run where
+is for the planner. Objects that have not changed since the last snapshot are not translated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from edl.api.manifest import PRIORITY_CLASSES
+from edl.errors import ConfigError
+from edl.kube.translate.daemonsets import DaemonKey, DaemonReader, daemon_of, reserve
+from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.jobs import JobReader
+from edl.kube.translate.objects import (
+    DaemonSetObject,
+    JobObject,
+    Metadata,
+    NodeMetadata,
+    NodeObject,
+    NodeSpec,
+    NodeStatus,
+    PodMetadata,
+    PodObject,
+    PodSpec,
+    PriorityClassObject,
+    text,
+)
+from edl.kube.translate.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, pinned_node, read_pod
+from edl.kube.translate.shapes import parse_amounts, shape_of
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.names import JobKey
+from edl.model.pods import Pod
+from edl.model.resources import PODS, PodShape, Resources, Taint
+
+DEFAULT_MAX_PODS = 110
+"""The kubelet's own default, for hand-written nodes that do not say how many pods they take."""
+
+SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+MAX_SHARED_SHAPES = 100_000
+
+
+class Translator:
+    """Translates whole clusters, again and again.
+
+    Args:
+        default_master_image: of masters whose job names none.
+        controller_namespace: where no job may be; empty where nobody knows.
+
+    Attributes:
+        quarantined: what the last snapshot had to leave out, and why.
+    """
+
+    def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
+        self.quarantined: tuple[Quarantined, ...] = ()
+        self._jobs = JobReader(default_master_image=default_master_image, controller_namespace=controller_namespace)
+        self._daemons = DaemonReader()
+        self._pods: dict[tuple[str, str], KnownPod] = {}
+        self._nodes: dict[str, tuple[NodeObject, Node]] = {}
+        self._priorities: dict[str, int] = {}
+        self._shapes: dict[PodShape, PodShape] = {}
+        self._left_out: list[Quarantined] = []
+
+    def snapshot(
+        self,
+        *,
+        nodes: Iterable[NodeObject],
+        pods: Iterable[PodObject],
+        jobs: Iterable[JobObject],
+        daemonsets: Iterable[DaemonSetObject] = (),
+        priority_classes: Iterable[PriorityClassObject] = (),
+        unread_nodes: Iterable[str] = (),
+        now_s: float,
+    ) -> ClusterSnapshot:
+        """Translate a cluster.
+
+        Args:
+            nodes: all of them.
+            pods: all of them, each at most once; foreign finished ones may be there or not.
+            jobs: every TrainingJob that is ours to plan.
+            daemonsets: all of them.
+            priority_classes: all of them; none at all means that they are not known, not that they are missing.
+            unread_nodes: names of nodes that are there and could not be decoded.
+            now_s: when the objects were read, in seconds since the epoch.
+        """
+        self._left_out = []
+        classes = {(c.metadata or Metadata()).name or "": c for c in priority_classes}
+        self._learn_priorities(classes)
+        wishes = {_key(metadata): job for job in jobs if (metadata := job.metadata or Metadata()).name}
+        own: dict[JobKey, list[Pod]] = {key: [] for key in wishes}
+        foreign, reached = self._sort_out(pods, wishes, own, now_s)
+        self._jobs.forget_all_but(wishes)
+        daemons = self._daemons.read(daemonsets, self._left_out)
+        there = reserve(self._read_nodes(nodes), daemons, reached)
+        names = {node.name for node in there}
+        snapshot = ClusterSnapshot(
+            observed_at_s=now_s,
+            nodes=there,
+            pods=tuple(sorted((_waits_anew(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))),
+            jobs=tuple(self._jobs.read(wishes[key], key, own[key], now_s) for key in sorted(wishes)),
+            missing_priority_classes=tuple(
+                name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
+            ),
+            unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
+        )
+        self.quarantined = tuple(self._left_out)
+        return snapshot
+
+    def _learn_priorities(self, classes: Mapping[str, PriorityClassObject]) -> None:
+        """Keep the values by name; the one under the empty name is the default of pods that name no class."""
+        values = {name: c.value or 0 for name, c in classes.items()}
+        defaults = [c.value or 0 for c in classes.values() if c.global_default]
+        priorities = SYSTEM_PRIORITIES | values | {"": min(defaults, default=0)}
+        if priorities != self._priorities:
+            self._priorities = priorities
+            self._pods.clear()
+
+    def _sort_out(
+        self,
+        pods: Iterable[PodObject],
+        wishes: Mapping[JobKey, JobObject],
+        own: Mapping[JobKey, list[Pod]],
+        now_s: float,
+    ) -> tuple[list[Pod], set[tuple[DaemonKey, str]]]:
+        """Give each job its pods; returns the foreign ones that hold or want room, and the nodes daemons reached."""
+        foreign: list[Pod] = []
+        reached: set[tuple[DaemonKey, str]] = set()
+        before, self._pods = self._pods, {}
+        for source in pods:
+            known = self._know(source, before, now_s)
+            if known is None:
+                continue
+            claim = known.claim
+            if claim is not None and (job := wishes.get(claim[0])) and is_owned_by(known.owners, _metadata(job)):
+                own[claim[0]].append(known.as_owned())
+            elif not known.foreign.is_finished and not known.is_stray:
+                foreign.append(known.foreign)
+                node = known.foreign.node or known.foreign.nominated
+                if known.foreign.daemon and node:
+                    daemon = daemon_of(known.foreign.namespace, known.owners)
+                    if daemon is not None:
+                        reached.add((daemon, node))
+        return foreign, reached
+
+    def _know(self, source: PodObject, before: Mapping[tuple[str, str], KnownPod], now_s: float) -> KnownPod | None:
+        metadata = source.metadata or PodMetadata()
+        key = (metadata.namespace or "", metadata.name or "")
+        known = before.get(key)
+        if known is None or known.source is not source:
+            spec = source.spec or PodSpec()
+            try:
+                shape = self._share(shape_of(spec, source.status, pinned_to=pinned_node(metadata)))
+            except ConfigError as error:
+                self._left_out.append(Quarantined("Pod", *key, metadata.uid or "", str(error)))
+                return None
+            known = read_pod(source, shape, self._priority(spec), now_s)
+        self._pods[key] = known
+        return known
+
+    def _priority(self, spec: PodSpec) -> int:
+        if spec.priority is not None:
+            return spec.priority
+        return self._priorities.get(spec.priority_class_name or "", 0)
+
+    def _share(self, shape: PodShape) -> PodShape:
+        """One object for equal shapes: thousands of pods have a handful of them."""
+        if len(self._shapes) >= MAX_SHARED_SHAPES:
+            self._shapes.clear()
+        return self._shapes.setdefault(shape, shape)
+
+    def _read_nodes(self, nodes: Iterable[NodeObject]) -> list[Node]:
+        before, self._nodes = self._nodes, {}
+        for source in nodes:
+            metadata = source.metadata or NodeMetadata()
+            name = metadata.name or ""
+            known = before.get(name)
+            if known is None or known[0] is not source:
+                try:
+                    known = (source, _node(metadata, source.spec or NodeSpec(), source.status or NodeStatus()))
+                except ConfigError as error:
+                    self._left_out.append(Quarantined("Node", "", name, metadata.uid or "", str(error)))
+                    continue
+            self._nodes[name] = known
+        return [self._nodes[name][1] for name in sorted(self._nodes)]
+
+
+def snapshot(
+    *,
+    nodes: Iterable[NodeObject],
+    pods: Iterable[PodObject],
+    jobs: Iterable[JobObject],
+    daemonsets: Iterable[DaemonSetObject] = (),
+    priority_classes: Iterable[PriorityClassObject] = (),
+    now_s: float,
+) -> ClusterSnapshot:
+    """Translate a cluster once; see `Translator.snapshot`."""
+    return Translator().snapshot(
+        nodes=nodes, pods=pods, jobs=jobs, daemonsets=daemonsets, priority_classes=priority_classes, now_s=now_s
+    )
+
+
+def _node(metadata: NodeMetadata, spec: NodeSpec, status: NodeStatus) -> Node:
+    """Translate a node; one without conditions (a hand-written one) is ready.
+
+    Raises:
+        ConfigError: a quantity cannot be read.
+    """
+    allocatable = parse_amounts(status.allocatable or status.capacity)
+    allocatable.setdefault(PODS, DEFAULT_MAX_PODS)
+    readiness = [c.status == "True" for c in status.conditions or () if c.type == "Ready"]
+    return Node(
+        name=metadata.name or "",
+        allocatable=Resources.of(allocatable),
+        labels=tuple(sorted((key, text(value)) for key, value in (metadata.labels or {}).items())),
+        taints=tuple(Taint(t.key or "", text(t.value), t.effect or "") for t in spec.taints or ()),
+        ready=all(readiness),
+        cordoned=bool(spec.unschedulable) or metadata.deletion_timestamp is not None,
+    )
+
+
+def _waits_anew(pod: Pod, nodes: Collection[str]) -> Pod:
+    """The pod, without the node that kube-scheduler was freeing for it where others are there and that one is not."""
+    return replace(pod, nominated="") if pod.nominated and nodes and pod.nominated not in nodes else pod
+
+
+def _key(metadata: Metadata) -> JobKey:
+    return JobKey(metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+
+
+def _metadata(job: JobObject) -> Metadata:
+    return job.metadata or Metadata()

@@ -1,0 +1,80 @@
+"""The status of a job as the API server stores it; `jobs.read_status` reads it back unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edl.model.progress import Progress, Speed
+from edl.model.status import Condition, JobStatus, Resize, RoleCount
+from edl.model.times import text_of
+
+
+def status_body(status: JobStatus) -> dict[str, Any]:
+    """Every field, null where there is nothing: a merge patch with it also takes away what no longer holds.
+
+    What a master was never heard of is left as it stands.
+    """
+    heard = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
+    return {
+        **heard,
+        "phase": status.phase.value,
+        "reason": status.reason,
+        "selector": status.selector,
+        "observedGeneration": status.observed_generation,
+        "conditions": [_condition(c) for c in status.conditions],
+        "trainer": _counts(status.trainer),
+        "pserver": _counts(status.pserver),
+        "master": _counts(status.master),
+        "startTime": _time(status.start_s),
+        "completionTime": _time(status.completion_s),
+        "lastResize": _resize(status.last_resize),
+        "failures": status.failures,
+        "explanation": status.explanation,
+        "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
+        "resizeSeconds": status.measured.resize_s,
+    }
+
+
+def _progress(progress: Progress) -> dict[str, Any]:
+    return {
+        "epoch": progress.epoch,
+        "done": progress.done,
+        "total": progress.total,
+        "model": progress.model or None,
+    }
+
+
+def _speed(speed: Speed) -> dict[str, Any]:
+    return {"instances": speed.trainers, "samplesPerSecond": speed.per_s, "seconds": speed.weight_s}
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": _time(condition.since_s),
+        "observedGeneration": condition.observed_generation,
+    }
+
+
+def _counts(count: RoleCount) -> dict[str, int]:
+    return {"desired": count.desired, "ready": count.ready, "pending": count.pending}
+
+
+def _resize(resize: Resize | None) -> dict[str, Any] | None:
+    if resize is None:
+        return None
+    return {
+        "time": _time(resize.time_s),
+        "from": resize.from_count,
+        "to": resize.to_count,
+        "reason": resize.reason,
+        "voluntaryTime": _time(resize.voluntary_s),
+        "seconds": resize.lost_s,
+    }
+
+
+def _time(seconds: float | None) -> Any:  # noqa: ANN401 whatever a time is written as
+    return None if seconds is None else text_of(seconds)

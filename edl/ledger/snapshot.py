@@ -1,0 +1,122 @@
+"""A ledger's durable state as plain JSON values and back, so that a restart need not replay a whole journal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet
+from edl.ledger.intervals import IntervalSet
+from edl.ledger.state import Checkpoint, ClosedEpoch, Lease, LedgerState, Session
+
+_FORMAT = 1
+_T = TypeVar("_T")
+_Object = dict[str, Any]
+
+
+def state_to_json(state: LedgerState) -> _Object:
+    """Everything durable; two states are the same where these are equal."""
+    return {
+        "format": _FORMAT,
+        "serial": state.serial,
+        "dataset": state.dataset and list(state.dataset),
+        "epoch": state.epoch,
+        "todo": _ranges(state.todo),
+        "reported": _ranges(state.reported),
+        "committed": _ranges(state.committed),
+        "quarantined": _ranges(state.quarantined),
+        "suspects": _suspects(state.suspects),
+        "leases": [[x.fence, x.session, x.start, x.end, x.errors, x.cut] for x in state.leases.values()],
+        "sessions": [_session(session) for session in state.sessions.values()],
+        "checkpoints": [_checkpoint(checkpoint) for checkpoint in state.checkpoints.values()],
+        "closed": [[c.epoch, c.total, c.redispatched, [list(r) for r in c.quarantined]] for c in state.closed],
+        "redispatched": state.redispatched,
+        "election": state.election and list(state.election),
+        "roster": state.roster and list(state.roster),
+    }
+
+
+def state_from_json(value: _Object) -> LedgerState:
+    """The state that `state_to_json` was given.
+
+    Raises:
+        JournalError: it is none.
+    """
+    try:
+        if value["format"] != _FORMAT:
+            raise ValueError(f"format {value['format']!r}")
+        return _state(value)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise JournalError(
+            f"journal: the snapshot cannot be read by this version of edl ({error}); use the version that wrote it"
+        ) from error
+
+
+def _state(value: _Object) -> LedgerState:
+    state = LedgerState()
+    state.serial, state.epoch, state.redispatched = value["serial"], value["epoch"], value["redispatched"]
+    state.dataset = _optional(DatasetSet, value["dataset"])
+    state.todo, state.reported = IntervalSet(value["todo"]), IntervalSet(value["reported"])
+    state.committed, state.quarantined = IntervalSet(value["committed"]), IntervalSet(value["quarantined"])
+    state.suspects = _suspects_from(value["suspects"])
+    for entry in value["sessions"]:
+        _add_session(state, entry)
+    for fence, session, start, end, errors, cut in value["leases"]:
+        lease = Lease(fence, session, start, end, errors, cut, cursor=start)
+        state.leases[fence] = state.sessions[session].leases[fence] = lease
+    for entry in value["checkpoints"]:
+        number, session, step, epoch, done, quarantined, suspects, committed = entry
+        state.checkpoints[number] = Checkpoint(
+            number,
+            session,
+            step,
+            epoch,
+            IntervalSet(done),
+            IntervalSet(quarantined),
+            _suspects_from(suspects),
+            committed,
+        )
+    state.closed = [ClosedEpoch(e, total, again, [(a, b) for a, b in q]) for e, total, again, q in value["closed"]]
+    state.election = _optional(Elected, value["election"])
+    state.roster = _optional(RosterSet, value["roster"])
+    state.roster_uids = frozenset(state.roster.pod_uids if state.roster else ())
+    return state
+
+
+def _session(session: Session) -> list[Any]:
+    replied = session.replied and list(session.replied)
+    finished = [list(entry) for entry in session.finished]
+    named = [session.number, session.pod_uid, session.incarnation, session.name]
+    return [*named, replied, session.done, session.ended, finished]
+
+
+def _add_session(state: LedgerState, entry: list[Any]) -> None:
+    number, pod_uid, incarnation, name, replied, done, ended, finished = entry
+    session = Session(number, pod_uid, incarnation, name, _optional(Replied, replied), done, ended)
+    session.finished = deque(map(tuple, finished), maxlen=session.finished.maxlen)
+    state.sessions[number] = state.session_of[pod_uid, incarnation] = session
+    if not ended:
+        state.current[pod_uid] = session
+
+
+def _checkpoint(checkpoint: Checkpoint) -> list[Any]:
+    named = [checkpoint.number, checkpoint.session, checkpoint.step, checkpoint.epoch]
+    sets = [_ranges(checkpoint.done), _ranges(checkpoint.quarantined), _suspects(checkpoint.suspects)]
+    return [*named, *sets, checkpoint.committed]
+
+
+def _ranges(numbers: IntervalSet) -> list[list[int]]:
+    return [list(pair) for pair in numbers]
+
+
+def _suspects(suspects: dict[int, tuple[int, int]]) -> list[list[int]]:
+    return [[start, end, errors] for start, (end, errors) in sorted(suspects.items())]
+
+
+def _suspects_from(entries: list[list[int]]) -> dict[int, tuple[int, int]]:
+    return {start: (end, errors) for start, end, errors in entries}
+
+
+def _optional(make: Callable[..., _T], fields: list[Any] | None) -> _T | None:
+    return None if fields is None else make(*fields)

@@ -1,0 +1,285 @@
+"""A journal on a disk: records are synced in groups by a thread of its own, and what was synced survives any crash.
+
+A group is everything that came while the group before it was being synced, at most 256 records: alone a record waits
+for one sync, and under load a sync carries many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from edl.errors import ConfigError
+from edl.ledger.events import JournalError
+from edl.master.journal_files import JournalFolder, Tail, frame, snapshot_bytes
+from edl.master.ledger_store import StoreBlockedError
+
+GROUP = 256
+_RETRY_S = 1.0
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_KEPT_BYTES = 256 * 1024 * 1024  # of journals before the last snapshot, for audits
+
+
+class FileLedgerStore:
+    """The `LedgerStore` on a folder that nobody else writes to.
+
+    Args:
+        path: the folder; it is made where it is missing.
+
+    Raises:
+        ConfigError: the folder cannot be used, or another master uses it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._folder = JournalFolder(path)
+        self._lock = _lock(path)
+        self._file = -1
+        self._offset = 0
+        self._pending: deque[bytes | tuple[int, bytes]] = deque()  # records, and (number, state) of snapshots
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._error: BaseException | None = None
+        self._synced = 0
+        self.appended = 0
+        self.blocked: str | None = None
+
+    def load(self) -> tuple[bytes | None, Iterator[bytes]]:
+        """The last snapshot and the records after it; the iterator must be used up before `start`."""
+        snapshots = self._folder.snapshots()
+        state = self._folder.read_snapshot(snapshots[-1][1]) if snapshots else None
+        return state, self._records(snapshots[-1][0] if snapshots else 0)
+
+    def _records(self, number: int) -> Iterator[bytes]:
+        self.appended = begin = number
+        files = [(n, p) for n, p in self._folder.journals() if n >= number]
+        for at, (first, path) in enumerate(files):
+            if first != self.appended:
+                raise JournalError(f"journal {path}: the records from {self.appended} on are missing; put them back")
+            tails: list[Tail] = []
+            yield from self._folder.records(path, first, tails)
+            (tail,) = tails
+            torn = path.stat().st_size - tail.whole
+            if torn and at + 1 < len(files):
+                raise JournalError(f"journal {path}: damaged at byte {tail.whole}; put it back from a copy")
+            self.appended, self._offset, begin = tail.number, tail.whole, first
+        self._synced = self.appended
+        try:
+            self._open(begin)
+        except OSError as error:
+            raise JournalError(
+                f"journal {self._folder.path}: cannot be written: {error.strerror}; make room on its volume, or make"
+                " it writable"
+            ) from error
+
+    def _open(self, number: int) -> None:
+        path = self._folder.journal(number)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.ftruncate(self._file, self._offset)
+        os.fsync(self._file)
+        _sync_folder(self._folder.path)
+
+    def start(self) -> None:
+        """Begin to write; from the event loop that will wait."""
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._write, args=(loop,), name="edl-journal", daemon=True)
+        self._thread.start()
+
+    def append(self, record: bytes) -> int:
+        """Queue a record; returns its number, from 1, for `durable`."""
+        with self._changed:
+            self._pending.append(record)
+            self._changed.notify()
+        self.appended += 1
+        return self.appended
+
+    def snapshot(self, state: bytes) -> None:
+        """Queue the state after all records so far; a restart begins with it."""
+        with self._changed:
+            self._pending.append((self.appended, state))
+            self._changed.notify()
+
+    async def durable(self, number: int) -> None:
+        """Wait until that record and all before it are on the disk.
+
+        Raises:
+            StoreBlockedError: the disk is full; the record is kept and written once there is room.
+            JournalError: the disk has failed; nothing can be promised any more.
+        """
+        if self._error is not None:
+            raise JournalError(f"journal {self._folder.path}: {self._error}; restart the master") from self._error
+        if number <= self._synced:
+            return
+        if self.blocked is not None:
+            raise StoreBlockedError(self.blocked, retry_after_s=5.0)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        await future
+
+    async def close(self) -> None:
+        """Write what is queued, where that is possible, and let go of the folder."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        if self._file >= 0:
+            os.close(self._file)
+        os.close(self._lock)
+
+    def _write(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The thread: one group after the other."""
+        number = self._synced
+        try:
+            while True:
+                group = self._take()
+                if group is None:
+                    return
+                if isinstance(group, tuple):
+                    self._rotate(*group)
+                elif self._put(loop, frame(number, group)):
+                    number += len(group)
+                    _tell(loop, self._on_synced, number)
+                else:
+                    return
+        except OSError as error:
+            _tell(loop, self._on_failed, error)
+
+    def _take(self) -> list[bytes] | tuple[int, bytes] | None:
+        with self._changed:
+            while not self._pending:
+                if self._is_closing:
+                    return None
+                self._changed.wait()
+            if isinstance(self._pending[0], tuple):
+                entry = self._pending.popleft()
+                assert isinstance(entry, tuple)  # noqa: S101 for the type checker
+                return entry
+            group: list[bytes] = []
+            while self._pending and len(group) < GROUP and isinstance(self._pending[0], bytes):
+                record = self._pending.popleft()
+                if isinstance(record, bytes):
+                    group.append(record)
+            return group
+
+    def _put(self, loop: asyncio.AbstractEventLoop, data: bytes) -> bool:
+        """Write a frame and sync it, waiting for room as long as it takes; False where the store is closed first."""
+        was_full = False
+        while True:
+            try:
+                _write_all(self._file, data, self._offset)
+                os.fdatasync(self._file)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self._offset)
+                was_full = True
+                _tell(
+                    loop, self._on_blocked, f"journal {self._folder.path}: {error.strerror}; make room on its volume"
+                )
+                with self._changed:
+                    if self._is_closing or (self._changed.wait(_RETRY_S) and self._is_closing):
+                        return False
+            else:
+                self._offset += len(data)
+                if was_full:
+                    _tell(loop, self._on_blocked, None)
+                return True
+
+    def _rotate(self, number: int, state: bytes) -> None:
+        """Write the snapshot, then begin a new file; a crash between leaves what was there."""
+        path = self._folder.snapshot(number)
+        draft = path.with_suffix(".draft")
+        try:
+            with draft.open("wb") as file:
+                file.write(snapshot_bytes(state))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            if error.errno in _FULL:
+                return  # the journal goes on in the old file
+            raise
+        draft.replace(path)
+        os.close(self._file)
+        self._offset = 0
+        self._open(number)
+        self._drop_old()
+
+    def _drop_old(self) -> None:
+        kept, files = 0, self._folder.journals()[:-1]
+        for number, path in reversed(files):
+            kept += path.stat().st_size
+            if kept > _KEPT_BYTES:
+                self._folder.snapshot(number).unlink(missing_ok=True)  # first: alone it would tell of missing records
+                path.unlink()
+
+    def _on_synced(self, number: int) -> None:
+        self._synced = number
+        while self._waiting and self._waiting[0][0] <= number:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _on_blocked(self, why: str | None) -> None:
+        self.blocked = why
+        if why is not None:
+            self._fail_waiting(StoreBlockedError(why, retry_after_s=5.0))
+
+    def _on_failed(self, error: OSError) -> None:
+        self._error = error
+        self._fail_waiting(JournalError(f"journal {self._folder.path}: {error.strerror}; restart the master"))
+
+    def _fail_waiting(self, error: Exception) -> None:
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+
+
+def _lock(path: Path) -> int:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        whose = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
+        raise ConfigError(
+            f"--journal {path}: {error.strerror}{whose}; give a folder or a volume that this user can write to"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise ConfigError(
+            f"--journal {path}: another master uses it; give each master a folder of its own"
+        ) from error
+    return lock
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *values: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits
+        loop.call_soon_threadsafe(callback, *values)

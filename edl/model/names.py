@@ -1,0 +1,32 @@
+"""What names a job and its pods: keys, roles, and the labels and annotations that edl writes on pods."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+LABEL_JOB = "paddlepaddle.org/job"
+LABEL_ROLE = "paddlepaddle.org/role"
+LABEL_INDEX = "paddlepaddle.org/index"
+ANNOTATION_NODE = "paddlepaddle.org/planned-node"
+ANNOTATION_PINNED = "paddlepaddle.org/pinned"
+ANNOTATION_INTENT = "paddlepaddle.org/intent"
+ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
+
+
+class JobKey(NamedTuple):
+    """What names a TrainingJob; also the tie-breaker wherever two jobs are otherwise equal."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Role(StrEnum):
+    """What a pod of a job is for."""
+
+    MASTER = "master"
+    PSERVER = "pserver"
+    TRAINER = "trainer"

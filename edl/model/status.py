@@ -1,0 +1,108 @@
+"""`status` of a TrainingJob: its phase, its conditions, why it has the count it has, and its last resize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from edl.model.progress import NOTHING_MEASURED, Measured, Progress
+
+
+class JobPhase(StrEnum):
+    """`status.phase` of a TrainingJob."""
+
+    PENDING = "Pending"
+    CREATING = "Creating"
+    RUNNING = "Running"
+    SCALING = "Scaling"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        """True where the job never runs again."""
+        return self in {JobPhase.SUCCEEDED, JobPhase.FAILED}
+
+
+class Reason(StrEnum):
+    """Why a job has the count it has: the word in the plan, the status, the event, the metric and the log."""
+
+    ADMITTED = "Admitted"
+    AT_MAX = "AtMax"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    MIN_UNSATISFIED = "MinUnsatisfied"
+    UNSCHEDULABLE = "Unschedulable"
+    SERVING_NEEDS_ROOM = "ServingNeedsRoom"
+    QUOTA_REACHED = "QuotaReached"
+    PINNED = "Pinned"
+    COOLDOWN = "Cooldown"
+    RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
+    INVALID_SPEC = "InvalidSpec"
+    SUSPENDED = "Suspended"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `status.conditions` (metav1.Condition)."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since_s: float
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCount:
+    """How many pods of a role are wanted, ready, and live but not ready."""
+
+    desired: int = 0
+    ready: int = 0
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The last change of a job's trainer count.
+
+    Attributes:
+        voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
+            none did, or where that is long ago.
+        lost_s: the time of training that it cost, in seconds of the job's speed after it; None while that is not
+            measured.
+    """
+
+    time_s: float
+    from_count: int
+    to_count: int
+    reason: str
+    voluntary_s: float | None = None
+    lost_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """`status` of a TrainingJob, as read from the cluster or as it ought to be."""
+
+    phase: JobPhase = JobPhase.PENDING
+    reason: str = ""
+    selector: str = ""
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    trainer: RoleCount = RoleCount()
+    pserver: RoleCount = RoleCount()
+    master: RoleCount = RoleCount()
+    start_s: float | None = None
+    completion_s: float | None = None
+    last_resize: Resize | None = None
+    failures: int = 0
+    explanation: str = ""
+    dataset: Progress | None = None
+    measured: Measured = NOTHING_MEASURED
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, where there is one."""
+        return next((c for c in self.conditions if c.type == kind), None)

@@ -1,0 +1,69 @@
+"""Amounts, counts and times in the words that people read; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edl.model.resources import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, PODS, Resources
+
+GIB = 1024**3
+MINUTE_S, HOUR_S = 60, 3600
+
+
+def rank_of(resource: str) -> tuple[int, str]:
+    """The order in which resources are named: what people know best first."""
+    return ({CPU: 0, MEMORY: 1, PODS: 3}.get(resource, 2), resource)
+
+
+def plain(resource: str) -> str:
+    """What a resource is called in a sentence."""
+    return "the number of pods" if resource == PODS else resource
+
+
+def amounts(request: Resources) -> str:
+    """Everything that is asked for: `1.5 cores, 2 GiB of memory`."""
+    names = sorted((n for n in request if n != PODS), key=rank_of)
+    return ", ".join(amount(name, request[name]) for name in names) or amount(PODS, request[PODS])
+
+
+def amount(name: str, number: int) -> str:
+    """So much of one resource, in the unit that people use."""
+    if name == CPU:
+        return f"{number / 1000:g} {'core' if number == 1000 else 'cores'}"
+    if name in {MEMORY, EPHEMERAL_STORAGE}:
+        kind = "memory" if name == MEMORY else "ephemeral storage"
+        return f"{_binary(number)} of {kind}"
+    if name.startswith(HOST_PORT_PREFIX):
+        return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
+    return count(number, "pod") if name == PODS else f"{number} {name}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 trainer`, `2 trainers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def seconds(duration_s: float) -> str:
+    """A short time, never 0 s."""
+    return f"{max(1, round(duration_s))} s"
+
+
+def minutes(duration_s: float) -> str:
+    """A longer time, in steps so coarse that a sentence with it seldom changes."""
+    if duration_s < MINUTE_S:
+        return "less than 1 min"
+    if duration_s < 2 * HOUR_S:
+        return f"{int(duration_s // MINUTE_S)} min"
+    return f"{int(duration_s // HOUR_S)} h"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _binary(number: int) -> str:
+    """Bytes in the largest unit from GiB to EiB that leaves at least one."""
+    power = max((p for p in range(4) if number >= GIB * 1024**p), default=0)
+    return f"{number / (GIB * 1024**power):.4g} {('GiB', 'TiB', 'PiB', 'EiB')[power]}"

@@ -1,0 +1,203 @@
+"""Filling a large cluster: the linear program's patterns, rounded to whole nodes, with jobs assigned to the slots.
+
+Where an integer program would be too large, the linear one says how many nodes of each class hold which pattern.
+Whole parts are taken as they are; what is still missing then goes, pod by pod, to the few nodes left over, about one
+for each class, by `packing.grow`: that loses less than one more pattern for each of them.
+
+Source: rounding of cutting-stock solutions with a residual problem, Waescher and Gau, OR Spektrum 18, 1996.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from math import inf
+
+import numpy as np
+
+from edl.model.names import Role
+from edl.planner.packing import grow
+from edl.planner.problem import IntArray
+from edl.planner.programs.columns import Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.planner.programs.fair_share import add_used
+from edl.planner.trial import Placed, Room
+
+PROMISED = 30.0  # how often the most useful other trainer a trainer is worth that a fair share promises
+CLOSED = 1e-7  # of the value, most of which is promises
+NEARLY_WHOLE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """One entry for each further trainer that a member could get.
+
+    Attributes:
+        owner: (steps,) the member; shape: (steps,) row of its shape among the columns.
+        gain: (steps,) what it adds, infinite where it is part of a minimum; level: (steps,) fulfilment before it.
+    """
+
+    owner: IntArray
+    shape: IntArray
+    gain: FloatArray
+    level: FloatArray
+
+
+def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float) -> Room:
+    """Place all pods that are not created yet anew, and new trainers up to each ceiling.
+
+    Args:
+        room: a packing; what it placed is the work to do again. Not changed.
+        ceiling: the most trainers of each member.
+        promised: the fair share of each member in whole trainers.
+        deadline_s: time for the program.
+
+    Returns:
+        The new packing; the old one where the new one could not place all that the old one did, minimums included.
+    """
+    base = room.copy()
+    base.drop_all()
+    claims = room.world.claims
+    wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j]]
+    shapes = {p.shape for p in room.placed} | {claims[j].shape for j in wanting}
+    columns = make_columns(room.world, base.free, shapes)
+    if not columns.classes:
+        return room
+    node, shape = ([p.node for p in room.placed], [p.shape for p in room.placed])
+    add_used(columns, np.array(node, dtype=np.int64), np.array(shape, dtype=np.int64))
+    fixed = [place for place in room.placed if place.role is not Role.TRAINER]
+    steps = _within_limits(_steps(base, wanting, columns, (ceiling, promised)), base, fixed)
+    row = {s: k for k, s in enumerate(columns.shapes)}
+    need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
+    program = _program(steps, need)
+    solution = solve(program, columns, deadline_s, closed=CLOSED)
+    slots = _slots(columns, solution, program.need + program.use @ program.high)
+    queues = [deque(nodes) for nodes in slots]
+    places = _fixed_places(fixed, queues, columns, room)
+    if places is None:
+        return room
+    _assign(base, places, steps, queues)
+    least = {j: claims[j].low for j in base.members}
+    grow(base, least, least)
+    lost = any(base.count[j] < min(room.count[j], claims[j].low) for j in base.members)
+    return room if lost else base
+
+
+def _steps(
+    base: Room, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
+) -> _Steps:
+    ceiling, promised = terms
+    claims = base.world.claims
+    row = {s: k for k, s in enumerate(columns.shapes)}
+    more = np.array([ceiling[j] - base.count[j] for j in wanting], dtype=np.int64)
+    which = np.repeat(np.arange(len(wanting)), more)
+    count = np.array([base.count[j] for j in wanting], dtype=np.int64)[which]
+    count += np.arange(len(which)) - np.repeat(np.cumsum(more) - more, more)
+    low = np.array([claims[j].low for j in wanting], dtype=np.float64)
+    span = np.array([max(1, claims[j].high - claims[j].low) for j in wanting], dtype=np.float64)
+    weight = np.array([claims[j].job.weight for j in wanting], dtype=np.float64)
+    due = np.array([promised[j] for j in wanting], dtype=np.int64)
+    gain = weight / span
+    return _Steps(
+        owner=np.array(wanting, dtype=np.int64)[which],
+        shape=np.array([row[claims[j].shape] for j in wanting], dtype=np.int64)[which],
+        gain=np.where(
+            count < low[which], inf, np.where(count < due[which], PROMISED * gain.max(initial=1e-6), gain[which])
+        ),
+        level=(count - low[which]) / span[which],
+    )
+
+
+def _within_limits(steps: _Steps, base: Room, fixed: list[Placed]) -> _Steps:
+    """The steps that quotas and --max-load-desired leave, the most urgent first; minimums were admitted already."""
+    world, share = base.world, base.world.limits.max_load_desired
+    if share >= 1.0 and not any(world.claims[j].asks for j in base.members):
+        return steps
+    meter, total = base.meter(), world.allocatable.sum(axis=0)
+    used = total - base.free.sum(axis=0) + sum((world.request[p.shape] for p in fixed), np.zeros_like(total))
+    kept = []
+    for step in _by_urgency(steps).tolist():
+        j = int(steps.owner[step])
+        request = world.request[world.claims[j].shape]
+        has_load = share >= 1.0 or bool((used + request <= share * total)[request > 0].all())
+        if steps.gain[step] >= PROMISED**2 or (has_load and meter.short_of(j) is None):
+            meter.add(j)
+            used = used + request
+            kept.append(step)
+    rows = np.array(sorted(kept), dtype=np.int64)
+    return _Steps(steps.owner[rows], steps.shape[rows], steps.gain[rows], steps.level[rows])
+
+
+def _by_urgency(steps: _Steps) -> IntArray:
+    """(steps,) their numbers: minimums before promises before the rest."""
+    return np.lexsort((steps.owner, steps.level, -steps.gain))
+
+
+def _program(steps: _Steps, need: FloatArray) -> Program:
+    """Trainers of one shape and gain are one variable."""
+    must = steps.gain == inf
+    need = need + np.bincount(steps.shape[must], minlength=len(need))
+    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain])[~must], axis=0, return_inverse=True)
+    use = np.zeros((len(need), len(kinds)))
+    use[kinds[:, 0].astype(np.int64), np.arange(len(kinds))] = 1.0
+    count = np.bincount(kind, minlength=len(kinds)).astype(np.float64)
+    nothing = np.zeros((0, len(kinds)))
+    return Program(kinds[:, 1], np.zeros(len(kinds)), count, use, need, nothing, np.zeros(0))
+
+
+def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[int]]:
+    """(shapes,) nodes with a slot for a pod of each shape, an entry for each slot, at most as many as are usable."""
+    owner, patterns = columns.flat()
+    held = np.array(patterns, dtype=np.int64)
+    nodes: list[int] = []
+    used: list[int] = []
+    free = [iter(group.nodes) for group in columns.classes]
+    for column, count in enumerate(np.floor(solution.y + NEARLY_WHOLE).astype(np.int64).tolist()):
+        for _, node in zip(range(count), free[owner[column]], strict=False):
+            nodes.append(node)
+            used.append(column)
+    placed = held[used]  # (nodes, shapes)
+    where = np.array(nodes, dtype=np.int64)
+    return [np.repeat(where, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
+
+
+def _fixed_places(fixed: list[Placed], queues: list[deque[int]], columns: Columns, room: Room) -> list[Placed] | None:
+    """Nodes for masters, pservers and serving, out of the slots; None where there are too few.
+
+    What rounding has left without a slot gets that of a larger pod.
+    """
+    world, row = room.world, {s: k for k, s in enumerate(columns.shapes)}
+    places, late = [], []
+    for place in sorted(fixed, key=lambda p: (p.owner, p.role or "", p.shape)):
+        queue = queues[row[place.shape]]
+        if queue:
+            places.append(place._replace(node=queue.popleft()))
+        else:
+            late.append(place)
+    for place in late:
+        larger = (columns.request >= world.request[place.shape]).all(axis=1)
+        instead = [
+            k for k in np.flatnonzero(larger).tolist() if queues[k] and world.opened[place.shape, queues[k][-1]]
+        ]
+        if not instead:
+            return None
+        smallest = min(instead, key=lambda k: (columns.request[k] / world.largest).sum())
+        places.append(place._replace(node=queues[smallest].pop()))
+    return places
+
+
+def _assign(base: Room, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
+    """Give trainers the slots that are left, minimums before promises before the rest; place them and `places`."""
+    order = _by_urgency(steps)
+    taken: list[tuple[int, int]] = []
+    for s, queue in enumerate(queues):
+        mine = order[steps.shape[order] == s][: len(queue)]
+        taken += zip(steps.owner[mine].tolist(), repeat(s), strict=False)
+    for j, s in sorted(taken):
+        node = queues[s].popleft()
+        if base.homeless[j]:
+            base.place_trainer(j, node)
+        else:
+            places.append(Placed(j, Role.TRAINER, base.world.claims[j].shape, node))
+    base.hold_all(places)

@@ -1,0 +1,286 @@
+"""What the EDL controller of 2017 would decide, to compare with.
+
+It compared summed requests with the summed capacity of all nodes and looked at no node: elastic jobs, sorted once by
+fulfilment, each get one more trainer in every pass while the totals allow it; then, from the best off, each loses one
+while a total is above its limit; until a pass changes nothing. Pods that do not fit stay pending.
+
+Such a plan breaks our rules, so it is never carried out: its targets are what the old controller would set, its nodes
+only what first fit finds room for, and its certificate counts only what has room.
+
+Source: PaddlePaddle EDL of November 2017, pkg/autoscaler.go (scaleAllDryRun, scaleDryRun), Apache-2.0; ideas only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from edl.explain.sentences import excluded
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import CPU, GPU, MEMORY
+from edl.model.status import Reason
+from edl.model.units import count
+from edl.planner.admission import cap, serve
+from edl.planner.packing import place
+from edl.planner.problem import Claim, World
+from edl.planner.problem_reader import read_world
+from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_cluster
+from edl.planner.trial import SERVING, Room
+
+NAME = "edl-2017"
+MAX_LOAD_DESIRED = 0.97
+"""Of a total: growth by cpu stops there, and above it trainers go. Memory and GPUs grow up to the whole total."""
+
+_TOTALS = (CPU, MEMORY, GPU)
+
+
+@dataclass(slots=True)
+class Totals:
+    """All that the old controller knew of a cluster: sums over nodes and over pods, by resource."""
+
+    capacity: Counter[str]
+    asked: Counter[str]
+
+
+def rescale(
+    jobs: Sequence[Job], sizes: dict[JobKey, int], totals: Totals, max_load: float = MAX_LOAD_DESIRED
+) -> dict[JobKey, int]:
+    """The trainer counts that the old controller would set.
+
+    Args:
+        jobs: those that it would look at; those that are not elastic keep their size.
+        sizes: trainers that each has now, whether or not they have room.
+        totals: sums; `asked` is brought up to date.
+        max_load: part of the total that requests may reach.
+    """
+    elastic = [job for job in jobs if not job.pinned and job.min_trainers < job.max_trainers]
+    ranked = sorted(elastic, key=lambda job: _order(job, sizes[job.key]))
+    wanted = dict(sizes)
+    seen: set[tuple[int, ...]] = set()
+    while (state := tuple(wanted[job.key] for job in ranked)) not in seen:
+        seen.add(state)  # where growth and shrinking undo each other the old controller went on forever
+        for job in ranked:
+            _change(job, _growth(job, wanted[job.key], totals, max_load), wanted, totals)
+        for job in reversed(ranked):
+            _change(job, -_shrinks(job, wanted[job.key], totals, max_load), wanted, totals)
+    return wanted
+
+
+def _order(job: Job, size: int) -> tuple[float, int, int, int, JobKey]:
+    """Least fulfilled first, then whose trainer is smaller."""
+    request = job.trainer.request
+    fulfilment = (size - job.min_trainers) / (job.max_trainers - job.min_trainers)
+    return (fulfilment, request[GPU], request[CPU], request[MEMORY], job.key)
+
+
+def _change(job: Job, more: int, wanted: dict[JobKey, int], totals: Totals) -> None:
+    wanted[job.key] += more
+    for name in _TOTALS:
+        totals.asked[name] += more * job.trainer.request[name]
+
+
+def _growth(job: Job, size: int, totals: Totals, max_load: float) -> int:
+    """One more trainer where the totals allow it; what is above the maximum goes at once."""
+    request, capacity, asked = job.trainer.request, totals.capacity, totals.asked
+    if size >= job.max_trainers:
+        return job.max_trainers - size
+    if capacity[MEMORY] - asked[MEMORY] <= request[MEMORY]:
+        return 0
+    if int(capacity[CPU] * max_load) - asked[CPU] < request[CPU]:
+        return 0
+    return int(not request[GPU] or capacity[GPU] - asked[GPU] >= request[GPU])
+
+
+def _shrinks(job: Job, size: int, totals: Totals, max_load: float) -> bool:
+    is_over = any(totals.asked[name] > int(totals.capacity[name] * max_load) for name in _TOTALS)
+    return size > job.max_trainers or (is_over and size > job.min_trainers)
+
+
+def decide(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+    """What the old controller would set on this cluster, and what of it has room.
+
+    Args:
+        snapshot: the world.
+        limits: only `deadline_s` is used, for the certificate; the old controller had its own limit.
+
+    Returns:
+        A plan with `is_comparison` set: `guard.check` does not apply to it.
+
+    Raises:
+        PlanError: the certificate could not be computed in time.
+    """
+    started_s = time.perf_counter()
+    world = read_world(snapshot, limits)
+    served = serve(world, limits.deadline_s)
+    world, _ = cap(world, served, limits.deadline_s)
+    jobs = [claim.job for claim in world.claims]
+    sizes = {job.key: max(len(job.live_trainers), job.pinned or job.min_trainers) for job in jobs}
+    targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
+    trial = _Trial(world, targets)
+    waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
+    placeable = sum(served.due.values()) + sum(served.young.values())
+    proof = trial.prove(limits.deadline_s)
+    return ScalePlan(
+        decisions=tuple(_decision(job, trial, targets) for job in snapshot.jobs),
+        certificate=Certificate("fulfilment", min(trial.achieved(), proof.bound), proof.bound),
+        serving=ServingReport(waiting, min(trial.serving, placeable), served.short + waiting - needy),
+        seconds=time.perf_counter() - started_s,
+        policy=NAME,
+        is_comparison=True,
+    )
+
+
+def _looked_at(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs whose trainers all run; every job as soon as one of them has no trainer that runs."""
+    running = {job.key: sum(p.phase is PodPhase.RUNNING for p in job.live_trainers) for job in jobs}
+    if any(not running[job.key] for job in jobs):
+        return list(jobs)
+    return [job for job in jobs if running[job.key] == len(job.live_trainers)]
+
+
+def _totals(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, int]) -> Totals:
+    """Sums over all nodes, whatever they take, and all pods, whether or not they have a node."""
+    capacity: Counter[str] = Counter()
+    for node in snapshot.nodes:
+        capacity.update(node.allocatable.as_dict())
+    asked: Counter[str] = Counter()
+    pods: Iterable[Pod] = (*snapshot.pods, *(p for job in snapshot.jobs for p in job.pods))
+    for pod in pods:
+        if not pod.is_finished:
+            asked.update(pod.shape.request.as_dict())
+    for job in jobs:
+        asked.update((job.trainer.request * (sizes[job.key] - len(job.live_trainers))).as_dict())
+        for fixed in job.fixed:
+            missing = fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
+            asked.update((fixed.shape.request * max(0, missing)).as_dict())
+    return Totals(capacity, asked)
+
+
+class _Trial:
+    """The targets on real nodes, each pod on the first node that has room; what has none stays pending.
+
+    Attributes:
+        room: with every job in it, whole or not: their pods hold room all the same.
+        pending: trainers of each claim without room; incomplete: claims that lack more than surplus.
+        serving: waiting serving pods that have room.
+    """
+
+    def __init__(self, world: World, targets: dict[JobKey, int]) -> None:
+        self.world, self.targets = world, targets
+        self.dying = {c.index: self._dying(c) for c in world.claims}
+        self.room = self._start(range(len(world.claims)))
+        self.placed: list[tuple[int, tuple[int, Role | None], int]] = []
+        self.serving = sum(self._fit(g.shape, (SERVING, None), g.due + g.young) for g in world.waiting)
+        lacking = {c.index: self._fit_fixed(c) for c in world.claims}
+        self.pending = {c.index: self._fit_trainers(c) for c in sorted(world.claims, key=_age)}
+        self.incomplete = {c.index for c in world.claims if lacking[c.index] or self.room.count[c.index] < c.low}
+
+    def achieved(self) -> float:
+        """Weighted fulfilment of the jobs that have all they need, counting only trainers that have room."""
+        claims = [c for c in self.world.claims if c.index not in self.incomplete]
+        return sum(c.job.weight * min(1.0, c.fulfilment(self.room.count[c.index])) for c in claims)
+
+    def prove(self, deadline_s: float) -> Proof:
+        """The same bound as that of every other policy, for the jobs that have all they need."""
+        room = self._start(c.index for c in self.world.claims if c.index not in self.incomplete)
+        for shape, owner, node in self.placed:
+            if owner[0] not in self.incomplete:
+                place(room, shape, owner, node)
+        level = fair_shares(read_cluster(room), deadline_s) if room.members else {}
+        return prove(room, level, deadline_s)
+
+    def _start(self, members: Iterable[int]) -> Room:
+        """What is bound and stays."""
+        room = Room(self.world, members, settle=False)
+        for j in room.members:
+            for index in self.dying[j]:
+                if self.world.seats[index].pod.node:
+                    room.kill(index)
+                else:
+                    room.homeless[j].remove(index)
+        return room
+
+    def _dying(self, claim: Claim) -> list[int]:
+        order = sorted(claim.seats, key=lambda i: self.world.seats[i].order)
+        return order[: max(0, len(claim.seats) - self.targets[claim.job.key])]
+
+    def _fit(self, shape: int, owner: tuple[int, Role | None], wanted: int) -> int:
+        """Place pods on the first nodes that have room; how many were placed."""
+        left = wanted
+        slots = self.room.slots(shape) if left > 0 else self.room.slots(shape)[:0]
+        for node in slots.nonzero()[0].tolist():
+            for _ in range(min(left, int(slots[node]))):
+                place(self.room, shape, owner, node)
+                self.placed.append((shape, owner, node))
+                left -= 1
+            if not left:
+                break
+        return wanted - left
+
+    def _fit_fixed(self, claim: Claim) -> int:
+        """Place masters and pservers; how many lack room."""
+        wanted = Counter((need.role, need.shape) for need in claim.needs for _ in range(need.missing))
+        wanted.update((pod.role or Role.MASTER, shape) for shape, pod in claim.unbound_fixed)
+        return sum(n - self._fit(shape, (claim.index, role), n) for (role, shape), n in sorted(wanted.items()))
+
+    def _fit_trainers(self, claim: Claim) -> int:
+        wanted = self.targets[claim.job.key] - self.room.count[claim.index]
+        return wanted - self._fit(claim.shape, (claim.index, Role.TRAINER), wanted)
+
+
+def _age(claim: Claim) -> tuple[float, JobKey]:
+    return (claim.job.created_s, claim.job.key)
+
+
+def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecision:
+    live = tuple(sorted(p.name for p in job.live_trainers))
+    claim = next((c for c in trial.world.claims if c.job.key == job.key), None)
+    base = ScaleDecision(
+        job=job.key,
+        generation=job.generation,
+        current=len(live),
+        target=targets.get(job.key, 0),
+        minimum=job.min_trainers,
+        maximum=job.max_trainers,
+        admitted=claim is not None,
+        reason=Reason.INSUFFICIENT_CAPACITY,
+        message="",
+    )
+    if claim is None:
+        reason, message = excluded(job)
+        return replace(base, reason=reason, message=message, victims=live, shrink_reason=reason if live else "")
+    names, new = (
+        [n.name for n in trial.world.snapshot.nodes],
+        [p for p in trial.room.placed if p.owner == claim.index],
+    )
+    victims = tuple(sorted(trial.world.seats[i].pod.name for i in trial.dying[claim.index]))
+    reason, message = _why(claim, trial, base.target)
+    return replace(
+        base,
+        reason=reason,
+        message=message,
+        victims=victims,
+        nodes=tuple(sorted(Counter(names[p.node] for p in new if p.role is Role.TRAINER).items())),
+        fixed_nodes=tuple(sorted((p.role, names[p.node]) for p in new if p.role and p.role is not Role.TRAINER)),
+        shrink_reason=reason if victims else "",
+        pending=trial.pending[claim.index],
+    )
+
+
+def _why(claim: Claim, trial: _Trial, target: int) -> tuple[Reason, str]:
+    job, pending = claim.job, trial.pending[claim.index]
+    of = f"{target} of {job.max_trainers}"
+    fate = f"; {pending} of them find no room on any node and stay pending" if pending else ""
+    if claim.index in trial.incomplete:
+        return Reason.MIN_UNSATISFIED, f"{of}, by totals{fate}; the job lacks pods that it needs to run"
+    if job.pinned:
+        return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}{fate}"
+    if target >= job.max_trainers:
+        return Reason.AT_MAX, f"{of}: at its maximum{fate}"
+    return Reason.INSUFFICIENT_CAPACITY, f"{of}: the summed requests allow no more{fate}"

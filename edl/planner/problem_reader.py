@@ -1,0 +1,251 @@
+"""Turns a snapshot into the arrays that a plan is computed from, in bulk: tens of thousands of pods are usual."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
+from edl.planner.eligibility import takes_each
+from edl.planner.guard import serving_grace_left_s
+from edl.planner.problem import BoolArray, Claim, FixedNeed, Held, IntArray, Seat, Waiting, World, sum_requests
+from edl.planner.quota import asks_of
+
+# No node has 256 TiB of anything, and 10,000 trainers that ask for twice as much still add up within 64 bits.
+MOST_HELD = 2**48
+MOST_ASKED = 2**49
+
+LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
+MANY_ROOMS = 64  # so does a smaller cluster whose nodes have more kinds of room than this
+
+
+@dataclass(slots=True)
+class _Table:
+    """Shapes numbered in order of appearance, and their requests as rows."""
+
+    names: tuple[str, ...]
+    number: dict[PodShape, int] = field(default_factory=dict)
+    rows: list[list[int]] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)  # by identity: thousands of pods share a few shapes
+
+    def add(self, shape: PodShape) -> int:
+        index = self.known.get(id(shape))
+        if index is not None:
+            return index
+        index = self.number.get(shape)
+        if index is None:
+            index = self.number[shape] = len(self.rows)
+            self.rows.append(as_row(shape.request, self.names))
+        self.known[id(shape)] = index
+        return index
+
+
+class _Ledger:
+    """Pods that hold room, as columns: nodes and shapes."""
+
+    def __init__(self) -> None:
+        self.node: list[int] = []
+        self.shape: list[int] = []
+
+    def add(self, node: int, shape: int) -> None:
+        self.node.append(node)
+        self.shape.append(shape)
+
+
+def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> World:
+    """Turn a snapshot into arrays; `columns` are the patterns that its programs begin with."""
+    jobs = [job for job in snapshot.jobs if job.is_schedulable]
+    waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    names = _planned_resources(jobs, waiting, snapshot)
+    table = _Table(names)
+    index = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    foreign, ours, leaving = _Ledger(), _Ledger(), _Ledger()
+    for pod in snapshot.pods:
+        if not pod.is_finished and (node := _home(pod, index)) >= 0:
+            foreign.add(node, table.add(pod.shape))
+            if pod.terminating:
+                leaving.add(node, table.add(pod.shape))
+    for job in snapshot.jobs:
+        if not job.is_schedulable:
+            for pod in job.pods:
+                if not pod.is_finished and (node := _home(pod, index)) >= 0:
+                    ours.add(node, table.add(pod.shape))
+    reader = _JobReader(table, index, ours, limits)
+    claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
+    served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
+    headroom = _headroom_shapes(snapshot, limits, table)
+    request = _matrix(table.rows, len(names))
+    allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _held_row)
+    reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
+    empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
+    shapes = tuple(table.number)
+    return World(
+        snapshot=snapshot,
+        limits=limits,
+        names=names,
+        shapes=shapes,
+        request=request,
+        opened=_open_nodes(snapshot.nodes, shapes),
+        empty=empty,
+        now=empty - sum_requests(len(index), request, ours.node, ours.shape),
+        leaving=sum_requests(len(index), request, leaving.node, leaving.shape),
+        allocatable=allocatable,
+        largest=allocatable.max(axis=0, initial=1).clip(min=1),
+        held=reader.held(),
+        claims=claims,
+        seats=tuple(reader.seats),
+        seat_claim=np.array([seat.claim for seat in reader.seats], dtype=np.int64),
+        seat_shape=np.array([seat.shape for seat in reader.seats], dtype=np.int64),
+        waiting=served,
+        headroom=headroom,
+        reference=tuple(sorted({c.shape for c in claims if c.high > c.low})),
+        node_index=index,
+        columns=columns,
+        is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_ROOMS,
+    )
+
+
+def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
+    """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
+    have = request.as_dict()
+    return [min(_asked(have, name), MOST_ASKED) for name in names]
+
+
+def _asked(have: Mapping[str, int], name: str) -> int:
+    """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
+    amount = have.get(name, 0)
+    return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
+
+
+def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Every resource that a planned pod asks for; with a host port, all addresses at which somebody holds it."""
+    shapes = {id(shape): shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
+    shapes |= {id(pod.shape): pod.shape for pod in waiting}
+    names = {name for shape in shapes.values() for name in shape.request}
+    if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
+        pods = chain(snapshot.pods, *(job.pods for job in snapshot.jobs))
+        held = {id(pod.shape): pod.shape for pod in pods}.values()
+        names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
+    return tuple(sorted(names))
+
+
+def _matrix(rows: list[list[int]], columns: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), columns)
+
+
+def _node_rows(
+    amounts: list[Resources], names: tuple[str, ...], read: Callable[[Resources, tuple[str, ...]], list[int]]
+) -> IntArray:
+    """(nodes, resources); equal nodes are read once."""
+    rows: dict[tuple[tuple[str, int], ...], int] = {}
+    kinds: list[list[int]] = []
+    order = []
+    for have in amounts:
+        kind = rows.get(have.amounts)
+        if kind is None:
+            kind = rows[have.amounts] = len(kinds)
+            kinds.append(read(have, names))
+        order.append(kind)
+    return _matrix(kinds, len(names))[np.array(order, dtype=np.int64)]
+
+
+def _held_row(allocatable: Resources, names: tuple[str, ...]) -> list[int]:
+    have = allocatable.as_dict()
+    return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MOST_HELD) for name in names]
+
+
+def _home(pod: Pod, index: dict[str, int]) -> int:
+    """The node that a pod holds room on: bound, or promised by kube-scheduler; -1 where there is none."""
+    return index.get(pod.node or pod.nominated, -1)
+
+
+class _JobReader:
+    """Reads jobs one after the other; seats are numbered through."""
+
+    def __init__(self, table: _Table, index: dict[str, int], ours: _Ledger, limits: Limits) -> None:
+        self.table, self.index, self.ours, self.limits = table, index, ours, limits
+        self.seats: list[Seat] = []
+        self._bound = _Ledger()
+        self._owner: list[int] = []
+        self._is_trainer: list[bool] = []
+
+    def held(self) -> Held:
+        """What the jobs read so far hold."""
+        return Held(
+            claim=np.array(self._owner, dtype=np.int64),
+            node=np.array(self._bound.node, dtype=np.int64),
+            shape=np.array(self._bound.shape, dtype=np.int64),
+            is_trainer=np.array(self._is_trainer, dtype=np.bool_),
+        )
+
+    def read(self, number: int, job: Job) -> Claim:
+        """Read one job and its pods."""
+        shape = self.table.add(job.trainer)
+        first = len(self.seats)
+        unbound: list[tuple[int, Pod]] = []
+        alive: Counter[Role | None] = Counter()
+        node_of, base, usual = self.index.get, job.min_trainers, job.trainer
+        for pod in job.pods:
+            if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
+                continue
+            kind = shape if pod.shape is usual else self.table.add(pod.shape)
+            node = node_of(pod.node, -1)
+            if (home := node if pod.node else node_of(pod.nominated, -1)) >= 0:
+                self.ours.add(home, kind)
+            if pod.terminating:
+                continue
+            is_trainer = pod.role is Role.TRAINER
+            if node >= 0:
+                self._bound.add(node, kind)
+                self._owner.append(number)
+                self._is_trainer.append(is_trainer)
+            if is_trainer:
+                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < base))
+            else:
+                alive[pod.role] += 1
+                if not pod.node:
+                    unbound.append((kind, pod))
+        needs = tuple(FixedNeed(f.role, self.table.add(f.shape), f.count - alive[f.role]) for f in job.fixed)
+        return Claim(
+            index=number,
+            job=job,
+            low=job.pinned or job.min_trainers,
+            high=job.pinned or job.max_trainers,
+            shape=shape,
+            seats=range(first, len(self.seats)),
+            needs=tuple(need for need in needs if need.missing > 0),
+            unbound_fixed=tuple(unbound),
+            asks=asks_of(job, self.limits.quotas),
+        )
+
+
+def _read_waiting(pods: list[Pod], in_grace: Container[tuple[str, str]], table: _Table) -> tuple[Waiting, ...]:
+    due: Counter[int] = Counter()
+    young: Counter[int] = Counter()
+    for pod in pods:
+        (young if (pod.namespace, pod.name) in in_grace else due)[table.add(pod.shape)] += 1
+    return tuple(Waiting(shape, due[shape], young[shape]) for shape in sorted(set(due) | set(young)))
+
+
+def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _Table) -> tuple[int, ...]:
+    if not limits.serving_headroom:
+        return ()
+    serving = (p for p in snapshot.pods if p.is_live and p.priority >= 0 and not p.daemon)
+    return tuple(sorted({table.add(p.shape) for p in serving}))
+
+
+def _open_nodes(nodes: tuple[Node, ...], shapes: tuple[PodShape, ...]) -> BoolArray:
+    """(shapes, nodes)."""
+    placements = tuple(dict.fromkeys(shape.placement for shape in shapes))
+    rows = takes_each(nodes, placements)
+    opened = np.array([rows[shape.placement] for shape in shapes], dtype=np.bool_)
+    return opened.reshape(len(shapes), len(nodes))

@@ -1,0 +1,314 @@
+"""The linear programs: what could be placed, what a fair share would be, and how good a plan could be at best.
+
+All of them choose how many nodes of each class use which pattern. They bound what whole pods can do; `packing` and
+`integer` then do it. Duals are prices: what one more slot, one more node of a class, or one waiting serving pod less
+is worth.
+
+Source: HiGHS by scipy.optimize.linprog; the Lagrangian bound of column generation, Desrosiers and Luebbecke,
+A Primer in Column Generation (2005), section 1.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edl.model.names import Role
+from edl.planner.problem import BoolArray, IntArray, World, sum_requests
+from edl.planner.programs.columns import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.planner.programs.patterns import distinct
+from edl.planner.quota import QuotaRow
+from edl.planner.trial import SERVING, Room
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A trial as the programs see it.
+
+    Attributes:
+        columns: classes and patterns of the room that members and what they lack may use.
+        jobs: members, ascending.
+        stuck: trainers of each that count but stand where no new one could.
+        need: (shapes,) slots for serving and for masters and pservers.
+        serving: pods of each serving shape among them.
+        rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
+    """
+
+    world: World
+    columns: Columns
+    jobs: tuple[int, ...]
+    stuck: dict[int, int]
+    need: FloatArray
+    serving: dict[int, int]
+    rows: FloatArray
+    limits: FloatArray
+
+
+def read_cluster(room: Room) -> Cluster:
+    """The programs' view of a trial: its trainers and everything placed count as free, and as the first patterns."""
+    world = room.world
+    node, shape, owner = _movable(room)
+    free = room.free.clip(min=0) + sum_requests(len(room.free), world.request, node, shape)
+    shapes = {world.claims[j].shape for j in room.members} | {place.shape for place in room.placed}
+    columns = make_columns(world, free, shapes)
+    row = {s: k for k, s in enumerate(columns.shapes)}
+    add_used(columns, node, shape)
+    need = np.zeros(len(row))
+    serving: Counter[int] = Counter()
+    for place in room.placed:
+        if place.role is not Role.TRAINER:
+            need[row[place.shape]] += 1
+            serving[place.shape] += place.owner == SERVING
+    moved = np.bincount(owner, minlength=len(world.claims)).tolist()
+    stuck = {j: room.count[j] - moved[j] for j in room.members}
+    return Cluster(world, columns, room.members, stuck, need, dict(serving), *_limit_rows(room))
+
+
+def _movable(room: Room) -> tuple[IntArray, IntArray, IntArray]:
+    """Node, shape and owner of every pod whose place is free to choose; trainers come first, others have no owner."""
+    world = room.world
+    seats = np.fromiter(room.node_of, dtype=np.int64, count=len(room.node_of))
+    node = np.fromiter(room.node_of.values(), dtype=np.int64, count=len(room.node_of))
+    shape, owner = world.seat_shape[seats], world.seat_claim[seats]
+    claimed = np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    moves = (shape == claimed[owner]) & world.opened[shape, node]
+    new = sorted(room.placed, key=lambda place: place.role is not Role.TRAINER)
+    owners = [place.owner for place in new if place.role is Role.TRAINER]
+    return (
+        np.concatenate([node[moves], np.array([place.node for place in new], dtype=np.int64)]),
+        np.concatenate([shape[moves], np.array([place.shape for place in new], dtype=np.int64)]),
+        np.concatenate([owner[moves], np.array(owners, dtype=np.int64)]),
+    )
+
+
+def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
+    """Add what each node holds as a pattern: node and shape of each pod; the program can then do what is done."""
+    if not columns.classes:
+        return
+    row = np.full(max(columns.shapes) + 1, -1)
+    row[list(columns.shapes)] = np.arange(len(columns.shapes))
+    class_of = {n: g for g, group in enumerate(columns.classes) for n in group.nodes}
+    owner = np.full(1 + max(class_of), -1)
+    owner[list(class_of)] = list(class_of.values())
+    known = node < len(owner)
+    counts = np.zeros((len(owner), len(columns.shapes)), dtype=np.int64)
+    np.add.at(counts, (node[known], row[shape[known]]), 1)
+    table = np.column_stack([owner, counts])[owner >= 0]
+    used = [(g, tuple(pattern)) for g, *pattern in table[distinct(table)[0]].tolist()]
+    if columns.is_lazy:
+        columns.spare += used
+        return
+    for g, held in used:
+        columns.add(g, held)
+
+
+def place_most(world: World, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
+    """The most pods of some shapes that the room could hold, as an upper bound.
+
+    Args:
+        world: the shapes and where they may go.
+        room: (nodes, resources) what they may use.
+        wanted: how many of each shape at most.
+        deadline_s: time for the program.
+    """
+    columns = make_columns(world, room, wanted)
+    size = len(columns.shapes)
+    program = Program(
+        gain=np.ones(size),
+        low=np.zeros(size),
+        high=np.array([wanted[s] for s in columns.shapes], dtype=np.float64),
+        use=np.eye(size),
+        need=np.zeros(size),
+        rows=np.zeros((0, size)),
+        limits=np.zeros(0),
+    )
+    return solve(program, columns, deadline_s).bound
+
+
+def fair_shares(cluster: Cluster, deadline_s: float) -> dict[int, float]:
+    """Max-min fulfilment: the largest t with n_j >= m_j + t (M_j - m_j); freeze whoever is tight; repeat.
+
+    Returns:
+        Trainers of each member, in fractions, never below its minimum.
+
+    Source: progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
+    """
+    claims = [cluster.world.claims[j] for j in cluster.jobs]
+    low = np.array([c.low for c in claims], dtype=np.float64)
+    span = np.array([max(0, c.high - c.low) for c in claims], dtype=np.float64)
+    frozen = span == 0
+    floor = low.copy()
+    while not frozen.all():
+        active = np.flatnonzero(~frozen)
+        odd = np.flatnonzero(~frozen & (_stuck(cluster) > low))
+        program = _share_program(cluster, _Progress(floor, low, span, frozen, odd))
+        solution = solve(program, cluster.columns, deadline_s)
+        level = float(solution.v[0])
+        floor[active] = np.maximum(floor[active], low[active] + level * span[active])
+        shared = len(cluster.rows)
+        worth = solution.slot_price @ _use(cluster) + solution.row_price[:shared] @ cluster.rows
+        worth[odd] = solution.row_price[shared:]
+        tight = active[worth[active] > EPSILON]
+        if level >= 1 - EPSILON or not len(tight):
+            tight = active
+        frozen[tight] = True
+    return {j: float(n) for j, n in zip(cluster.jobs, floor, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far sharing has come: (jobs,) what each is promised, its bounds, whether that is final; the odd ones."""
+
+    floor: FloatArray
+    low: FloatArray
+    span: FloatArray
+    frozen: BoolArray
+    odd: IntArray
+
+
+def _share_program(cluster: Cluster, progress: _Progress) -> Program:
+    """Variables: t, then the counts of the odd jobs, of which more stand where no new one could than their minimum.
+
+    All others have just what t promises them, so that thousands of jobs are one column.
+    """
+    floor, low, span, frozen, odd = (getattr(progress, name) for name in progress.__slots__)
+    held = np.where(floor > low, floor - 10 * EPSILON, low)  # a level is rounded; a minimum is not
+    stuck = _stuck(cluster)
+    rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, stuck), low)
+    rises[odd], fixed[odd] = 0.0, 0.0
+    use = _use(cluster)
+    promise = np.zeros((len(odd), 1 + len(odd)))
+    promise[:, 0], promise[:, 1:] = span[odd], -np.eye(len(odd))
+    total = max(1.0, float(span[~frozen].sum()))  # prices are then about one for each slot
+    return Program(
+        gain=np.concatenate([[total], np.zeros(len(odd))]),
+        low=np.concatenate([[0.0], stuck[odd]]),
+        high=np.concatenate([[1.0], np.maximum(low + span, stuck)[odd]]),
+        use=np.column_stack([use @ rises, use[:, odd]]),
+        need=cluster.need + use @ (fixed - stuck),
+        rows=np.vstack([np.column_stack([cluster.rows @ rises, cluster.rows[:, odd]]), promise]),
+        limits=np.concatenate([cluster.limits - cluster.rows @ fixed, -low[odd]]),
+    )
+
+
+def could_reach(cluster: Cluster, wanted: Mapping[int, int], deadline_s: float) -> bool:
+    """False where it is proved that not every member can have as many trainers as wanted at once."""
+    goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
+    stuck = _stuck(cluster)
+    high = np.maximum(goal, stuck)
+    program = _grouped(cluster, np.ones(len(goal)), stuck, high)
+    return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
+
+
+def _grouped(cluster: Cluster, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
+    """A program over counts; jobs of one shape, gain and part in the rows are one variable."""
+    use = _use(cluster)
+    kinds = np.column_stack([use.T, gain, cluster.rows.T]).round(12)
+    first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)[1:]
+    return Program(
+        gain=gain[first],
+        low=np.bincount(kind, low, minlength=len(first)).astype(np.float64),
+        high=np.bincount(kind, high, minlength=len(first)).astype(np.float64),
+        use=use[:, first],
+        need=cluster.need - use @ _stuck(cluster),
+        rows=cluster.rows[:, first],
+        limits=cluster.limits,
+    )
+
+
+def _use(cluster: Cluster) -> FloatArray:
+    """(shapes, jobs) slots by trainer."""
+    row = {s: k for k, s in enumerate(cluster.columns.shapes)}
+    use = np.zeros((len(row), len(cluster.jobs)))
+    use[[row[cluster.world.claims[j].shape] for j in cluster.jobs], np.arange(len(cluster.jobs))] = 1.0
+    return use
+
+
+def _stuck(cluster: Cluster) -> FloatArray:
+    """(jobs,) trainers that stand where no new one could: they count and need no slot."""
+    return np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How good a plan is, and what its scarcities are worth.
+
+    Attributes:
+        achieved, bound: weighted fulfilment of the plan, and what no plan can exceed.
+        cluster: classes and shapes that the prices are for; solution: None where nothing runs.
+    """
+
+    achieved: float
+    bound: float
+    cluster: Cluster
+    solution: Solution | None
+
+
+def prove(
+    room: Room, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
+) -> Proof:
+    """Bound the sum of weighted fulfilment from above, with at least the promised or the planned trainers each.
+
+    Args:
+        room: the finished plan.
+        level: trainers that the fair share promises each member.
+        deadline_s: time for the program.
+        least: trainers that some members are to have all the same: the bound of another plan than this one.
+    """
+    cluster = read_cluster(room)
+    achieved = sum(room.world.claims[j].job.weight * room.fulfilment(j) for j in room.members)
+    if not room.members:
+        return Proof(achieved, achieved, cluster, None)
+    claims = [room.world.claims[j] for j in room.members]
+    low = np.array([c.low for c in claims], dtype=np.float64)
+    span = np.array([c.high - c.low for c in claims], dtype=np.float64)
+    weight = np.array([c.job.weight for c in claims], dtype=np.float64)
+    gain = np.where(span > 0, weight / np.maximum(span, 1), 0.0)
+    floor = np.array([min(int(level[j] + EPSILON), room.count[j]) for j in room.members], dtype=np.float64)
+    floor = np.maximum(floor, [(least or {}).get(j, 0) for j in room.members])
+    floor = np.maximum(floor, _stuck(cluster))
+    program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
+    solution = solve(program, cluster.columns, deadline_s)
+    constant = float(weight[span <= 0].sum() - (gain * low).sum())
+    return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
+
+
+def _limit_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+    """All that bounds the members' counts beside the nodes."""
+    load, left = _load_rows(room)
+    quota, limits = quota_rows(room)
+    return np.vstack([load, quota]), np.concatenate([left, limits])
+
+
+def quota_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+    """The quotas over the members' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
+    number = {row: k for k, row in enumerate(quotas_of(room.world, room.members))}
+    rows, limits = np.zeros((len(number), len(room.members))), np.ones(len(number))
+    for k, j in enumerate(room.members):
+        for ask in room.world.claims[j].asks:
+            scale = max(1, ask.row.limit)
+            rows[number[ask.row], k] = ask.each / scale
+            limits[number[ask.row]] -= ask.fixed / scale
+    limits[[k for row, k in number.items() if row.limit == 0]] -= 1.0
+    return rows, limits
+
+
+def quotas_of(world: World, members: Iterable[int]) -> tuple[QuotaRow, ...]:
+    """The quotas that some jobs have to keep to, sorted."""
+    return tuple(sorted({ask.row for j in members for ask in world.claims[j].asks}))
+
+
+def _load_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+    """--max-load-desired over the members' counts; what a plan has anyway is allowed."""
+    share, world = room.world.limits.max_load_desired, room.world
+    if share >= 1.0:
+        return np.zeros((0, len(room.members))), np.zeros(0)
+    total = world.allocatable.sum(axis=0)
+    left = (share * total - (total - room.free.sum(axis=0))).clip(min=0)
+    rows = world.request[[world.claims[j].shape for j in room.members]].T.astype(np.float64)
+    scale = total.clip(min=1).astype(np.float64)
+    planned = rows @ np.array([room.count[j] for j in room.members], dtype=np.float64)
+    return rows / scale[:, None], (planned + left) / scale

@@ -1,0 +1,381 @@
+"""Integer programs: whole pods on whole nodes, packed anew and exactly, where the cluster is small enough.
+
+Placing one pod at a time is fast and good; where it falls short of what the linear programs promise, these find the
+packing over patterns that it missed. They move only pods that do not exist yet. They are limited by the number of
+search nodes and not by time, so that equal snapshots give equal plans.
+
+Source: HiGHS by scipy.optimize.milp; Gilmore and Gomory, Operations Research 9(6), 1961, for the patterns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from edl.model.names import Role
+from edl.planner.problem import IntArray, World
+from edl.planner.programs.columns import Columns, make_columns
+from edl.planner.programs.fair_share import quota_rows
+from edl.planner.programs.patterns import Pattern
+from edl.planner.speedup import Worth
+from edl.planner.trial import Placed, Room
+
+FloatArray = NDArray[np.float64]
+
+SEARCH_NODES = 200
+COLUMNS_LIMIT = 1500
+ROUNDING = 1e-9
+VARIABLES_LIMIT = 400
+RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # of a death: that it runs, and how badly off its job becomes
+WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # in fulfilment: what missing a promise costs
+
+
+def pack_most(
+    world: World, free: IntArray, wanted: Mapping[int, int], deadline_s: float
+) -> list[tuple[int, int, int]] | None:
+    """Pack the most whole pods of some shapes, exactly where the program is small.
+
+    Returns:
+        (node, shape, pods) sorted by node; None where there is too much to try, or no answer.
+    """
+    columns = make_columns(world, free, wanted, COLUMNS_LIMIT)
+    size = len(columns.shapes)
+    answer = _solve(
+        columns,
+        cost=-np.ones(size),
+        whole=np.ones(size, dtype=np.int64),
+        low=np.zeros(size),
+        high=np.array([wanted[s] for s in columns.shapes], dtype=np.float64),
+        use=np.eye(size),
+        need=np.zeros(size),
+        further=[],
+        deadline_s=deadline_s,
+    )
+    if answer is None:
+        return None
+    left = dict(zip(columns.shapes, answer[0], strict=True))
+    packed = []
+    for node, pattern in _spread(columns, answer[1]):
+        for shape, pods in zip(columns.shapes, pattern, strict=True):
+            packed.append((node, shape, min(pods, left[shape])))
+            left[shape] -= packed[-1][2]
+    return sorted(place for place in packed if place[2])
+
+
+def _solve(
+    columns: Columns,
+    *,
+    cost: FloatArray,
+    whole: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    use: FloatArray,
+    need: FloatArray,
+    further: list[tuple[FloatArray, FloatArray]],
+    deadline_s: float,
+) -> tuple[list[int], list[int]] | None:
+    """Minimise `cost @ v` over v and whole uses y of each column; `further` are (rows, least) with rows @ v >= least.
+
+    Returns:
+        v, rounded, and y; None where there are too many columns or none, or no answer was found.
+    """
+    owner, patterns = columns.flat()
+    size, uses = len(cost), len(owner)
+    if not uses or uses > COLUMNS_LIMIT:
+        return None
+    nodes = np.zeros((len(columns.classes), size + uses))
+    nodes[owner, size + np.arange(uses)] = 1.0
+    result = milp(
+        np.concatenate([cost, np.zeros(uses)]),
+        integrality=np.concatenate([whole, np.ones(uses, dtype=np.int64)]),
+        bounds=Bounds(np.concatenate([low, np.zeros(uses)]), np.concatenate([high, np.full(uses, np.inf)])),
+        constraints=[
+            LinearConstraint(np.hstack([-use, np.array(patterns, dtype=np.float64).T]), lb=need),
+            LinearConstraint(nodes, ub=[len(group.nodes) for group in columns.classes]),
+            *(LinearConstraint(np.hstack([r, np.zeros((len(r), uses))]), lb=least) for r, least in further),
+        ],
+        options={"time_limit": deadline_s, "node_limit": SEARCH_NODES},
+    )
+    if result.x is None:
+        return None
+    answer = np.asarray(result.x).round().astype(np.int64).tolist()
+    return answer[:size], answer[size:]
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """Who dies, and then (node, shape, pods) that fit."""
+
+    dying: tuple[int, ...]
+    places: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variables:
+    """What a program of deaths decides, and where each kind of variable stands.
+
+    Attributes:
+        groups: trainers that are alike; how many of each die.
+        spots: (node, shape); how many pods are placed there.
+        lack: trainers that each member must get elsewhere.
+        steps: (member, i): the i-th death of a member, so that each can have a price of its own.
+    """
+
+    groups: dict[tuple[int, int, int, bool], list[int]]
+    spots: list[tuple[int, int]]
+    steps: list[tuple[int, int]]
+    kill: slice
+    spot: slice
+    lack: slice
+    step: slice
+    size: int
+
+
+def fewest_deaths(room: Room, wanted: Mapping[int, int], deadline_s: float) -> Deaths | None:
+    """Find the fewest trainers whose death makes room for pods, and for their own job's minimum again, elsewhere.
+
+    One variable for each group of trainers of a job on a node, so it is for small clusters only.
+
+    Args:
+        room: the trial; not changed.
+        wanted: serving pods, masters and pservers by shape.
+        deadline_s: time for the program.
+
+    Returns:
+        None where there is too much to try, or it cannot be done.
+    """
+    v = _variables(room, wanted)
+    if not v.spots or v.size > VARIABLES_LIMIT:
+        return None
+    claims = [room.world.claims[j] for j in room.members]
+    cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
+    whole[: v.spot.stop] = 1
+    cost[v.kill] = [RUNNING_COST * running for _, _, _, running in v.groups]
+    high[v.kill] = [len(group) for group in v.groups.values()]
+    cost[v.step] = [
+        (i >= room.count[claims[k].index] - claims[k].high)
+        + UNFAIR_COST * (1.0 - room.fulfilment(claims[k].index, -i))
+        for k, i in v.steps
+    ]
+    high[v.step] = 1.0
+    result = milp(
+        cost,
+        integrality=whole,
+        bounds=Bounds(np.zeros(v.size), high),
+        constraints=[LinearConstraint(left, lb=least) for left, least in _death_rows(room, wanted, v)],
+        options={"time_limit": deadline_s, "node_limit": SEARCH_NODES, "mip_rel_gap": 0.0},
+    )
+    if result.x is None:
+        return None
+    counts = np.asarray(result.x).round().astype(np.int64).tolist()
+    dying = [i for group, n in zip(v.groups.values(), counts[v.kill], strict=True) for i in group[:n]]
+    places = [(n, s, pods) for (n, s), pods in zip(v.spots, counts[v.spot], strict=True) if pods]
+    return Deaths(tuple(dying), tuple(places))
+
+
+def _variables(room: Room, wanted: Mapping[int, int]) -> _Variables:
+    groups = _groups(room)
+    shapes = sorted({*wanted, *(room.world.claims[j].shape for j in room.members)})
+    spots = [(n, s) for s in shapes for n in room.world.opened[s].nonzero()[0].tolist()]
+    steps = [(k, i) for k, j in enumerate(room.members) for i in range(room.count[j])]
+    ends = list(accumulate([len(groups), len(spots), len(room.members), len(steps)], initial=0))
+    kill, spot, lack, step = (slice(a, b) for a, b in pairwise(ends))
+    return _Variables(groups, spots, steps, kill, spot, lack, step, ends[-1])
+
+
+def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
+    """Trainers that are alike: of one job, node and shape, running or not; in their dying order."""
+    groups: dict[tuple[int, int, int, bool], list[int]] = {}
+    for node, here in enumerate(room.at):
+        for index in sorted(here, key=lambda i: room.world.seats[i].order):
+            seat = room.world.seats[index]
+            groups.setdefault((node, seat.claim, seat.shape, seat.order[0]), []).append(index)
+    return groups
+
+
+def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tuple[FloatArray, FloatArray]]:
+    """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
+    world, jobs = room.world, list(room.members)
+    request = world.request / world.largest
+    free = room.free / world.largest
+    nodes, resources = free.shape
+    fits = np.zeros((nodes, resources, v.size))
+    by_shape = np.zeros((len(world.shapes), v.size))
+    by_job, counted = np.zeros((len(jobs), v.size)), np.zeros((len(jobs), v.size))
+    for k, (node, claim, shape, _) in enumerate(v.groups, start=v.kill.start):
+        fits[node, :, k] = np.where(free[node] >= 0, request[shape], 0.0)
+        by_job[jobs.index(claim), k] = counted[jobs.index(claim), k] = -1.0
+    for k, (node, shape) in enumerate(v.spots, start=v.spot.start):
+        fits[node, :, k] = -request[shape]
+        by_shape[shape, k] = 1.0
+    for k, j in enumerate(jobs):
+        by_job[k, v.lack.start + k] = 1.0
+        by_shape[world.claims[j].shape, v.lack.start + k] = -1.0
+    for k, (job, _) in enumerate(v.steps, start=v.step.start):
+        counted[job, k] = 1.0
+    return [
+        (fits.reshape(nodes * resources, v.size), -free.clip(min=0).ravel()),
+        (by_shape, np.array([wanted.get(s, 0) for s in range(len(world.shapes))], dtype=np.float64)),
+        (by_job, np.array([world.claims[j].low - room.count[j] for j in jobs], dtype=np.float64)),
+        (counted, np.zeros(len(jobs))),
+    ]
+
+
+def pack_anew(
+    room: Room,
+    ceiling: Mapping[int, int],
+    promised: Mapping[int, int],
+    deadline_s: float,
+    worths: Mapping[int, Worth] | None = None,
+) -> Room | None:
+    """Pack all pods that are not created yet anew, by an integer program over patterns.
+
+    Args:
+        room: a packing; what it placed is the work to do again, and a solution to start from.
+        ceiling: the most trainers of each member.
+        promised: the fair share of each member in whole trainers.
+        deadline_s: time for the program.
+        worths: what trainers are worth to each member; by default its weighted fulfilment.
+
+    Returns:
+        The new packing; None where there is nothing to gain, too much to try, or no answer.
+    """
+    base = room.copy()
+    for place in room.placed:
+        base.drop(place)
+    if room.world.limits.max_load_desired < 1.0:
+        return None
+    shapes = {p.shape for p in room.placed} | {
+        room.world.claims[j].shape for j in ceiling if base.count[j] < ceiling[j]
+    }
+    if len(shapes if worths is not None else {p.shape for p in room.placed}) < 2 or all(
+        room.count[j] >= ceiling[j] for j in ceiling
+    ):
+        return None
+    columns = make_columns(room.world, base.free, shapes, COLUMNS_LIMIT)
+    placed = Counter((p.node, p.shape) for p in room.placed)
+    for g, group in enumerate(columns.classes):
+        for node in group.nodes:
+            columns.add(g, tuple(placed[node, s] for s in columns.shapes))
+    answer = _integer_program(room, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
+    return None if answer is None else _refill(room, base, columns, answer)
+
+
+def _integer_program(
+    room: Room,
+    base: Room,
+    terms: tuple[Mapping[int, int], Mapping[int, int]],
+    columns: Columns,
+    worths: Mapping[int, Worth] | None,
+    *,
+    deadline_s: float,
+) -> tuple[dict[int, int], list[int]] | None:
+    """New trainers of each member and uses of each column: the worst-off shortfall first, then the sum.
+
+    Variables: new trainers of each member, by pieces of equal worth; what each misses of its promise; the largest
+    part missing.
+    """
+    ceiling, promised = terms
+    jobs = sorted(ceiling)
+    claims, size = [room.world.claims[j] for j in jobs], len(jobs)
+    span = np.array([max(1, c.high - c.low) for c in claims], dtype=np.float64)
+    kept = np.array([base.count[j] for j in jobs], dtype=np.float64)
+    row = {s: k for k, s in enumerate(columns.shapes)}
+    pieces = _pieces_of(base, {j: ceiling[j] if room.world.claims[j].shape in row else 0 for j in jobs}, worths)
+    need, use = np.zeros(len(row)), np.zeros((len(row), len(pieces) + size + 1))
+    sums = np.zeros((size, len(pieces)))
+    for place in room.placed:
+        need[row[place.shape]] += place.role is not Role.TRAINER
+    for p, piece in enumerate(pieces):
+        sums[piece.owner, p] = 1.0
+        if claims[piece.owner].shape in row:
+            use[row[claims[piece.owner].shape], p] = 1.0
+    quota, limits = quota_rows(room)
+    column = np.zeros((size, 1))
+    answer = _solve(
+        columns,
+        cost=np.concatenate([[-piece.each for piece in pieces], SHORTFALL / span, [WORST_SHORTFALL]]),
+        whole=np.concatenate([np.ones(len(pieces), dtype=np.int64), np.zeros(size + 1, dtype=np.int64)]),
+        low=np.concatenate([[piece.least for piece in pieces], np.zeros(size + 1)]),
+        high=np.concatenate([[piece.most for piece in pieces], np.full(size + 1, np.inf)]),
+        use=use,
+        need=need,
+        further=[
+            (np.hstack([sums, np.eye(size), column]), np.array([promised[j] for j in jobs]) - kept),
+            (np.hstack([0.0 * sums, -np.diag(1.0 / span), column + 1.0]), np.zeros(size)),
+            (np.hstack([-quota @ sums, np.zeros((len(quota), size + 1))]), quota @ kept - limits - ROUNDING),
+        ],
+        deadline_s=deadline_s,
+    )
+    if answer is None:
+        return None
+    more = dict.fromkeys(jobs, 0)
+    for piece, count in zip(pieces, answer[0], strict=False):
+        more[jobs[piece.owner]] += count
+    return more, answer[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """New trainers that are worth the same to a member: its position, how many, and the worth of each."""
+
+    owner: int
+    least: int
+    most: int
+    each: float
+
+
+def _pieces_of(base: Room, ceiling: Mapping[int, int], worths: Mapping[int, Worth] | None) -> list[_Piece]:
+    """The new trainers that each member must and may have, piece by piece, the most useful first."""
+    pieces = []
+    for k, j in enumerate(sorted(ceiling)):
+        claim, have = base.world.claims[j], base.count[j]
+        must = max(0, claim.low - have)
+        may = max(ceiling[j] - have, must)
+        if worths is None:
+            pieces.append(_Piece(k, must, may, claim.job.weight / max(1, claim.high - claim.low)))
+            continue
+        if must:
+            pieces.append(_Piece(k, must, must, 0.0))
+        at, end = claim.low, have + may
+        for length, each in worths[j].segments:
+            first, last = max(at, have), min(at + length, end)
+            if last > first:
+                pieces.append(_Piece(k, 0, last - first, each))
+            at += length
+    return pieces
+
+
+def _refill(room: Room, base: Room, columns: Columns, answer: tuple[dict[int, int], list[int]]) -> Room:
+    """Put whole pods where the integer program says: serving first, then masters and pservers, then trainers."""
+    more, uses = answer
+    queues: dict[int, deque[Placed]] = {s: deque() for s in columns.shapes}
+    for place in sorted(room.placed, key=lambda p: (p.owner, p.role or "", p.shape)):
+        if place.role is not Role.TRAINER:
+            queues[place.shape].append(place)
+    for j, count in sorted(more.items()):
+        shape = room.world.claims[j].shape
+        queues.setdefault(shape, deque()).extend([Placed(j, Role.TRAINER, shape, 0)] * count)
+    for node, pattern in _spread(columns, uses):
+        for shape, pods in zip(columns.shapes, pattern, strict=True):
+            for _ in range(min(pods, len(queues[shape]))):
+                place = queues[shape].popleft()
+                if place.role is Role.TRAINER:
+                    base.place_trainer(place.owner, node)
+                else:
+                    base.hold(place._replace(node=node))
+    return base
+
+
+def _spread(columns: Columns, uses: list[int]) -> Iterator[tuple[int, Pattern]]:
+    """The nodes of each class, taken in order, and the pattern that each of them is to hold."""
+    free_nodes = [iter(group.nodes) for group in columns.classes]
+    for g, pattern, count in zip(*columns.flat(), uses, strict=True):
+        for _ in range(count):
+            yield next(free_nodes[g]), pattern

@@ -1,0 +1,163 @@
+"""The linear programs of policy `utility`: who gets how many, with the fewest shrinks, and how good a plan could be.
+
+A job's worth is a concave line of whole-numbered pieces (`speedup`); each piece is one variable, and because pieces
+are worth less and less, a program fills them in their order by itself.
+
+Source: separable concave programming, Bradley, Hax and Magnanti, Applied Mathematical Programming (1977), chapter 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edl.planner.programs.columns import Program, Solution, solve
+from edl.planner.programs.fair_share import Cluster, Proof, read_cluster
+from edl.planner.speedup import Worth
+from edl.planner.trial import Room
+
+FloatArray = NDArray[np.float64]
+
+EPSILON = 1e-7
+SLACK = 0.01  # of the best value: what is given up so that fewer jobs are resized
+NEXT_TO_STAYING = 1e-3  # what utility counts beside a trainer that stays, where staying comes first
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best that a program found: its value, and the trainers of each member, in fractions."""
+
+    value: float
+    counts: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """The variables: pieces of the members' worths.
+
+    Attributes:
+        owner: (variables,) position of the member among the cluster's jobs.
+        start: (variables,) trainers that the member has before this piece.
+        length: (variables,) trainers in it; slope: (variables,) worth of each.
+        base: (jobs,) minimums.
+    """
+
+    owner: NDArray[np.int64]
+    start: FloatArray
+    length: FloatArray
+    slope: FloatArray
+    base: FloatArray
+
+
+def most_useful(cluster: Cluster, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float) -> Best:
+    """The counts of the highest total worth, each member having its floor at least."""
+    pieces = _pieces(cluster, worths, {})
+    if not len(pieces.slope):
+        return Best(0.0, {j: float(worths[j].low) for j in cluster.jobs})
+    solution = solve(_program(cluster, pieces, floor, pieces.slope), cluster.columns, deadline_s)
+    return Best(float(pieces.slope @ solution.v), _counts(cluster, pieces, solution))
+
+
+def fewest_shrinks(
+    cluster: Cluster,
+    worths: Mapping[int, Worth],
+    floor: Mapping[int, int],
+    now: Mapping[int, int],
+    *,
+    goal: float,
+    deadline_s: float,
+) -> Best:
+    """The counts by which the fewest trainers die, of all whose total worth is `goal` at least.
+
+    Args:
+        cluster: the members and their room.
+        worths: of each member.
+        floor: the least trainers of each.
+        now: the trainers that each has; growth costs nothing.
+        goal: what `most_useful` found, less what may be given up.
+        deadline_s: time for the program.
+    """
+    pieces = _pieces(cluster, worths, now)
+    if not len(pieces.slope):
+        return Best(0.0, {j: float(worths[j].low) for j in cluster.jobs})
+    stays = (pieces.start + pieces.length) <= np.array([now[j] for j in cluster.jobs])[pieces.owner]
+    gain = np.where(stays, 1.0, 0.0) + NEXT_TO_STAYING * pieces.slope
+    program = _program(cluster, pieces, floor, gain, least=goal - EPSILON)
+    solution = solve(program, cluster.columns, deadline_s)
+    return Best(float(pieces.slope @ solution.v), _counts(cluster, pieces, solution))
+
+
+def prove_utility(
+    room: Room,
+    worths: Mapping[int, Worth],
+    floor: Mapping[int, int],
+    deadline_s: float,
+    *,
+    least: Mapping[int, int] | None = None,
+) -> Proof:
+    """Bound the total worth of a finished plan from above, with at least the floor or the planned trainers each.
+
+    With `least`, trainers that some members are to have all the same, it is the bound of another plan than this one.
+    """
+    cluster = read_cluster(room)
+    achieved = sum(worths[j].value(room.count[j]) for j in room.members)
+    pieces = _pieces(cluster, worths, {})
+    if not len(pieces.slope):
+        return Proof(achieved, achieved, cluster, None)
+    held = {j: max(min(floor[j], room.count[j]), (least or {}).get(j, 0)) for j in room.members}
+    solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
+    return Proof(achieved, solution.bound + EPSILON, cluster, solution)
+
+
+def _pieces(cluster: Cluster, worths: Mapping[int, Worth], split: Mapping[int, int]) -> _Pieces:
+    owner, start, length, slope = [], [], [], []
+    for k, j in enumerate(cluster.jobs):
+        at = worths[j].low
+        for trainers, each in worths[j].split(split.get(j, at)):
+            owner.append(k)
+            start.append(at)
+            length.append(trainers)
+            slope.append(each)
+            at += trainers
+    base = [float(worths[j].low) for j in cluster.jobs]
+    return _Pieces(
+        np.array(owner, dtype=np.int64),
+        np.array(start, dtype=np.float64),
+        np.array(length, dtype=np.float64),
+        np.array(slope, dtype=np.float64),
+        np.array(base),
+    )
+
+
+def _program(
+    cluster: Cluster, pieces: _Pieces, floor: Mapping[int, int], gain: FloatArray, least: float | None = None
+) -> Program:
+    """Maximise `gain` over how much of each piece is taken; `least` bounds the total worth from below."""
+    row = {s: k for k, s in enumerate(cluster.columns.shapes)}
+    use = np.zeros((len(row), len(cluster.jobs)))
+    for k, j in enumerate(cluster.jobs):
+        use[row[cluster.world.claims[j].shape], k] = 1.0
+    stuck = np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
+    held = np.maximum(stuck, [floor[j] for j in cluster.jobs])
+    rows = cluster.rows[:, pieces.owner]
+    limits = cluster.limits - cluster.rows @ pieces.base
+    if least is not None:
+        rows, limits = np.vstack([rows, -pieces.slope]), np.append(limits, -least)
+    return Program(
+        gain=gain,
+        low=(held[pieces.owner] - pieces.start).clip(0, pieces.length),
+        high=pieces.length,
+        use=use[:, pieces.owner],
+        need=cluster.need + use @ (pieces.base - stuck),
+        rows=rows,
+        limits=limits,
+    )
+
+
+def _counts(cluster: Cluster, pieces: _Pieces, solution: Solution) -> dict[int, float]:
+    counts = pieces.base.copy()
+    np.add.at(counts, pieces.owner, solution.v)
+    return {j: float(n) for j, n in zip(cluster.jobs, counts, strict=True)}

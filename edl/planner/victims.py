@@ -1,0 +1,312 @@
+"""Which trainers must die so that pods of one shape fit: the fewest, then the cheapest, and on the right nodes.
+
+Room is freed node by node, never in total: what dies is chosen from a table of what each node could offer (so many
+slots for so many kills) by dynamic programming over the nodes, which is exact for one shape. Among equal counts the
+cheaper kill is that of a pod that does not run yet, then of the job that is best off, then of surplus, then of the
+last started. Placing without any kill uses the same table: then the cost is the room lost to trainers.
+
+Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edl.planner.problem import IntArray, count_slots
+from edl.planner.trial import Room
+
+# A cost is two integers with a field for each criterion, the most important first: in the first number the count of
+# deaths, those of running pods, unfairness; in the second those of base pods, lost room, spare room.
+KILL, RUNNING, UNFAIR_STEPS = 1 << 44, 1 << 26, 127
+BASE, LOST, LATE, SPARE_STEPS = 1 << 44, 1 << 22, 16, 15
+IMPOSSIBLE = np.iinfo(np.int64).max // 2
+MIX_LIMIT = 64  # combinations of shapes to die on one node that are tried
+SPARE_CHOICE = 2  # a large cluster's nodes that are looked at could hold so many times what is wanted
+WIDE = 8  # a node that holds more than this many pods offers only its most above it
+
+
+Cost = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a node can do: hold `slots` pods at this cost, if these seats die."""
+
+    slots: int
+    cost: Cost
+    seats: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Hold that many pods on the node after these seats have died."""
+
+    node: int
+    slots: int
+    seats: tuple[int, ...]
+
+
+def choose(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
+    """Choose nodes, and trainers to die there, for as many pods of one shape as possible, at most `count`.
+
+    Args:
+        room: the trial; not changed.
+        shape: index of the pods' shape.
+        count: how many are wanted, >= 1.
+        allowance: how many trainers of each member may die; a job that is not named loses none. It is kept on each
+            node, not over all nodes: whoever applies the choices must watch the sum and ask again.
+
+    Returns:
+        The choices, one for each node used, sorted by node. Together they hold as many pods as can be held, with the
+        fewest deaths.
+    """
+    if room.world.is_large:
+        slots = room.slots(shape)
+        if int(slots.sum()) >= count:
+            return _fill_free(room, shape, count, slots)
+        nodes = _promising(room, shape, count, allowance)
+        prices = _rough_prices(room, allowance, nodes)
+    else:
+        nodes = np.flatnonzero(room.world.opened[shape])
+    free_offers = _free_offers(room, shape, count, nodes)
+    if sum(offers[-1].slots for offers in free_offers.values()) >= count:
+        return _cheapest(free_offers, count)
+    if not room.world.is_large:
+        prices = _seat_prices(room, allowance)
+    offers = {
+        node: [
+            *free_offers.get(node, ()),
+            *_killing_offers(room, (shape, count), node, dying_order(room, node, allowance), prices),
+        ]
+        for node in nodes.tolist()
+    }
+    return _cheapest({node: o for node, o in offers.items() if o}, count)
+
+
+def _promising(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
+    """The nodes of a large cluster that need the fewest deaths for a slot, enough of them to choose from.
+
+    For each node, its trainers that may die are taken away one by one, the first to die first, and the best part of
+    them is kept.
+    """
+    world = room.world
+    allowed = np.zeros(len(world.claims), dtype=np.int64)
+    allowed[list(allowance)] = list(allowance.values())
+    seats = np.fromiter(room.node_of, dtype=np.int64, count=len(room.node_of))
+    node = np.fromiter(room.node_of.values(), dtype=np.int64, count=len(room.node_of))
+    may_die = (allowed[world.seat_claim[seats]] > 0) & world.opened[shape, node]
+    seats, node = seats[may_die], node[may_die]
+    free = room.slots(shape)
+    full = np.flatnonzero(free)[:count]
+    if not len(seats):
+        return full
+    slack = room.free.clip(min=0)[node]
+    size = (world.request[world.seat_shape[seats]] / world.largest).sum(axis=1)
+    order = np.lexsort((seats, -size, node))
+    seats, node, slack = seats[order], node[order], slack[order]
+    starts = np.flatnonzero(np.diff(node, prepend=-1))
+    freed = np.cumsum(world.request[world.seat_shape[seats]], axis=0)
+    rank = np.arange(len(node)) - np.repeat(starts, np.diff(starts, append=len(node)))
+    before = np.vstack([np.zeros((1, freed.shape[1]), dtype=np.int64), freed])[np.arange(len(node)) - rank]
+    gained = np.minimum(count_slots(slack + freed - before, world.request[shape]), count) - free[node]
+    deaths = np.where(gained > 0, (rank + 1) / gained.clip(min=1), np.inf)
+    best = np.lexsort((node, -gained, deaths))
+    best = best[np.isfinite(deaths[best])]
+    best = best[np.sort(np.unique(node[best], return_index=True)[1])]
+    enough = int(np.searchsorted(np.cumsum(gained[best]), SPARE_CHOICE * count + WIDE)) + 1
+    return np.union1d(node[best[:enough]], full)
+
+
+def _rough_prices(room: Room, allowance: Mapping[int, int], nodes: IntArray) -> dict[int, Cost]:
+    """The cost of each death on these nodes, as if it were the only one of its job."""
+    prices: dict[int, Cost] = {}
+    for node in nodes.tolist():
+        for index in room.at[node]:
+            seat = room.world.seats[index]
+            if allowance.get(seat.claim, 0) > 0:
+                running, base = seat.order[:2]
+                excess = room.count[seat.claim] > room.world.claims[seat.claim].high
+                unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, room.fulfilment(seat.claim)))))
+                prices[index] = ((not excess) * KILL + running * RUNNING + unfair, base * BASE)
+    return prices
+
+
+def dying_order(room: Room, node: int, allowance: Mapping[int, int]) -> list[int]:
+    """Trainers on a node in the order in which they would die: not running first, then of whoever is best off."""
+    seats, claims = room.world.seats, room.world.claims
+    queues: dict[int, list[int]] = {}
+    for index in sorted(room.at[node], key=lambda i: seats[i].order):
+        queue = queues.setdefault(seats[index].claim, [])
+        if len(queue) < allowance.get(seats[index].claim, 0):
+            queue.append(index)
+    taken = dict.fromkeys(queues, 0)
+    order: list[int] = []
+
+    def urgency(j: int) -> tuple[bool, float, tuple[bool, bool, int, float, str], float, int]:
+        seat = seats[queues[j][taken[j]]]
+        return (seat.order[0], -room.fulfilment(j, -taken[j]), seat.order, -claims[j].job.created_s, -j)
+
+    while open_queues := [j for j in queues if taken[j] < len(queues[j])]:
+        j = min(open_queues, key=urgency)
+        order.append(queues[j][taken[j]])
+        taken[j] += 1
+    return order
+
+
+def _fill_free(room: Room, shape: int, count: int, slots: IntArray) -> list[Choice]:
+    """Nodes with free slots for so many pods: those first where a slot costs the least, each as full as it gets."""
+    nodes = np.flatnonzero(slots)
+    pods = slots[nodes]
+    cost = lost_slots(room, shape, nodes, pods) / pods
+    late = (room.now[nodes] < pods[:, None] * room.world.request[shape]).any(axis=1)
+    order = np.lexsort((nodes, -pods, late, cost))
+    before = np.cumsum(pods[order]) - pods[order]
+    used = order[before < count]
+    given = np.minimum(pods[used], count - before[before < count])
+    return sorted(
+        (Choice(node, n, ()) for node, n in zip(nodes[used].tolist(), given.tolist(), strict=True)),
+        key=lambda choice: choice.node,
+    )
+
+
+def lost_slots(room: Room, shape: int, kept: IntArray, pods: int | IntArray) -> IntArray:
+    """(len(kept),) trainers of the reference shapes that no longer fit once `pods` more of the shape are there."""
+    world = room.world
+    lost = np.zeros(len(kept), dtype=np.int64)
+    before = room.free[kept]
+    after = before - np.reshape(pods, (-1, 1)) * world.request[shape]
+    for other in world.reference:
+        fits = world.opened[other, kept]
+        lost += fits * (count_slots(before, world.request[other]) - count_slots(after, world.request[other]))
+    return lost
+
+
+def _free_offers(room: Room, shape: int, count: int, within: IntArray) -> dict[int, list[Offer]]:
+    slots = np.zeros(len(room.free), dtype=np.int64)
+    slots[within] = np.minimum(room.slots(shape)[within], count)
+    offers: dict[int, list[Offer]] = {}
+    request = room.world.request[shape]
+    scale = room.world.largest
+    for pods in _steps(slots):
+        nodes = np.flatnonzero(slots >= pods)
+        lost = lost_slots(room, shape, nodes, pods)
+        late = (room.now[nodes] < pods * request).any(axis=1)
+        spare = ((room.free[nodes] - pods * request) / scale).clip(0, 1).mean(axis=1)
+        costs = lost * LOST + late * LATE + (spare * SPARE_STEPS).astype(np.int64)
+        for node, cost in zip(nodes.tolist(), costs.tolist(), strict=True):
+            offers.setdefault(node, []).append(Offer(pods, (0, cost)))
+    return offers
+
+
+def _steps(slots: IntArray) -> list[int]:
+    """The counts that are offered: every one up to WIDE, and what each node holds at most."""
+    return sorted({*range(1, min(int(slots.max(initial=0)), WIDE) + 1), *np.unique(slots).tolist()} - {0})
+
+
+def _seat_prices(room: Room, allowance: Mapping[int, int]) -> dict[int, Cost]:
+    """The cost of each death, as if its job lost its trainers in their dying order; first those over the maximum."""
+    prices: dict[int, Cost] = {}
+    for j, allowed in sorted(allowance.items()):
+        if allowed <= 0:
+            continue
+        claim = room.world.claims[j]
+        alive = sorted((i for i in claim.seats if i in room.node_of), key=lambda i: room.world.seats[i].order)
+        excess = room.count[j] - claim.high
+        for rank, index in enumerate(alive):
+            running, base = room.world.seats[index].order[:2]
+            level = min(1.0, max(0.0, room.fulfilment(j, -rank)))
+            unfair = round(UNFAIR_STEPS * (1.0 - level))
+            prices[index] = ((rank >= excess) * KILL + running * RUNNING + unfair, base * BASE)
+    return prices
+
+
+def _killing_offers(
+    room: Room, wanted: tuple[int, int], node: int, order: list[int], prices: Mapping[int, Cost]
+) -> list[Offer]:
+    """The cheapest way to reach each number of slots that needs a death on this node."""
+    shape, count = wanted
+    best: dict[int, Offer] = {}
+    asked = [(column, ask) for column, ask in enumerate(room.world.request[shape].tolist()) if ask > 0]
+    free = room.free[node].tolist()
+    freed = {i: room.world.request[room.world.seats[i].shape].tolist() for i in order}
+    reached = min((free[column] // ask for column, ask in asked), default=count)
+    for seats in _ways_to_die(room, order):
+        room_now = ((free[column] + sum(freed[i][column] for i in seats)) // ask for column, ask in asked)
+        slots = min(min(room_now, default=count), count)
+        cost = (sum(prices[i][0] for i in seats), sum(prices[i][1] for i in seats))
+        for pods in range(max(reached, 0) + 1, slots + 1):
+            if pods not in best or cost < best[pods].cost:
+                best[pods] = Offer(pods, cost, seats)
+    return [best[pods] for pods in sorted(best)]
+
+
+def _ways_to_die(room: Room, order: list[int]) -> list[tuple[int, ...]]:
+    """Prefixes of the order; with several shapes on the node, every mix of prefixes by shape while they are few."""
+    groups: dict[int, list[int]] = {}
+    for index in order:
+        groups.setdefault(room.world.seats[index].shape, []).append(index)
+    mixes = 1
+    for group in groups.values():
+        mixes *= len(group) + 1
+    if len(groups) <= 1 or mixes > MIX_LIMIT:
+        return [tuple(order[: n + 1]) for n in range(len(order))]
+    ways = product(*(range(len(group) + 1) for group in groups.values()))
+    return [
+        tuple(i for group, n in zip(groups.values(), way, strict=True) for i in group[:n]) for way in ways if any(way)
+    ]
+
+
+def _cheapest(offers: Mapping[int, list[Offer]], count: int) -> list[Choice]:
+    """Reach the largest total of slots up to `count` at the least cost: dynamic programming over nodes.
+
+    A node that could hold more than is still wanted may be used in part.
+    """
+    nodes = sorted(offers)
+    cost = np.full((2, count + 1), IMPOSSIBLE, dtype=np.int64)
+    cost[:, 0] = 0
+    taken = np.full((len(nodes), count + 1), -1, dtype=np.int16)  # which offer of the node, at each total
+    before = np.zeros(len(nodes), dtype=np.int64)  # the total before that offer, where it led to `count`
+    for row, node in enumerate(nodes):
+        best = cost.copy()
+        for number, offer in enumerate(offers[node]):
+            price = np.array(offer.cost)[:, None]
+            reach = cost[:, : count - offer.slots] + price
+            better = _is_less(reach, best[:, offer.slots : count])
+            best[:, offer.slots : count][:, better] = reach[:, better]
+            taken[row, offer.slots : count][better] = number
+            ends = cost[:, count - offer.slots : count]
+            start = count - offer.slots + int(np.lexsort((ends[1], ends[0]))[0])
+            reach = cost[:, start : start + 1] + price
+            if _is_less(reach, best[:, count:])[0]:
+                best[:, count:] = reach
+                taken[row, count] = number
+                before[row] = start
+        cost = best
+    return _trace(offers, nodes, taken, before, int(np.flatnonzero(cost[0] < IMPOSSIBLE)[-1]))
+
+
+def _is_less(left: IntArray, right: IntArray) -> NDArray[np.bool_]:
+    """(totals,) True where the cost in the left column comes first."""
+    less: NDArray[np.bool_] = (left[0] < right[0]) | ((left[0] == right[0]) & (left[1] < right[1]))
+    return less
+
+
+def _trace(
+    offers: Mapping[int, list[Offer]], nodes: list[int], taken: NDArray[np.int16], before: IntArray, total: int
+) -> list[Choice]:
+    """Walk back through the table from its last row."""
+    count = taken.shape[1] - 1
+    choices = []
+    for row in range(len(nodes) - 1, -1, -1):
+        number = int(taken[row, total])
+        if number >= 0:
+            offer = offers[nodes[row]][number]
+            start = int(before[row]) if total == count else total - offer.slots
+            choices.append(Choice(nodes[row], total - start, offer.seats))
+            total = start
+    return choices[::-1]

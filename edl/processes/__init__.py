@@ -1,0 +1,1 @@
+"""The long-running processes, put together: the controller and the data master, started and stopped in order."""

@@ -1,0 +1,270 @@
+"""The controller as a process: its parts put together, started in order, and taken down in order.
+
+Whatever ends the process (a signal, a lost lease, a finished `--once`), the lease is released after the last write
+and never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator, Collection, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edl import __version__
+from edl.clock import Clock, SystemClock
+from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.master_monitor import CallPace, Masters
+from edl.controller.planning import policy_to_run
+from edl.controller.ports import RoundResult
+from edl.errors import EdlError
+from edl.explain.plan_table import plan_json, print_plan
+from edl.kube.client.session import ApiSession
+from edl.kube.cluster import KubernetesCluster
+from edl.kube.leader_election import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
+from edl.kube.master_calls import HttpMasterWire
+from edl.kube.master_key import MasterKey, default_key_file
+from edl.kube.mirror.cache import ClusterCache
+from edl.kube.queue_file import read_queues
+from edl.kube.writer import Writer
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey
+from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.observability.decision_records import ControllerRecorder, RecordFolder
+from edl.observability.logs import say
+from edl.observability.metrics import Metrics
+from edl.observability.status_server import StatusServer
+from edl.planner.decide import Policy, decide
+from edl.planner.guard import check
+from edl.planner.packing import startable
+from edl.processes.settings import ControllerSettings
+
+LEASE_NAME = "edl-controller"
+DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
+ONCE_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+_STANDS_STILL_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """To whom we speak, and the key that proves to masters who we are."""
+
+    session: ApiSession
+    key: MasterKey
+    wire: HttpMasterWire
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What runs side by side."""
+
+    cache: ClusterCache
+    controller: Controller
+    elector: Elector | None
+    server: StatusServer
+    metrics: Metrics
+    masters: Masters
+
+
+async def serve(settings: ControllerSettings) -> int:
+    """Run the controller until a signal, or for one round.
+
+    Returns:
+        The exit code: 0 after SIGINT or SIGTERM, or a round that did all it wanted; 1 after a lost lease or a round
+        that did not.
+
+    Raises:
+        ConfigError: something that was given cannot be used.
+    """
+    policy_to_run(settings.policy)
+    limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
+    folder = RecordFolder(settings.record) if settings.record else None
+    async with await ApiSession.open(settings.kubeconfig) as session:
+        key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
+        async with HttpMasterWire(key) as wire:
+            return await _serve(
+                settings, _assemble(settings, limits, folder, _Lines(session, key, wire)), session.host
+            )
+
+
+async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> int:
+    listen = None if settings.once else ":".join(map(str, await parts.server.start()))
+    say(_log, logging.INFO, "edl controller", version=__version__, server=server, listen=listen)
+    try:
+        return await _run(settings, parts)
+    finally:
+        await parts.masters.close()
+        await parts.server.stop()
+
+
+def _assemble(
+    settings: ControllerSettings,
+    limits: Limits,
+    folder: RecordFolder | None,
+    lines: _Lines,
+) -> _Parts:
+    session, clock, metrics = lines.session, SystemClock(), Metrics()
+    image = settings.master_image or DEFAULT_MASTER_IMAGE
+    policy = policy_to_run(settings.policy)
+    cache = ClusterCache(
+        session,
+        clock,
+        namespaces=settings.watch_namespace,
+        default_master_image=image,
+        controller_namespace=settings.namespace,
+    )
+    writer = Writer(session, cache, clock, key=lines.key, default_master_image=image)
+    elects = not (settings.no_leader_election or settings.dry_run)
+    elector = _elector(settings, session, clock, metrics) if elects else None
+    masters = Masters(lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s))
+    if elector is not None:
+        session.fence(elector.is_held, but_for=LEASES_API)
+    controller = Controller(
+        cluster=KubernetesCluster(cache, writer, clock),
+        clock=clock,
+        lease=elector or AlwaysHeld(),
+        recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
+        planner=Planner(_Decider(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        limits=limits,
+        pace=Pace(interval_s=settings.interval_s),
+        show=_Display() if settings.dry_run else None,
+        masters=masters,
+    )
+
+    def is_alive() -> bool:
+        return clock.monotonic_s() - controller.last_round_s < _STANDS_STILL_S + 2 * settings.interval_s
+
+    server = StatusServer(
+        settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
+    )
+    return _Parts(cache, controller, elector, server, metrics, masters)
+
+
+def _tell(job: JobKey, what: str) -> None:
+    say(_log, logging.INFO, "master", job=job, said=what)
+
+
+class _Decider:
+    """Decides round after round, each time from the columns of the last plan that was made; the plan names them."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._columns = NO_COLUMNS
+
+    def __call__(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        plan = decide(snapshot, self._policy, limits, self._columns)
+        self._columns = plan.columns
+        return plan
+
+
+class _Display:
+    """Prints each plan that differs from the one before: a table for people, JSON for what reads a pipe."""
+
+    def __init__(self) -> None:
+        self._shown: tuple[ScaleDecision, ...] | None = None
+
+    def __call__(self, _: ClusterSnapshot, plan: ScalePlan) -> None:
+        if plan.decisions == self._shown:
+            return
+        self._shown = plan.decisions
+        if sys.stdout.isatty():
+            print_plan(plan)
+        else:
+            sys.stdout.write(plan_json(plan) + "\n")
+            sys.stdout.flush()
+
+
+def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, metrics: Metrics) -> Elector:
+    identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}"
+
+    def tell(leads: bool, holder: str) -> None:  # the elector's callback
+        metrics.led(leads=leads)
+        word = "leading" if leads else "following" if holder else "lease given up"
+        say(_log, logging.INFO, word, holder=holder or None)
+
+    store = ApiLeaseStore(session, settings.namespace, LEASE_NAME)
+    return Elector(store, clock, identity, on_change=tell)
+
+
+async def _run(settings: ControllerSettings, parts: _Parts) -> int:
+    """Everything side by side until the first part ends; then the round ends, then the lease, then the rest."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    saying = _inquire(settings, parts.cache, parts.metrics)
+    async with _background(parts.cache.run()) as mirror, _background(saying):
+        main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
+        leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
+        stopping = asyncio.ensure_future(stop.wait())
+        watched = {main, mirror, stopping} | ({leading} if leading else set())
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        await asyncio.wait({main}, timeout=STOP_TIMEOUT_S)
+        for task in (main, leading, stopping):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(t for t in (main, leading, stopping) if t is not None), return_exceptions=True)
+        if parts.elector is not None:
+            await parts.elector.release()
+        code = _code(main, done - {main, stopping})
+    say(_log, logging.INFO, "stopped", code=code)
+    return code
+
+
+def _code(main: asyncio.Task[int], broken: Collection[asyncio.Future[Any]]) -> int:
+    """The exit code: what went wrong decides, then what the main part returned."""
+    for task in broken:
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, EdlError):
+            say(_log, logging.ERROR, "stopping", err=str(error))
+            return 1
+        if error is not None:
+            raise error
+    return 0 if main.cancelled() else main.result()
+
+
+async def _loop(parts: _Parts, stop: asyncio.Event) -> int:
+    await parts.controller.run(stop)
+    return 0
+
+
+async def _once(parts: _Parts) -> int:
+    result = await parts.controller.once(ONCE_TIMEOUT_S)
+    if result is RoundResult.ACTED:
+        note = "one round is done; pods that it started or ended may need another round to converge"
+        say(_log, logging.INFO, "once", note=note)
+    return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
+
+
+async def _inquire(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
+    """What leader and followers alike say each interval: the line that users of the original look for, and poison."""
+    await cache.wait_until_synced()
+    told: set[str] = set()
+    while True:
+        left_out = set(cache.left_out())
+        metrics.quarantined(len(left_out))
+        for poison in sorted(left_out - told):
+            say(_log, logging.WARNING, "object left out", problem=poison)
+        told = left_out
+        if _log.isEnabledFor(logging.DEBUG):
+            say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.inquiry())
+        await asyncio.sleep(settings.interval_s)
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

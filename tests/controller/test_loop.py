@@ -1,0 +1,556 @@
+"""Rounds of the controller against a small world, in virtual time: the final world is asserted, not the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.ports import RoundResult
+from edl.errors import PlanError
+from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import Reason
+from edl.planner.guard import RefusedPlanError
+from tests.worlds.builders import make_job, make_node, make_serving
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, LoopClock, PodWorld, run_virtual
+
+A, B = JobKey("default", "a"), JobKey("default", "b")
+NODE = make_node("n000")
+
+
+@dataclass(frozen=True)
+class Room:
+    job: JobKey
+    role: Role
+    node: str
+
+
+def plan_of(snapshot: ClusterSnapshot, targets: dict[str, int], reason: str = "AtMax") -> ScalePlan:
+    """A plan that gives each job its target; the last trainers are the victims."""
+    return ScalePlan(tuple(_decide(job, targets.get(job.key.name, 0), reason) for job in snapshot.jobs), _CERTIFICATE)
+
+
+_CERTIFICATE = Certificate("fulfilment", 1.0, 1.0)
+
+
+def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
+    live = job.live_trainers
+    return ScaleDecision(
+        job=job.key,
+        generation=job.generation,
+        current=len(live),
+        target=target,
+        minimum=job.min_trainers,
+        maximum=job.max_trainers,
+        admitted=target > 0,
+        reason=Reason.AT_MAX,
+        message="as planned",
+        victims=tuple(p.name for p in live[target:]),
+        nodes=((NODE.name, target - len(live)),) if target > len(live) else (),
+        shrink_reason=reason if target < len(live) else "",
+    )
+
+
+@dataclass
+class Stage:
+    """A controller and everything around it, with a planner that does as the test says."""
+
+    targets: dict[str, int] = field(default_factory=dict)
+    reason: str = "AtMax"
+    world: PodWorld = field(default_factory=PodWorld)
+    lease: FakeLease = field(default_factory=FakeLease)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
+    problems: tuple[str, ...] = ()
+    failure: Exception | None = None
+    shown: list[ScalePlan] = field(default_factory=list)
+    serving: tuple[Pod, ...] = ()
+    dry: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        self.decided = 0
+
+    def build(self) -> Controller:
+        self.cluster = FakeCluster(self.world, (NODE,), self.serving)
+        self.controller = Controller(
+            cluster=self.cluster,
+            clock=LoopClock(),
+            lease=self.lease,
+            recorder=self.recorder,
+            planner=Planner(self._decide, lambda _snapshot, _plan: self.problems, self._rooms),
+            limits=Limits(serving_grace_s=2.0),
+            pace=self.pace,
+            show=(lambda _, plan: self.shown.append(plan)) if self.dry else None,
+        )
+        return self.controller
+
+    def _decide(self, snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
+        self.decided += 1
+        if self.failure is not None:
+            raise self.failure
+        return plan_of(snapshot, self.targets, self.reason)
+
+    def _rooms(self, _: ClusterSnapshot, plan: ScalePlan) -> list[Room]:
+        return [Room(d.job, Role.TRAINER, node) for d in plan.decisions for node, n in d.nodes for _ in range(n)]
+
+    def count(self, key: JobKey) -> int:
+        return len(self.world.jobs[key].live_trainers)
+
+
+def play(stage: Stage, script: Callable[[Controller], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await script(stage.build())
+
+    run_virtual(main())
+
+
+def rounds(stage: Stage, count: int = 1) -> None:
+    async def script(controller: Controller) -> None:
+        for _ in range(count):
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+
+
+def with_jobs(**targets: int) -> Stage:
+    """Two jobs of four running trainers each."""
+    stage = Stage(targets=dict(targets))
+    for name in targets:
+        stage.world.add(make_job(name, trainers=4, minimum=1, on=(NODE.name,)))
+    return stage
+
+
+def test_shrinks_before_growing() -> None:
+    stage = with_jobs(a=6, b=2)
+    rounds(stage)
+    kinds = [type(w) for w in stage.world.writes if isinstance(w, CreatePod | DeletePod)]
+    assert kinds == [DeletePod, DeletePod, CreatePod, CreatePod]
+    assert (stage.count(A), stage.count(B)) == (6, 2)
+
+
+def test_a_cache_that_is_behind_skips_the_round_and_says_why() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.problem = "the cache does not show yet that we created Pod default/a-trainer-4"
+        assert await controller.round() is RoundResult.SKIPPED
+
+    play(stage, script)
+    assert stage.recorder.skips == ["the cache does not show yet that we created Pod default/a-trainer-4"]
+    assert not stage.world.writes
+
+
+def test_a_plan_that_breaks_a_rule_is_dropped_and_the_pods_stay() -> None:
+    stage = with_jobs(a=6, b=2)
+    stage.problems = ("node n000: overcommitted",)
+    rounds(stage)
+    assert stage.recorder.problems == ["node n000: overcommitted"]
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+
+
+def test_a_plan_that_the_planner_itself_refuses_is_told_as_such() -> None:
+    stage = with_jobs(a=6)
+    snapshot = ClusterSnapshot(0.0, jobs=(stage.world.jobs[A],))
+    stage.failure = RefusedPlanError(plan_of(snapshot, {"a": 6}), ("it is wrong",))
+    rounds(stage)
+    assert stage.recorder.problems == ["it is wrong"]
+    assert stage.count(A) == 4
+
+
+@pytest.mark.parametrize("failure", [PlanError("too late"), ZeroDivisionError("a bug"), FloatingPointError("NaN")])
+def test_without_a_plan_nothing_grows_and_nothing_shrinks_on_a_guess(failure: Exception) -> None:
+    stage = with_jobs(a=4, b=4)
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        stage.failure, stage.targets = failure, {"a": 8, "b": 1}
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+    assert stage.recorder.failures
+
+
+def test_the_last_plan_goes_on_freeing_room_for_serving_when_no_new_one_can_be_made() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
+        await controller.round()
+        stage.cluster.answers = lambda _: None
+        stage.failure, stage.targets = PlanError("too late"), {"a": 8, "b": 4}
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 2)
+
+
+def test_trainers_do_not_die_for_serving_pods_that_have_found_room_meanwhile() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        def nominate_after_first() -> None:
+            if stage.cluster.observed:
+                stage.cluster.serving = (make_serving("web", nominated="n000"),)
+
+        stage.cluster.on_observe = nominate_after_first
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+    assert stage.recorder.put_off
+
+
+def test_trainers_die_for_serving_pods_that_still_wait() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+    rounds(stage)
+    assert (stage.count(A), stage.count(B)) == (4, 2)
+
+
+def test_kills_for_serving_wait_where_the_world_cannot_be_seen_again() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        def lose_sight() -> None:
+            stage.cluster.problem = "no contact" if stage.cluster.observed else ""
+
+        stage.cluster.on_observe = lose_sight
+        await controller.round()
+
+    play(stage, script)
+    assert stage.count(B) == 4
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
+    stage = with_jobs(a=6, b=2)
+    stage.dry = True
+    rounds(stage, 2)
+    assert [d.target for d in stage.shown[0].decisions] == [6, 2]
+    assert not stage.world.writes
+    assert stage.recorder.results[0] is RoundResult.SHOWN
+
+
+def test_one_failing_write_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def fail(action: Action) -> Outcome | None:
+            is_one = isinstance(action, DeletePod) and action.pod == "b-trainer-2"
+            return Outcome(action, Result.FAILED, "Unavailable", "503") if is_one else None
+
+        stage.cluster.answers = fail
+        assert await controller.round() is RoundResult.FAILED
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (6, 3)
+
+
+def test_a_bug_in_the_adapter_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def crash(action: Action) -> Outcome | None:
+            if isinstance(action, DeletePod) and action.pod == "b-trainer-2":
+                raise KeyError("metadata")
+            return None
+
+        stage.cluster.answers = crash
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (6, 3)
+
+
+def test_a_follower_observes_and_writes_nothing() -> None:
+    stage = with_jobs(a=6)
+    stage.lease.held = False
+    rounds(stage, 2)
+    assert stage.recorder.leads == [False, False]
+    assert stage.decided == 0
+    assert not stage.world.writes
+
+
+def test_a_lease_lost_in_the_middle_of_a_round_stops_every_further_write() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def lose(_: Action) -> Outcome | None:
+            stage.lease.held = False
+            return None
+
+        stage.cluster.answers = lose
+        await controller.round()
+
+    stage.pace = Pace(writes=1)
+    play(stage, script)
+    assert len(stage.world.writes) == 1
+    assert {o.result for o in stage.recorder.outcomes[1:]} == {Result.NOT_LEADER}
+
+
+def test_a_refused_job_is_degraded_asked_rarely_and_the_others_run() -> None:
+    stage = with_jobs(a=6, b=6)
+
+    async def script(controller: Controller) -> None:
+        def refuse(action: Action) -> Outcome | None:
+            is_a = isinstance(action, CreatePod) and action.job == A
+            return Outcome(action, Result.REFUSED, "Forbidden", "exceeded quota: pods=4") if is_a else None
+
+        stage.cluster.answers = refuse
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(controller.run(stop))
+        for _ in range(60):
+            await asyncio.sleep(1)
+            stage.cluster.touch()
+        stop.set()
+        await running
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 6)
+    asked = [o for o in stage.recorder.outcomes if isinstance(o.action, CreatePod) and o.action.job == A]
+    assert 2 <= len(asked) <= 12, "5 s, then 10 s, then 20 s apart, two pods each time"
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason, degraded.message) == ("True", "Forbidden", "exceeded quota: pods=4")
+    healthy = stage.world.jobs[B].status
+    assert healthy is not None
+    other = healthy.condition("Degraded")
+    assert other is not None
+    assert other.status == "False"
+
+
+def test_a_refusal_that_is_lifted_lets_the_job_grow_and_recover() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.answers = lambda a: (
+            Outcome(a, Result.REFUSED, "Forbidden", "no") if isinstance(a, CreatePod) else None
+        )
+        await controller.round()
+        stage.cluster.answers = lambda _: None
+        for _ in range(4):
+            await asyncio.sleep(10)
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+    assert stage.count(A) == 6
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert degraded.status == "False"
+
+
+def test_missing_priority_classes_degrade_the_jobs() -> None:
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.missing_priority_classes = ("edl-surplus",)
+        await controller.round()
+
+    play(stage, script)
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert degraded.reason == "PriorityClassMissing"
+    assert "edl-surplus" in degraded.message
+
+
+def test_writes_are_bounded_in_their_number_at_once() -> None:
+    stage = Stage(targets={"a": 40})
+    stage.world.add(make_job("a", minimum=1, maximum=40))
+    rounds(stage)
+    assert stage.count(A) == 40
+    assert stage.cluster.most_under_way <= 16
+
+
+def test_a_failure_is_not_stored_where_its_pod_could_not_be_marked() -> None:
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        stage.world.finish(A, "a-trainer-1", 1)
+        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED) if isinstance(a, MarkPod) else None
+        await controller.round()
+        status = stage.world.jobs[A].status
+        assert status is not None
+        assert status.failures == 0
+        stage.cluster.answers = lambda _: None
+        for _ in range(3):
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+    status = stage.world.jobs[A].status
+    assert status is not None
+    assert status.failures == 1
+    assert stage.count(A) == 4
+
+
+def test_one_poison_job_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=6)
+    stage.world.change(A, "a-trainer-0", phase=PodPhase.FAILED, intent=None)
+    rounds(stage)
+    assert (stage.count(A), stage.count(B)) == (3, 6)
+    assert stage.recorder.failures[0].startswith("job default/a: ")
+
+
+def test_a_pod_on_a_node_that_is_gone_is_given_time_then_deleted_by_force() -> None:
+    stage = with_jobs(a=4)
+    stage.world.change(A, "a-trainer-0", node="gone")
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        await asyncio.sleep(20)
+        await controller.round()
+        assert "a-trainer-0" in stage.world.pods(A)
+        await asyncio.sleep(20)
+        await controller.round()
+
+    play(stage, script)
+    assert [w.force for w in stage.world.writes if isinstance(w, DeletePod)] == [True]
+
+
+def test_changes_are_answered_half_a_second_after_the_first_even_if_they_never_cease() -> None:
+    stage = with_jobs(a=4)
+    times: list[float] = []
+
+    async def script(controller: Controller) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        stage.cluster.on_observe = lambda: times.append(loop.time())
+        running = asyncio.ensure_future(controller.run(stop))
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            stage.cluster.touch()
+        stop.set()
+        await running
+
+    play(stage, script)
+    gaps = [after - before for before, after in pairwise(times[2:])]
+    assert gaps
+    assert max(gaps) <= 0.75
+    assert min(gaps) >= 0.5
+
+
+def test_a_quiet_cluster_is_looked_at_every_interval() -> None:
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(controller.run(stop))
+        await asyncio.sleep(61)
+        stop.set()
+        await running
+
+    play(stage, script)
+    assert 12 <= stage.cluster.observed <= 14
+    assert len([w for w in stage.world.writes if isinstance(w, PatchStatus)]) <= 2
+
+
+def test_a_young_serving_pod_is_looked_at_again_when_its_grace_is_over() -> None:
+    stage = with_jobs(a=4)
+    times: list[float] = []
+
+    async def script(controller: Controller) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        stage.cluster.serving = (replace(make_serving("web"), created_s=loop.time()),)
+        stage.cluster.on_observe = lambda: times.append(loop.time())
+        running = asyncio.ensure_future(controller.run(stop))
+        await asyncio.sleep(4)
+        stop.set()
+        await running
+
+    play(stage, script)
+    assert any(1002.0 <= at <= 1002.6 for at in times)
+
+
+def test_failing_rounds_come_ever_more_slowly_but_never_cease() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(controller.run(stop))
+        for _ in range(300):
+            await asyncio.sleep(1)
+            stage.cluster.touch()
+        first = stage.cluster.observed
+        stage.cluster.answers = lambda _: None
+        await asyncio.sleep(40)
+        stop.set()
+        await running
+        assert first <= 30
+
+    play(stage, script)
+    assert stage.count(A) == 6
+
+
+def test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
+        looks = 0
+
+        def lag() -> None:
+            nonlocal looks
+            looks += 1
+            stage.cluster.problem = "the cache does not show yet" if looks % 2 == 0 else ""
+
+        stage.cluster.on_observe = lag
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(controller.run(stop))
+        for _ in range(300):
+            await asyncio.sleep(1)
+            stage.cluster.touch()
+        stop.set()
+        await running
+        assert stage.cluster.observed <= 30
+
+    play(stage, script)
+
+
+def test_once_waits_for_the_cache_and_then_does_one_round() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.problem = "not listed yet"
+
+        async def sync() -> None:
+            await asyncio.sleep(3)
+            stage.cluster.problem = ""
+
+        syncing = asyncio.ensure_future(sync())
+        assert await controller.once(10) is RoundResult.ACTED
+        await syncing
+
+    play(stage, script)
+    assert stage.count(A) == 6
+
+
+def test_once_gives_up_where_the_cache_never_syncs() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.problem = "not listed yet"
+        assert await controller.once(10) is RoundResult.SKIPPED
+
+    play(stage, script)
+    assert not stage.world.writes

@@ -1,0 +1,163 @@
+"""`edl explain`: which job is meant, its report as text and as JSON, and the one look at a live cluster."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from edl.errors import ConfigError, TemporaryError
+from edl.explain.job_text import account_json, explain_job, find_job, print_account
+from edl.kube.mirror.read_once import look
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, Quota
+from edl.model.resources import CPU
+from edl.model.status import JobStatus
+from tests.worlds.builders import make_job, make_nodes, make_snapshot
+from tests.worlds.fake_api import FakeApi, FakeClock, connected, refusal
+
+LIMITS = Limits()
+
+
+@pytest.fixture(autouse=True)
+def _thaw() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def world() -> ClusterSnapshot:
+    return make_snapshot(make_nodes(1), (make_job("a", maximum=6), make_job("b", maximum=6)))
+
+
+def printed(snapshot: ClusterSnapshot, name: str, limits: Limits = LIMITS) -> str:
+    out = io.StringIO()
+    print_account(explain_job(snapshot, name, "", "", limits), snapshot, Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_the_text_reads_like_a_report() -> None:
+    assert printed(world(), "a") == (
+        "default/a: 0 now, 4 planned (min 1, max 6), InsufficientCapacity\n"
+        "  4 of 6: cpu is full on node n000; default/b holds 38 % of it above its minimum (3 trainers); one more"
+        " trainer would cost default/b 0.2 of fulfilment and leave it with less (0.4 against 0.8)\n"
+        "\n"
+        "What it has\n"
+        "  fair share 4 trainers, fulfilment 0.6\n"
+        "  n000: 4 to come\n"
+        "\n"
+        "Why not more\n"
+        "  cpu is full on node n000: at most 0 cores free, a trainer asks for 1 core\n"
+        "  default/b holds 38 % of it above its minimum (3 trainers)\n"
+        "  a price of one more place for its trainer is 0.2 of fulfilment; solved again with one more trainer for it:"
+        " another job would fall below its fair share\n"
+        "\n"
+        "What would help, each by itself\n"
+        "  - free 1 core more on node n000, or add a node that takes its trainers\n"
+        "  - let default/b go without 1 trainer: lower its max-instance, or end it\n"
+        "\n"
+        "Policy maxmin, as of 1970-01-01T00:16:40Z; nothing was changed.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "says", "remedy"),
+    [(2, "2 of 6: queue default uses 2 cores", "let a job of that queue end or go without trainers"),
+     (0, "does not run (min 1, max 6), QuotaReached", "lower its own spec.trainer.min-instance")],
+    ids=["runs", "cannot start"],
+)  # fmt: skip
+def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
+    alone = make_snapshot(make_nodes(1), (make_job("a", maximum=6),))
+    text = printed(alone, "a", Limits(quotas=(Quota("default", ((CPU, cores * 1000),)),)))
+    assert says in text
+    assert "QuotaReached" in text
+    assert "raise the quota of queue default" in text
+    assert remedy in text
+
+
+def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> None:
+    snapshot = world()
+    said = replace(snapshot.jobs[0], status=JobStatus(explanation="3 of 6: as it was"))
+    assert "The controller said last: 3 of 6: as it was" in printed(
+        replace(snapshot, jobs=(said, snapshot.jobs[1])), "a"
+    )
+
+
+def test_the_json_says_the_same_in_fields() -> None:
+    body = json.loads(account_json(explain_job(world(), "a", "", "", LIMITS), 1000.0))
+    assert (body["namespace"], body["name"], body["target"], body["reason"]) == (
+        "default",
+        "a",
+        4,
+        "InsufficientCapacity",
+    )
+    assert body["nodes"] == [{"node": "n000", "pool": "", "stay": 0, "come": 4, "go": 0}]
+    assert body["full"] == [
+        {"resource": "cpu", "where": "node n000", "nodes": 1, "free": "0 cores", "asked": "1 core"}
+    ]
+    assert body["holders"] == [{"namespace": "default", "name": "b", "trainers": 3, "part": 0.375}]
+    assert body["oneMore"]["result"] == "below_shares"
+    assert len(body["remedies"]) == 2
+
+
+NAMES = tuple(make_job(name, namespace=home) for home, name in (("ads", "ctr"), ("ads", "rank"), ("vision", "ctr")))
+NAMED = make_snapshot((), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "found"),
+    [
+        ("rank", "", "ads/rank"),
+        ("ctr", "ads", "ads/ctr"),
+        ("vision/ctr", "", "vision/ctr"),
+        ("ads/ctr", "ads", "ads/ctr"),
+    ],
+)
+def test_a_job_is_found_by_its_name_where_one_has_it(name: str, namespace: str, found: str) -> None:
+    assert str(find_job(NAMED, name, namespace)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "says"),
+    [
+        ("ctr", "", r"there are 2 TrainingJobs ctr, in ads, vision; say which by -n NAMESPACE"),
+        ("rnak", "", r"there is no TrainingJob rnak; is it ads/rank\?"),
+        ("ctr", "audio", r"there is no TrainingJob audio/ctr; is it ads/ctr or vision/ctr\?"),
+        ("zzzzz", "", r"there is no TrainingJob zzzzz; there are ads/ctr, ads/rank, vision/ctr"),
+        ("ads/ctr", "vision", r"ads/ctr names another namespace than -n vision; give one of the two"),
+    ],
+)
+def test_a_job_that_is_not_there_or_not_alone_is_answered_with_names(name: str, namespace: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        find_job(NAMED, name, namespace)
+
+
+def test_a_cluster_without_jobs_says_so() -> None:
+    with pytest.raises(ConfigError, match="the cluster has none at all"):
+        find_job(make_snapshot(()), "ctr", "")
+
+
+async def test_a_live_cluster_is_looked_at_once_and_only_read() -> None:
+    api = FakeApi()
+    api.put("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}})
+    trainer = {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
+    job = {"metadata": {"name": "ctr", "namespace": "ads"}, "spec": {"trainer": trainer}}
+    api.put("/apis/paddlepaddle.org/v1/trainingjobs", job)
+    async with connected(api) as session:
+        snapshot, left_out = await look(session, FakeClock(5000.0))
+    assert [str(j.key) for j in snapshot.jobs] == ["ads/ctr"]
+    assert snapshot.observed_at_s >= 5000.0
+    assert list(left_out) == []
+    assert {method for method, _, _ in api.requests} == {"GET"}
+
+
+async def test_a_cluster_that_refuses_is_an_error_that_names_the_rights() -> None:
+    api = FakeApi()
+    api.faults += [refusal(403, "Forbidden", "nodes is forbidden")] * 1000
+    async with connected(api) as session:
+        with pytest.raises(TemporaryError, match=r"cannot be read: .*forbidden.*your rights .* -f FILE"):
+            await look(session, FakeClock())

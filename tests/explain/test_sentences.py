@@ -1,0 +1,333 @@
+"""The sentences that users read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
+from edl.model.plan import Limits
+from edl.model.resources import Placement, Resources, Taint
+from edl.model.status import Condition, JobStatus, Reason
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.small_clusters import (
+    cores_of,
+    decision_of,
+    examples,
+    free_cores,
+    plan_for,
+    running_worlds,
+    targets,
+    with_pods,
+)
+
+
+def message_of(name: str, *jobs: Job, cores: int = 8) -> str:
+    world = make_snapshot(make_nodes(1, cpu=cores), jobs)
+    return decision_of(plan_for(world), name).message
+
+
+def test_a_job_at_its_maximum_says_so() -> None:
+    assert message_of("a", make_job("a", maximum=6)) == "6 of 6: at its maximum"
+
+
+def test_a_job_that_is_held_by_a_resource_says_which_and_who_has_it() -> None:
+    message = message_of("a", make_job("a", maximum=6), make_job("b", maximum=6))
+    assert message == (
+        "4 of 6: cpu is full on node n000; default/b holds 38 % of it above its minimum (3 trainers);"
+        " one more trainer would cost default/b 0.2 of fulfilment and leave it with less (0.4 against 0.8)"
+    )
+
+
+def test_a_job_that_has_all_there_is_says_so() -> None:
+    assert message_of("a", make_job("a", maximum=60)) == (
+        "8 of 60: cpu is full on node n000; no more would fit even if no other job ran"
+    )
+
+
+def test_a_pinned_job_says_so() -> None:
+    assert message_of("a", make_job("a", pinned=4)) == "4 of 10: pinned to 4 trainers"
+
+
+def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
+    fixed = (FixedPods(Role.PSERVER, make_shape(1.5, 2), 2), FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1))
+    running = make_job("r", trainers=6, minimum=6, on=("n000",))
+    message = message_of("a", running, make_job("a", minimum=2, fixed=fixed))
+    assert message == (
+        "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all);"
+        " serving and the minimums of the jobs that run leave it at most 2 cores"
+        " (the largest minimum there is that of default/r, 6 cores)"
+    )
+
+
+def test_a_job_that_gives_way_says_for_what() -> None:
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, maximum=9, on=("n000",)),))
+    decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3))), "a")
+    assert decision.message == (
+        "5 of 9: gives up 3 trainers on node n000 to make room for serving pod serving/s (3 cores, 3 GiB of memory)"
+    )
+
+
+def test_a_job_that_gives_way_to_several_pods_says_how_many_and_how_much() -> None:
+    world = make_snapshot(make_nodes(2), (make_job("a", trainers=16, maximum=16, on=("n000", "n001")),))
+    decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3), make_serving("t", cpu=6))), "a")
+    assert "to make room for 2 serving pods (9 cores, 6 GiB of memory in all)" in decision.message
+
+
+def test_a_serving_pod_is_not_named_where_another_one_finds_no_room() -> None:
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, maximum=9, on=("n000",)),))
+    decision = decision_of(plan_for(with_pods(world, make_serving("huge", cpu=90), make_serving("s", cpu=3))), "a")
+    assert "1 serving pod (3 cores, 3 GiB of memory in all)" in decision.message
+    assert "huge" not in decision.message
+
+
+def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() -> None:
+    fixed = (FixedPods(Role.PSERVER, make_shape(2, 64), 1),)
+    world = make_snapshot((make_node("n0", 8, 32), make_node("n1", 8, 48)), (make_job("a", fixed=fixed),))
+    decision = decision_of(plan_for(world), "a")
+    assert decision.reason is Reason.UNSCHEDULABLE
+    assert (
+        "one pserver asks for 64 GiB of memory, and no node that takes it has more than 48 GiB of memory"
+        in decision.message
+    )
+
+
+def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
+    message = message_of("a", make_job("a", minimum=9))
+    assert "not all of them together: without other jobs they hold 8 trainers, its minimum is 9" in message
+
+
+def test_a_job_that_no_node_takes_says_so() -> None:
+    world = make_snapshot((make_node("n0", ready=False),), (make_job("a"),))
+    assert "no node takes its trainers (of 1 node: 1 not ready)" in decision_of(plan_for(world), "a").message
+    nodes = (make_node("n0", ready=False), make_node("n1", cordoned=True), make_node("n2", cordoned=True))
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a"),))), "a").message
+    assert "(of 3 nodes: 1 not ready and 2 cordoned)" in message
+
+
+def test_a_node_that_is_large_enough_and_shut_is_named_with_what_shuts_it() -> None:
+    tainted = replace(make_node("n2", cpu=16), taints=(Taint("gpu", "", "NoSchedule"),))
+    nodes = (make_node("n0"), make_node("n1", cpu=16, cordoned=True), tainted, make_node("n3", cpu=4, cordoned=True))
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", cpu=12),))), "a").message
+    assert message.endswith(
+        "one trainer asks for 12 cores, and no node that takes it has more than 8 cores;"
+        " of 2 nodes that would hold it: 1 cordoned and 1 tainted gpu:NoSchedule"
+    )
+
+
+def test_what_a_node_never_had_is_not_full_there() -> None:
+    plain = make_node("plain")
+    gpus = Resources.of({"nvidia.com/gpu": 2})
+    nodes = (plain, replace(plain, name="gpu", allocatable=plain.allocatable + gpus))
+    job = replace(make_job("a"), trainer=make_shape(1, 1, None, **{"nvidia.com/gpu": 1}))
+    other = make_job("b", trainers=6, maximum=8, on=("plain",))
+    message = decision_of(plan_for(make_snapshot(nodes, (job, other))), "a").message
+    assert message == "2 of 10: nvidia.com/gpu is full on node gpu; no more would fit even if no other job ran"
+
+
+def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
+    world = make_snapshot(make_nodes(1), (make_job("a"),), (make_serving("s", cpu=1, node="n000"),))
+    message = decision_of(plan_for(world, Limits(serving_headroom=3)), "a").message
+    assert message == (
+        "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
+        " no other job holds more than its minimum there"
+    )
+
+
+def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
+    curve = ((1, 100.0), (2, 190.0), (4, 300.0), (8, 320.0))
+    known = replace(make_job("a", trainers=4, cpu=2, on=("n0", "n0", "n0", "n1")), throughput=curve)
+    guessed = make_job("b", trainers=3, cpu=2, on=("n1",))
+    plan = plan_for(make_snapshot((make_node("n0", cpu=7), make_node("n1")), (known, guessed)), policy="utility")
+    assert targets(plan) == {"a": 4, "b": 3}
+    assert (
+        "would cost default/a 18 % of its speed and add 24 % here; that is too little to end a running trainer"
+        in (decision_of(plan, "b").message)
+    )
+    assert "would cost default/b 26 % of its speed and add 1.7 % here, a loss in the product of all speeds" in (
+        decision_of(plan, "a").message
+    )
+
+
+def test_only_minimums_on_nodes_that_a_job_could_use_are_in_its_way() -> None:
+    small, large = make_node("small"), make_node("large", labels={"disk": "ssd"})
+    here = make_job("here", trainers=2, minimum=2, maximum=2, on=("large",))
+    elsewhere = make_job("elsewhere", trainers=8, minimum=8, maximum=8, on=("small",))
+    picky = make_shape(1, 1, Placement(node_selector=(("disk", "ssd"),)))
+    waits = replace(make_job("a", minimum=7), trainer=picky)
+    message = decision_of(plan_for(make_snapshot((large, small), (here, elsewhere, waits))), "a").message
+    assert message.endswith("leave it at most 6 cores (the largest minimum there is that of default/here, 2 cores)")
+
+
+def test_a_cluster_without_nodes_says_so() -> None:
+    assert "(the cluster has no nodes)" in decision_of(plan_for(make_snapshot((), (make_job("a"),))), "a").message
+
+
+def pooled(pools: str, cores: int = 8, label: str = "cloud.google.com/gke-nodepool") -> tuple[Node, ...]:
+    """A node for each letter, in the pool of that name."""
+    return tuple(make_node(f"n{i}", cores, 64, labels={label: pool}) for i, pool in enumerate(pools))
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ("cloud.google.com/gke-nodepool", "on pool x;"),
+        ("eks.amazonaws.com/nodegroup", "on node group x;"),
+        ("kubernetes.azure.com/agentpool", "on pool x;"),
+        ("agentpool", "on pool x;"),
+        ("karpenter.sh/nodepool", "on pool x;"),
+        ("paddlepaddle.org/pool", "on pool x;"),
+        ("node.kubernetes.io/instance-type", "on instance type x;"),
+        ("example.org/pool", "on all 2 nodes that take its trainers;"),
+    ],
+)
+def test_nodes_are_named_by_the_pool_that_their_label_says(label: str, says: str) -> None:
+    world = make_snapshot(pooled("xx", label=label), (make_job("a", maximum=60),))
+    assert says in decision_of(plan_for(world), "a").message
+
+
+def test_several_pools_and_resources_are_named_apart() -> None:
+    nodes = (*pooled("aab"), make_node("n9", 40, 4, labels={"cloud.google.com/gke-nodepool": "c"}))
+    jobs = (make_job("a", maximum=90), make_job("b", maximum=90))
+    message = decision_of(plan_for(make_snapshot(nodes, jobs)), "a").message
+    assert "cpu is full on pool a and pool b, memory on node n9; default/b holds" in message
+
+
+def test_many_pools_are_counted() -> None:
+    world = make_snapshot(pooled("aabbccddee"), (make_job("a", maximum=900),))
+    assert "cpu is full on pool a, pool b and 3 more pools;" in decision_of(plan_for(world), "a").message
+
+
+def test_part_of_a_pool_is_not_called_the_pool() -> None:
+    nodes = tuple(
+        make_node(f"n{i}", 8, 64 if i else 4, labels={"cloud.google.com/gke-nodepool": "a"}) for i in range(3)
+    )
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", maximum=900),))), "a").message
+    assert "cpu is full on 2 of the 3 nodes of pool a, memory on node n0" in message
+
+
+def test_a_resource_that_is_not_quite_full_says_how_much_is_left() -> None:
+    message = message_of("a", make_job("a", cpu=3, maximum=60))
+    assert "cpu is full on node n000 (at most 2 cores free on a node, a trainer asks for 3 cores)" in message
+
+
+def test_a_larger_trainer_costs_several_smaller_ones() -> None:
+    large, small = make_job("l", cpu=4, maximum=9), make_job("s", minimum=1, maximum=5)
+    message = message_of("l", large, small, cores=9)
+    assert message.endswith("would cost default/s 1 of fulfilment and leave it with less (0 against 1)"), message
+
+
+def test_surplus_that_frees_no_single_node_is_no_offer() -> None:
+    message = message_of("l", make_job("l", cpu=4, maximum=9), make_job("s", minimum=1, maximum=5))
+    assert message.endswith(
+        "giving up any one job's trainers above its minimum would make room for no more on any node"
+    )
+
+
+def test_what_the_dead_band_holds_back_is_said() -> None:
+    nodes = tuple(node.name for node in make_nodes(4))
+    running = (
+        make_job("a", trainers=15, minimum=1, maximum=31, on=nodes),
+        make_job("b", trainers=17, minimum=1, maximum=31, on=nodes[3:] + nodes[:3]),
+    )
+    settled = tuple(replace(job, status=JobStatus(conditions=(admitted(),))) for job in running)
+    decision = decision_of(plan_for(make_snapshot(make_nodes(4), settled, now_s=5000.0)), "a")
+    assert decision.target == 15
+    assert decision.message.endswith("would cost default/b 0.033 of fulfilment; gains up to 0.1 shrink nobody")
+
+
+def admitted(since_s: float = 0.0) -> Condition:
+    return Condition("Admitted", "True", "Admitted", "", since_s)
+
+
+def test_a_job_behind_the_head_says_how_long_the_queue_stays_open() -> None:
+    runs = make_job("r", trainers=6, minimum=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", minimum=5, age_s=250), make_job("small", minimum=4)
+    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
+    assert message == (
+        "waits for room behind default/head, which has waited 4 min and closes the queue to younger jobs at 10 min:"
+        " needs 4 trainers (4 cores, 4 GiB of memory in all)"
+    )
+
+
+def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() -> None:
+    runs = make_job("r", trainers=6, minimum=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", minimum=5, age_s=7200), make_job("small")
+    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
+    assert message.startswith(
+        "waits behind default/head, which has waited over 10 min: nothing younger passes it any more: needs 1 trainer"
+    )
+
+
+@pytest.mark.parametrize(("age_s", "is_closed"), [(599, False), (600, True)])
+def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_closed: bool) -> None:
+    runs = make_job("r", trainers=6, minimum=6, maximum=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", minimum=5, age_s=age_s), make_job("small", minimum=1, maximum=1)
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
+    assert decision.admitted is not is_closed, "there is room for it"
+    assert ("nothing younger passes it" in decision.message) is is_closed
+
+
+def test_the_head_says_that_room_is_there_but_in_pieces() -> None:
+    runs = make_job("r", trainers=2, cpu=5, minimum=2, maximum=2, on=("n000", "n001"), age_s=9000)
+    world = make_snapshot(make_nodes(2), (runs, make_job("a", cpu=4)))
+    message = decision_of(plan_for(world), "a").message
+    assert message.endswith("leave it enough in all, but not on nodes that could hold its pods")
+
+
+def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
+    running = make_job("a", trainers=8, maximum=8, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=8))))
+    assert decision_of(plan, "a").victims
+    assert decision_of(plan, "a").shrink_reason == Reason.ADMITTED
+    assert decision_of(plan, "a").message.startswith(
+        "4 of 8: gives up 4 trainers because default/b starts; cpu is full"
+    )
+
+
+def test_trainers_above_a_lowered_maximum_die_of_that_even_while_a_job_arrives() -> None:
+    running = make_job("a", trainers=4, maximum=2, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=2))))
+    assert decision_of(plan, "a").shrink_reason == Reason.AT_MAX
+
+
+def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
+    limit_gib = (2**63 - 1) / 2**30 - 1
+    for minimum in (1, 2, 3, 10):
+        huge = make_job("a", minimum=minimum, maximum=10_000, memory_gib=limit_gib)
+        decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
+        assert decision.reason is Reason.UNSCHEDULABLE
+        assert "8 EiB of memory" in decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_what_a_sentence_calls_full_is_full(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    assume(plan.serving.waiting == 0)
+    free = free_cores(world, plan)
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        assert decision.message
+        if "is full on" in decision.message:
+            assert all(cores < cores_of(job.trainer) for cores in free.values()), decision.message
+
+
+@examples(80)
+@given(running_worlds())
+def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world: ClusterSnapshot) -> None:
+    plan = plan_for(world)
+    names = {str(job.key) for job in world.jobs}
+    for decision in plan.decisions:
+        named = set(re.findall(r"default/[a-z]+", decision.message))
+        assert named <= names - {str(decision.job)}
+        if (
+            decision.admitted
+            and decision.target < decision.maximum
+            and decision.reason is Reason.INSUFFICIENT_CAPACITY
+        ):
+            assert re.search(r"is full on|no node takes", decision.message)

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from edl.errors import NotSyncedError
+from edl.kube.mirror.cache import ClusterCache
+from edl.kube.mirror.reflector import Pace
+from edl.kube.translate.decoders import PODS as PODS_DECODER
+from edl.kube.translate.decoders import Quarantined
+from edl.model.names import JobKey
+from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually, refusal
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+OURS = {"paddlepaddle.org/job": "ctr"}
+
+
+@pytest.fixture(autouse=True)
+def _thaw() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def pod(name: str, *, labels: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ads", "labels": labels or {}, **metadata},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def job(name: str = "ctr") -> dict[str, Any]:
+    trainer = {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": name, "namespace": "ads"}, "spec": {"trainer": trainer}}
+
+
+@dataclass
+class World:
+    api: FakeApi
+    clock: FakeClock
+    cache: ClusterCache
+
+    async def settled(self) -> None:
+        """Wait until every collection is listed and watched."""
+        watches = 6
+        await eventually(lambda: self.cache.is_synced and self.api.count("watch") >= watches)
+
+    def own(self) -> list[str]:
+        return [p.name for j in self.cache.snapshot(0.0).jobs for p in j.pods]
+
+    def foreign(self) -> list[str]:
+        return [p.name for p in self.cache.snapshot(0.0).pods]
+
+
+@asynccontextmanager
+async def world(api: FakeApi | None = None, pace: Pace | None = None, **options: Any) -> AsyncIterator[World]:
+    api, clock = api or FakeApi(), FakeClock()
+    async with connected(api) as session:
+        cache = ClusterCache(session, clock, pace=pace, **options)
+        task = asyncio.ensure_future(cache.run())
+        try:
+            yield World(api, clock, cache)
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_a_snapshot_waits_until_everything_is_listed() -> None:
+    api = FakeApi()
+    api.put(NODES, {"metadata": {"name": "n1"}})
+    async with world(api) as w:
+        with pytest.raises(NotSyncedError, match="is not listed yet"):
+            w.cache.snapshot(0.0)
+        await w.settled()
+        assert [n.name for n in w.cache.snapshot(7.0).nodes] == ["n1"]
+        assert w.cache.snapshot(7.0).observed_at_s == 7.0
+        assert gc.get_freeze_count() > 0
+
+
+async def test_a_snapshot_is_refused_while_there_is_no_contact() -> None:
+    api = FakeApi()
+    api.faults += [refusal(403, "Forbidden", "nodes is forbidden")] * 100
+    async with world(api) as w:
+        await eventually(lambda: w.clock.slept)
+        with pytest.raises(NotSyncedError, match="forbidden"):
+            w.cache.snapshot(0.0)
+        w.api.faults.clear()
+        await w.settled()
+        w.cache.snapshot(0.0)
+
+
+async def test_own_pods_are_kept_after_they_finish_and_foreign_ones_are_not() -> None:
+    async with world() as w:
+        await w.settled()
+        w.api.put(JOBS, job())
+        for name, labels in (("ctr-trainer-0", OURS), ("web", {})):
+            w.api.put(PODS, pod(name, labels=labels))
+        await eventually(lambda: w.own() == ["ctr-trainer-0"] and w.foreign() == ["web"])
+        for name, labels in (("ctr-trainer-0", OURS), ("web", {})):
+            w.api.put(PODS, {**pod(name, labels=labels), "status": {"phase": "Failed"}})
+        await eventually(lambda: w.foreign() == [])
+        assert w.own() == ["ctr-trainer-0"]
+
+
+async def test_a_pod_that_gains_or_loses_our_label_ends_on_the_right_side() -> None:
+    async with world() as w:
+        await w.settled()
+        w.api.put(JOBS, job())
+        w.api.put(PODS, pod("ctr-trainer-0"))
+        await eventually(lambda: w.foreign() == ["ctr-trainer-0"])
+        w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
+        await eventually(lambda: w.own() == ["ctr-trainer-0"] and w.foreign() == [])
+        w.api.put(PODS, pod("ctr-trainer-0"))
+        await eventually(lambda: w.own() == [] and w.foreign() == ["ctr-trainer-0"])
+
+
+async def test_a_pod_that_both_watches_show_counts_once_as_it_arrived_last() -> None:
+    async with world() as w:
+        await w.settled()
+        w.api.put(JOBS, job())
+        w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
+        await eventually(lambda: w.own() == ["ctr-trainer-0"])
+        own, others = (reflector.store for reflector in w.cache._pods)
+        for store, version, labels in ((others, "900", {}), (own, "901", OURS), (others, "902", {})):
+            moved = PODS_DECODER.from_dict(pod("ctr-trainer-0", labels=labels, uid="u", resourceVersion=version))
+            assert not isinstance(moved, Quarantined)
+            store.add(moved)
+            assert [p.metadata.resource_version for p in w.cache.pods() if p.metadata] == [version]
+
+
+async def test_jobs_are_watched_in_the_given_namespaces_only() -> None:
+    api = FakeApi()
+    for namespace in ("ads", "other"):
+        stored = {**job(), "metadata": {"name": "ctr", "namespace": namespace}}
+        api.put(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs", stored)
+    async with world(api, namespaces=["ads"]) as w:
+        await w.settled()
+        assert [j.key for j in w.cache.snapshot(0.0).jobs] == [("ads", "ctr")]
+        assert w.cache.job_body(JobKey("ads", "ctr")) is not None
+        assert w.cache.job_body(JobKey("other", "ctr")) is None
+
+
+async def test_our_own_creation_is_expected_back() -> None:
+    async with world() as w:
+        await w.settled()
+        w.cache.expect_created("Pod", "ads", "ctr-trainer-0", "uid-ctr-trainer-0")
+        with pytest.raises(NotSyncedError, match="does not show yet that we created Pod ads/ctr-trainer-0"):
+            w.cache.snapshot(0.0)
+        w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
+        await eventually(lambda: not w.cache.unmet())
+        w.cache.snapshot(0.0)
+
+
+async def test_a_creation_is_met_by_a_pod_that_came_and_went() -> None:
+    async with world() as w:
+        await w.settled()
+        w.api.put(PODS, pod("p", labels=OURS))
+        await eventually(lambda: w.cache._pods[0].store.objects)
+        w.api.remove(PODS, "p", "ads")
+        await eventually(lambda: not w.cache._pods[0].store.objects)
+        w.cache.expect_created("Pod", "ads", "p", "uid-p")
+        assert w.cache.unmet() == []
+
+
+async def test_a_former_pod_of_that_name_does_not_pass_for_the_one_that_we_created() -> None:
+    api = FakeApi()
+    api.put(PODS, pod("p", labels=OURS, uid="old"))
+    async with world(api) as w:
+        await w.settled()
+        w.cache.expect_created("Pod", "ads", "p", "new")
+        assert len(w.cache.unmet()) == 1
+
+
+async def test_our_own_deletion_is_expected_back_as_terminating_or_gone() -> None:
+    api = FakeApi()
+    for name in ("p", "q"):
+        api.put(PODS, pod(name, labels=OURS))
+    async with world(api) as w:
+        await w.settled()
+        for name in ("p", "q"):
+            w.cache.expect_deleted("Pod", "ads", name, f"uid-{name}")
+        assert len(w.cache.unmet()) == 2
+        api.remove(PODS, "p", "ads")
+        api.put(PODS, pod("q", labels=OURS, deletionTimestamp="2026-01-05T10:00:00Z"))
+        await eventually(lambda: not w.cache.unmet())
+
+
+async def test_our_own_patch_is_expected_back_even_if_another_change_follows_at_once() -> None:
+    api = FakeApi()
+    api.put(PODS, pod("p", labels=OURS))
+    async with world(api) as w:
+        await w.settled()
+        ours = api.put(PODS, pod("p", labels=OURS, annotations={"paddlepaddle.org/intent": "x"}))
+        w.cache.expect_patched("Pod", "ads", "p", "uid-p", ours["metadata"]["resourceVersion"])
+        assert len(w.cache.unmet()) == 1
+        api.put(PODS, pod("p", labels=OURS, annotations={"paddlepaddle.org/intent": "y"}))
+        await eventually(lambda: not w.cache.unmet())
+
+
+async def test_a_write_that_does_not_come_back_is_looked_for() -> None:
+    api = FakeApi()
+    api.put(PODS, pod("p", labels=OURS))
+    async with world(api, overdue_s=10.0) as w:
+        await w.settled()
+        api.remove(PODS, "p", "ads", silently=True)
+        w.cache.expect_deleted("Pod", "ads", "p", "uid-p")
+        w.clock.time_s += 9
+        assert "listed again" not in w.cache.unmet()[0]
+        w.clock.time_s += 1
+        assert "after 10 s; everything of that kind is listed again" in w.cache.unmet()[0]
+        await eventually(lambda: not w.cache.unmet())
+        assert w.own() == []
+
+
+async def test_a_write_that_never_happened_is_settled_by_a_new_list() -> None:
+    async with world() as w:
+        await w.settled()
+        w.cache.expect_created("Pod", "ads", "p", "uid-p")
+        w.clock.time_s += 11
+        await eventually(lambda: not w.cache.unmet())
+
+
+async def test_writes_of_what_is_not_watched_are_not_expected_back() -> None:
+    async with world() as w:
+        await w.settled()
+        w.cache.expect_created("Service", "ads", "ctr", "uid")
+        assert w.cache.unmet() == []
+
+
+async def test_waiting_ends_with_a_change_and_gathers_what_follows() -> None:
+    async with world() as w:
+        await w.settled()
+        while await w.cache.wait_for_change(0.0, debounce_s=0.0):
+            pass
+        w.clock.slept.clear()
+        w.api.put(NODES, {"metadata": {"name": "n1"}})
+        await eventually(lambda: w.cache._nodes.store.objects)
+        assert await w.cache.wait_for_change(5.0, debounce_s=0.5) is True
+        assert w.clock.slept[-1] == 0.5
+        assert await w.cache.wait_for_change(5.0) is False
+
+
+async def test_poison_is_reported_by_name() -> None:
+    api = FakeApi()
+    api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "lots"}}})
+    api.put(NODES, {"metadata": {"name": "n2"}, "status": 5})
+    async with world(api) as w:
+        await w.settled()
+        assert w.cache.snapshot(0.0).nodes == ()
+        assert sorted(line.split(" is ")[0] for line in w.cache.left_out()) == ["Node n1", "Node n2"]
+        assert w.cache.snapshot(0.0).unread_nodes == ("n1", "n2"), "whether undecodable or without meaning"
+
+
+async def test_contact_is_measured() -> None:
+    async with world() as w:
+        assert w.cache.silence_s() == float("inf")
+        await w.settled()
+        w.clock.time_s += 12
+        assert w.cache.silence_s() == 12
+
+
+async def test_the_classes_and_the_resources_can_be_asked_for() -> None:
+    api = FakeApi()
+    api.put(CLASSES, {"metadata": {"name": "edl-core"}, "value": -1})
+    api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "2", "memory": "1M"}}})
+    api.put(PODS, pod("web"))
+    async with world(api) as w:
+        await w.settled()
+        assert w.cache.priority_classes() == {"edl-core"}
+        assert w.cache.snapshot(0.0).missing_priority_classes == ("edl-surplus", "edl-training")
+        assert w.cache.inquiry().startswith("{NodeCount:1 GPURequest:0 GPULimit:0 GPUTotal:0 CPURequestMilli:1000 ")
+
+
+@pytest.mark.parametrize(("changed", "wakes"), [("dataset", False), ("throughput", False), ("phase", True)])
+async def test_progress_alone_wakes_nobody_and_is_known_all_the_same(changed: str, wakes: bool) -> None:
+    async with world() as here:
+        await here.settled()
+        here.api.put(JOBS, {**job(), "status": {"phase": "Running", "dataset": {"epoch": 0, "done": 1}}})
+        assert await here.cache.wait_for_change(60.0)
+        later = {"phase": "Running", "dataset": {"epoch": 0, "done": 1}, changed: {"epoch": 0, "done": 2}}
+        here.api.put(JOBS, {**job(), "status": later})
+        await eventually(lambda: stored_status(here) == later)
+        assert await here.cache.wait_for_change(0.01) is wakes
+
+
+def stored_status(here: World) -> Any:
+    return (here.cache.job_body(JobKey("ads", "ctr")) or {}).get("status")

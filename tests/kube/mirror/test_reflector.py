@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from edl.kube.client.session import ApiSession
+from edl.kube.mirror.reflector import Pace, Reflector, Resource
+from edl.kube.mirror.store import Store
+from edl.kube.translate.decoders import PODS, TRAINING_JOBS
+from edl.kube.translate.objects import JobObject, PodObject
+from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually, refusal, reset
+
+PATH = "/api/v1/pods"
+
+
+def pod(name: str, **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a"}, "status": status}
+
+
+@dataclass
+class Mirror:
+    api: FakeApi
+    clock: FakeClock
+    store: Store[PodObject]
+    reflector: Reflector[PodObject]
+    changes: list[int]
+
+    def names(self) -> list[str]:
+        return sorted(name for _, name in self.store.objects)
+
+    async def shows(self, *names: str) -> None:
+        await eventually(lambda: self.names() == sorted(names) and self.reflector.synced.is_set())
+
+
+@asynccontextmanager
+async def mirrored(api: FakeApi, pace: Pace | None = None, resource: Resource | None = None) -> AsyncIterator[Mirror]:
+    async with connected(api) as session:
+        mirror = _mirror(api, session, pace or Pace(), resource or Resource(PATH))
+        task = asyncio.ensure_future(mirror.reflector.run())
+        try:
+            yield mirror
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _mirror(api: FakeApi, session: ApiSession, pace: Pace, resource: Resource) -> Mirror:
+    clock, store, changes = FakeClock(), Store[PodObject](), list[int]()
+    reflector = Reflector(
+        session,
+        resource,
+        PODS,
+        store,
+        clock,
+        on_change=lambda: changes.append(len(store.objects)),
+        pace=pace,
+        chance=random.Random(1),  # noqa: S311 - jitter
+    )
+    return Mirror(api, clock, store, reflector, changes)
+
+
+async def test_lists_in_pages_then_follows_the_watch() -> None:
+    api = FakeApi()
+    for i in range(7):
+        api.put(PATH, pod(f"p{i}"))
+    async with mirrored(api, Pace(page_items=3)) as mirror:
+        await mirror.shows(*(f"p{i}" for i in range(7)))
+        assert [q.get("limit") for _, _, q in api.requests if "watch" not in q] == ["3", "3", "3"]
+        api.put(PATH, pod("new"))
+        api.remove(PATH, "p0", "a")
+        api.put(PATH, pod("p1", phase="Running"))
+        await mirror.shows("new", *(f"p{i}" for i in range(1, 7)))
+        changed = mirror.store.objects["a", "p1"].status
+        assert changed is not None
+        assert changed.phase == "Running"
+
+
+async def test_a_watch_resumes_where_it_ended() -> None:
+    api = FakeApi()
+    first = api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        later = api.put(PATH, pod("p1"))
+        await mirror.shows("p0", "p1")
+        api.end_watches()
+        await eventually(lambda: api.count("watch") == 2)
+        watches = [q["resourceVersion"] for _, _, q in api.requests if "watch" in q]
+    assert watches == [first["metadata"]["resourceVersion"], later["metadata"]["resourceVersion"]]
+    assert api.count("list") == 1
+
+
+async def test_a_bookmark_moves_the_point_of_resumption() -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    api.extra_lines.append(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"150"}}}')
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: not api.extra_lines)
+        api.end_watches()
+        await eventually(lambda: api.count("watch") == 2)
+    assert [q["resourceVersion"] for _, _, q in api.requests if "watch" in q][1] == "150"
+
+
+async def test_after_410_it_lists_again_and_drops_what_has_gone() -> None:
+    api = FakeApi()
+    for name in ("stays", "goes"):
+        api.put(PATH, pod(name))
+    async with mirrored(api) as mirror:
+        await mirror.shows("stays", "goes")
+        api.remove(PATH, "goes", "a", silently=True)
+        api.put(PATH, pod("comes"))
+        api.compact()
+        api.end_watches()
+        await mirror.shows("stays", "comes")
+        assert mirror.store.has_buried("uid-goes")
+
+
+async def test_410_in_the_middle_of_a_list_takes_it_anew_in_one_piece() -> None:
+    api = FakeApi()
+    for i in range(5):
+        api.put(PATH, pod(f"p{i}"))
+    api.faults += [None, refusal(410, "Expired")]
+    async with mirrored(api, Pace(page_items=2)) as mirror:
+        await mirror.shows(*(f"p{i}" for i in range(5)))
+    assert [q.get("limit") for _, _, q in api.requests if "watch" not in q] == ["2", "2", None]
+
+
+async def test_410_for_ever_is_not_answered_in_a_tight_loop() -> None:
+    api = FakeApi()
+    api.faults += [refusal(410, "Expired") for _ in range(5)]
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        assert len(mirror.clock.slept) >= 3
+
+
+async def test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either() -> None:
+    api = FakeApi()
+    async with mirrored(api) as mirror:
+        api.compacted = 10**9
+        await eventually(lambda: len(mirror.clock.slept) >= 5)
+        lists = api.count("list")
+        assert sum(mirror.clock.slept[:5]) >= 0.25 + 0.5 + 1 + 2 + 4
+    assert lists <= 2 + len(mirror.clock.slept)
+
+
+async def test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it() -> None:
+    api = FakeApi()
+    api.faults += [reset] * 12
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        await eventually(lambda: api.count("watch"))
+        assert mirror.clock.slept[-1] > 1
+        mirror.clock.time_s += 50
+        before = len(mirror.clock.slept)
+        api.extra_lines.append(b"cut off in the mid")
+        api.put(PATH, pod("p0"))
+        await mirror.shows("p0")
+        assert mirror.clock.slept[before] <= 0.5, "the pause of a first failure"
+
+
+async def test_duplicated_events_wake_nobody_twice() -> None:
+    api = FakeApi()
+    api.duplicate_events = True
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        before = len(mirror.changes)
+        api.put(PATH, pod("p0"))
+        api.put(PATH, pod("p0", phase="Running"))
+        api.put(PATH, pod("p1"))
+        await mirror.shows("p0", "p1")
+        assert len(mirror.changes) == before + 3
+
+
+async def test_an_event_that_comes_again_later_does_not_turn_back_the_object() -> None:
+    api = FakeApi()
+    old = api.put(PATH, pod("p0", phase="Pending"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        middle = api.put(PATH, pod("p0", phase="Running"))
+        new = api.put(PATH, pod("p0", phase="Failed"))
+        await eventually(lambda: mirror.store.has_seen(new["metadata"]["resourceVersion"]))
+        api.extra_lines += [_line("MODIFIED", middle), _line("ADDED", pod("last"))]
+        api.end_watches()
+        await mirror.shows("p0", "last")
+        status = mirror.store.objects["a", "p0"].status
+        assert status is not None
+        assert status.phase == "Failed"
+    assert old["metadata"]["uid"] == new["metadata"]["uid"]
+
+
+async def test_a_late_event_brings_no_deleted_object_back() -> None:
+    api = FakeApi()
+    old = api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "p0", "a")
+        await mirror.shows()
+        late = {**old, "metadata": {**old["metadata"], "resourceVersion": "77"}}
+        api.extra_lines += [_line("MODIFIED", late), _line("ADDED", pod("last"))]
+        api.end_watches()
+        await mirror.shows("last")
+
+
+async def test_a_late_deletion_does_not_take_the_successor_of_the_same_name() -> None:
+    api = FakeApi()
+    old = api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        new = {**pod("p0"), "metadata": {**pod("p0")["metadata"], "uid": "second", "resourceVersion": "200"}}
+        api.extra_lines += [_line("ADDED", new), _line("DELETED", old), _line("ADDED", pod("last"))]
+        api.end_watches()
+        await mirror.shows("p0", "last")
+        assert mirror.store.objects["a", "p0"].metadata is not None
+        assert mirror.store.objects["a", "p0"].metadata.uid == "second"
+
+
+async def test_a_heartbeat_wakes_nobody_and_keeps_the_object() -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        known, woken = mirror.store.objects["a", "p0"], len(mirror.changes)
+        beat = api.put(PATH, pod("p0", message="a field that no decision reads"))
+        await eventually(lambda: mirror.store.has_seen(beat["metadata"]["resourceVersion"]))
+        assert mirror.store.objects["a", "p0"] is known
+        assert known.metadata is not None
+        assert known.metadata.resource_version == beat["metadata"]["resourceVersion"]
+        assert len(mirror.changes) == woken
+
+
+async def test_a_silent_watch_is_dead() -> None:
+    api = FakeApi()
+    api.mute = True
+    async with mirrored(api, Pace(silence_s=0.05)) as mirror:
+        await eventually(lambda: api.count("watch") >= 1)
+        api.put(PATH, pod("p0"))
+        await eventually(lambda: "did not answer in time" in mirror.reflector.problem)
+        api.mute = False
+        await mirror.shows("p0")
+        await eventually(lambda: not mirror.reflector.problem)
+
+
+async def test_a_list_asks_the_server_to_end_watches_before_they_count_as_dead() -> None:
+    api = FakeApi()
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        await eventually(lambda: api.count("watch") == 1)
+    (watch,) = (q for _, _, q in api.requests if "watch" in q)
+    assert 40 <= int(watch["timeoutSeconds"]) <= 60 < Pace().silence_s <= 70
+    assert watch["allowWatchBookmarks"] == "true"
+
+
+@pytest.mark.parametrize("fault", [reset, refusal(500), refusal(503), refusal(403, "Forbidden"), refusal(404)])
+async def test_whatever_the_server_says_it_tries_again_and_says_so_meanwhile(
+    fault: Callable[[web.Request], web.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    api.faults += [fault] * 3
+    problems: list[str] = []
+    async with mirrored(api) as mirror:
+        original = mirror.clock.sleep
+
+        async def sleep(duration_s: float) -> None:
+            problems.append(mirror.reflector.problem)
+            await original(duration_s)
+
+        monkeypatch.setattr(mirror.clock, "sleep", sleep)
+        await mirror.shows("p0")
+        await eventually(lambda: not mirror.reflector.problem)
+    assert problems
+    assert all(PATH in problem for problem in problems)
+
+
+async def test_pauses_grow_to_thirty_seconds_with_jitter() -> None:
+    api = FakeApi()
+    api.faults += [refusal(500)] * 12
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        slept = mirror.clock.slept[:12]
+    assert slept[0] <= 0.5
+    assert all(later <= 2 * 0.5 * 2**i for i, later in enumerate(slept))
+    assert 15 <= max(slept) <= 30
+    assert len(set(slept)) == len(slept)
+
+
+async def test_429_is_given_the_time_that_it_asks_for() -> None:
+    api = FakeApi()
+    api.faults.append(refusal(429, "TooManyRequests", **{"Retry-After": "20"}))
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        assert 20 <= mirror.clock.slept[0] <= 22
+
+
+async def test_a_poisoned_object_is_set_aside_under_its_name_and_the_rest_goes_on() -> None:
+    api = FakeApi()
+    api.put(PATH, {**pod("poison"), "spec": {"containers": "x"}})
+    api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        assert [str(q) for q in mirror.store.quarantined.values()] == [
+            "Pod a/poison is left out: Expected `array | null`, got `str` - at `$.spec.containers`"
+        ]
+        api.put(PATH, {**pod("p0"), "spec": 5})
+        await eventually(lambda: ("a", "p0") in mirror.store.quarantined)
+        api.put(PATH, pod("p0"))
+        api.remove(PATH, "poison", "a")
+        await eventually(lambda: mirror.names() == ["p0"] and not mirror.store.quarantined)
+
+
+async def test_a_line_that_is_no_event_makes_it_list_again() -> None:
+    api = FakeApi()
+    api.extra_lines.append(b"<html>a proxy had an idea</html>")
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        await eventually(lambda: api.count("list") == 2 and not mirror.reflector.problem)
+
+
+async def test_a_request_to_list_again_does_not_wait_for_the_watch_to_end() -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.reflector.request_list()
+        await mirror.shows()
+        assert mirror.reflector.lists_done == 2
+
+
+async def test_a_request_to_list_again_is_heard_while_a_watch_is_being_opened() -> None:
+    api, gate = FakeApi(), asyncio.Event()
+    api.put(PATH, pod("p0"))
+
+    async def late(_: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response(status=503)
+
+    api.faults.extend([None, late])
+    async with mirrored(api) as mirror:
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.reflector.request_list()
+        await mirror.shows()
+        gate.set()
+
+
+async def test_a_request_to_list_again_is_heard_while_a_list_is_under_way() -> None:
+    api, gate = FakeApi(), asyncio.Event()
+    api.put(PATH, pod("p0"))
+
+    async def early(_: web.Request) -> web.Response:
+        await gate.wait()
+        old = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [pod("p0")]}
+        return web.json_response(old)
+
+    api.faults.append(early)
+    async with mirrored(api) as mirror:
+        await eventually(lambda: api.count("list") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.reflector.request_list()
+        gate.set()
+        await mirror.shows()
+
+
+async def test_everything_is_listed_again_now_and_then() -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    async with mirrored(api, Pace(relist_s=100)) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "p0", "a", silently=True)
+        mirror.clock.time_s += 101
+        api.end_watches()
+        await mirror.shows()
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_tight_loop() -> None:
+    api = FakeApi()
+    async with mirrored(api) as mirror:
+        await mirror.shows()
+        for _ in range(5):
+            watches = api.count("watch")
+            api.end_watches()
+            await eventually(partial(_has_watched_more_than, api, watches))
+        assert len(mirror.clock.slept) >= 4
+        assert mirror.reflector.problem == ""
+
+
+async def test_selectors_are_sent_with_the_list_and_the_watch() -> None:
+    api = FakeApi()
+    resource = Resource(PATH, label_selector="!x", field_selector="status.phase!=Failed")
+    async with mirrored(api, resource=resource) as mirror:
+        await mirror.shows()
+        await eventually(lambda: api.count("watch") == 1)
+    assert all(
+        q["labelSelector"] == "!x" and q["fieldSelector"] == "status.phase!=Failed" for _, _, q in api.requests
+    )
+
+
+async def test_a_job_keeps_its_whole_body_but_no_managed_fields() -> None:
+    job = TRAINING_JOBS.from_dict({"metadata": {"name": "j", "managedFields": [1]}, "spec": {"a": [1]}})
+    assert isinstance(job, JobObject)
+    assert job.body == {"metadata": {"name": "j"}, "spec": {"a": [1]}}
+
+
+def _has_watched_more_than(api: FakeApi, watches: int) -> bool:
+    return api.count("watch") > watches
+
+
+def _line(kind: str, obj: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode()

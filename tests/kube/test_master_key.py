@@ -1,0 +1,57 @@
+"""The key that tokens are made from: made once, for its owner only, in a file or in a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edl.errors import ConfigError, TemporaryError
+from edl.kube.master_key import KEY_SECRET, MasterKey, make_token
+from edl.model.names import JobKey
+from tests.worlds.fake_api import connected
+from tests.worlds.written_jobs import WritableApi
+
+
+def key_in(path: Path) -> MasterKey:
+    """A key that is kept in a file: no API server is asked, so none is given."""
+    return MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
+
+
+def test_a_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "edl" / "key"
+    key_in(path)
+    made = path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(made) >= 32
+    key_in(path)
+    assert path.read_bytes() == made
+
+
+def test_a_key_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(ConfigError, match="at least 16"):
+        key_in(tmp_path / "key")
+
+
+async def test_where_the_file_cannot_be_made_the_key_is_a_secret_made_by_one_replica() -> None:
+    path = Path("/proc/edl/key")
+    api = WritableApi()
+    async with connected(api) as session:
+        leader, other = (MasterKey(path, session, "paddlecloud") for _ in range(2))
+        key = await leader.get()
+        assert await leader.get() == key
+        assert api.objects["/api/v1/namespaces/paddlecloud/secrets"][("paddlecloud", KEY_SECRET)]["data"]["key"]
+        with pytest.raises(TemporaryError, match="does not show"):
+            await other.get()
+
+
+def test_tokens_differ_by_role_job_and_uid() -> None:
+    made = {
+        make_token(b"k" * 32, JobKey(namespace, name), uid, role)
+        for namespace in ("a", "b")
+        for name in ("a", "b")
+        for uid in ("1", "2")
+        for role in ("trainer", "controller")
+    }
+    assert len(made) == 16

@@ -1,0 +1,236 @@
+"""Single effects over real HTTP: each conditional, each answer read for what it means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.kube.translate.jobs import read_status
+from edl.kube.translate.status_body import status_body
+from edl.model.actions import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    EnsureService,
+    EventKind,
+    MarkPod,
+    PatchStatus,
+    Result,
+)
+from edl.model.names import Role
+from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
+from tests.worlds.fake_api import refusal, reset
+from tests.worlds.written_jobs import JOBS, KEY, PODS, UID, bench, create, pod, training_job
+
+
+async def test_a_pod_is_created_under_its_name_for_its_node_and_expected_back(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        outcome = await here.apply(create())
+        made = here.stored(PODS, "ctr-trainer-0")
+        assert outcome.result is Result.DONE
+        assert made is not None
+        assert made["metadata"]["annotations"]["paddlepaddle.org/planned-node"] == "n1"
+        assert made["spec"]["priorityClassName"] == "edl-training"
+        assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", made["metadata"]["uid"])]
+
+
+async def test_a_pod_whose_class_is_missing_goes_without(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        await here.apply(create(index=3))
+        made = here.stored(PODS, "ctr-trainer-3")
+        assert made is not None
+        assert "priorityClassName" not in made["spec"]
+
+
+async def test_a_pod_that_exists_and_is_ours_is_success(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        assert (await here.apply(create())).result is Result.UNCHANGED
+        assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", "p1")]
+
+
+async def test_a_pod_of_somebody_else_under_our_name_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(owner="another"))
+        outcome = await here.apply(create())
+        assert (outcome.result, outcome.reason) == (Result.REFUSED, "NameTaken")
+        assert "rename the job" in outcome.message
+
+
+async def test_a_pod_of_ours_on_its_way_out_is_a_conflict(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(deletionTimestamp="2026-01-05T10:00:00Z"))
+        assert (await here.apply(create())).result is Result.CONFLICT
+
+
+async def test_a_pod_of_a_former_job_of_that_name_on_its_way_out_is_waited_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(owner="former", deletionTimestamp="2026-01-05T10:00:00Z"))
+        assert (await here.apply(create())).result is Result.CONFLICT
+
+
+async def test_a_job_that_was_deleted_and_made_again_gets_no_pod_by_the_old_decision(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        outcome = await here.apply(CreatePod(KEY, "another-uid", Role.TRAINER, 0, None))
+        assert outcome.result is Result.CONFLICT
+        assert here.stored(PODS, "ctr-trainer-0") is None
+
+
+async def test_the_intent_is_stated_before_the_deletion(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
+        assert outcome.result is Result.DONE
+        assert [r[0] for r in here.api.requests] == ["PATCH", "DELETE"]
+        assert here.stored(PODS, "ctr-trainer-0") is None
+        marked = here.api.history[-1][3]["metadata"]["annotations"]
+        assert marked == {"paddlepaddle.org/intent": "ServingNeedsRoom"}
+        assert [e[0] for e in here.seen.expected] == ["patched", "deleted"]
+
+
+async def test_a_deletion_never_hits_another_pod_of_the_same_name(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(uid="p2"))
+        for marked in (False, True):
+            outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "x", marked=marked))
+            assert outcome.result is Result.CONFLICT
+        left = here.stored(PODS, "ctr-trainer-0")
+        assert left is not None
+        assert "annotations" not in left["metadata"]
+
+
+async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod(uid="p2"))
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "Restart", marked=True))
+        assert outcome.result is Result.CONFLICT
+        assert here.stored(PODS, "ctr-trainer-0") is not None
+
+
+async def test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        here.session.fence(lambda: not here.api.requests, but_for="/apis/coordination.k8s.io/v1")
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
+        assert outcome.result is Result.NOT_LEADER
+        assert [r[0] for r in here.api.requests] == ["PATCH"], "it is marked, and stays"
+        assert here.stored(PODS, "ctr-trainer-0") is not None
+        for action in (create(index=1), EnsureService(KEY, UID), EmitEvent(KEY, UID, EventKind.NORMAL, "A", "b")):
+            assert (await here.apply(action)).result is Result.NOT_LEADER
+        assert len(here.api.requests) == 1
+        lease = "/apis/coordination.k8s.io/v1/namespaces/paddlecloud/leases"
+        stored = await here.session.post(lease, {"metadata": {"name": "edl-controller"}})
+        assert stored["metadata"]["name"] == "edl-controller", "the right to write comes back by this"
+
+
+async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        for action in (
+            MarkPod(KEY, UID, "ctr-trainer-0", "p1", "x"),
+            DeletePod(KEY, UID, "ctr-trainer-0", "p1", "x"),
+            DeletePod(KEY, UID, "ctr-trainer-0", "p1", "x", marked=True),
+        ):
+            assert (await here.apply(action)).result is Result.UNCHANGED
+
+
+async def test_a_forced_deletion_has_no_grace(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        here.api.faults.extend([None, None])
+        await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "NodeLost", force=True, marked=True))
+        sent = json.loads(here.api.bodies[-1])
+        assert (sent["gracePeriodSeconds"], sent["preconditions"]) == (0, {"uid": "p1"})
+
+
+STATUS = JobStatus(
+    phase=JobPhase.RUNNING,
+    reason="AtMax",
+    selector="a=b",
+    observed_generation=3,
+    conditions=(Condition("Admitted", "True", "AtMax", "4 of 4", 1000.0, 3),),
+    trainer=RoleCount(4, 3, 1),
+    pserver=RoleCount(2, 2, 0),
+    master=RoleCount(1, 1, 0),
+    start_s=990.0,
+    completion_s=None,
+    last_resize=Resize(995.0, 2, 4, "AtMax", 990.0),
+    failures=1,
+    explanation="4 of 4: at its maximum",
+)
+
+
+def test_a_status_is_read_back_as_it_was_written() -> None:
+    for status in (STATUS, JobStatus()):
+        assert read_status({"status": status_body(status)}) == status
+
+
+async def test_a_status_is_written_on_the_version_that_was_seen_and_only_where_it_differs(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        assert (await here.apply(PatchStatus(KEY, UID, STATUS))).result is Result.DONE
+        stored = here.stored(JOBS, "ctr")
+        assert stored is not None
+        assert read_status(stored) == STATUS
+        requests = len(here.api.requests)
+        assert (await here.apply(PatchStatus(KEY, UID, STATUS))).result is Result.UNCHANGED
+        assert len(here.api.requests) == requests
+        assert here.seen.expected == [
+            ("patched", "TrainingJob", "ads", "ctr", UID, stored["metadata"]["resourceVersion"])
+        ]
+
+
+async def test_a_status_keeps_what_others_have_written_into_it(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(JOBS, {**training_job(), "status": {"dataset": {"epoch": 2}, "completionTime": "x"}})
+        await here.apply(PatchStatus(KEY, UID, STATUS))
+        stored = here.stored(JOBS, "ctr")
+        assert stored is not None
+        assert stored["status"]["dataset"] == {"epoch": 2}
+        assert "completionTime" not in stored["status"]
+
+
+async def test_a_status_is_never_written_on_another_job_of_the_same_name(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        assert (await here.apply(PatchStatus(KEY, "another", STATUS))).result is Result.CONFLICT
+        assert not here.api.requests
+
+
+async def test_an_expired_job_is_deleted_by_its_uid(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        assert (await here.apply(DeleteJob(KEY, "another"))).result is Result.CONFLICT
+        assert (await here.apply(DeleteJob(KEY, UID))).result is Result.DONE
+        assert here.stored(JOBS, "ctr") is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "result", "reason"),
+    [
+        (refusal(403, "Forbidden", "exceeded quota: pods=4"), Result.REFUSED, "Forbidden"),
+        (refusal(422, "Invalid", "spec.containers: required"), Result.REFUSED, "Invalid"),
+        (refusal(400, "", "admission webhook denied"), Result.REFUSED, "Http400"),
+        (refusal(401, "Unauthorized"), Result.FAILED, "Unauthorized"),
+        (refusal(409, "Conflict"), Result.CONFLICT, "Conflict"),
+        (refusal(404, "NotFound", 'namespaces "ads" not found'), Result.REFUSED, "NotFound"),
+        (refusal(500, "InternalError"), Result.FAILED, "Unavailable"),
+        (refusal(503, "ServiceUnavailable"), Result.FAILED, "Unavailable"),
+        (reset, Result.FAILED, "Unavailable"),
+    ],
+)
+async def test_every_answer_of_the_server_is_an_outcome(
+    tmp_path: Path, fault: Any, result: Result, reason: str
+) -> None:
+    async with bench(tmp_path) as here:
+        here.api.faults.append(fault)
+        outcome = await here.apply(create())
+        assert (outcome.result, outcome.reason) == (result, reason)
+        assert outcome.message
+
+
+async def test_a_busy_server_says_when_to_come_back(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.faults.append(refusal(429, "TooManyRequests", "slow down", **{"Retry-After": "7"}))
+        outcome = await here.apply(create())
+        assert (outcome.result, outcome.retry_after_s) == (Result.FAILED, 7.0)

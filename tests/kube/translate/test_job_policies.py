@@ -1,0 +1,82 @@
+"""What the spec of a TrainingJob says about events becomes the answers of the core's job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.kube.translate.decoders import TRAINING_JOBS, Quarantined
+from edl.kube.translate.jobs import JobReader
+from edl.model.job_policies import JobAction, JobEvent
+from edl.model.jobs import Answer, Job
+from edl.model.names import JobKey, Role
+
+FAILED, EVICTED, COMPLETED = JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED
+RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
+def read(*, trainer: dict[str, Any] | None = None, **spec: Any) -> Job:
+    source = TRAINING_JOBS.from_dict(
+        {
+            "apiVersion": "paddlepaddle.org/v1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "a", "namespace": "default", "uid": "u", "generation": 1},
+            "spec": {
+                "trainer": {"min-instance": 2, "max-instance": 2, "resources": RESOURCES, **(trainer or {})},
+                "pserver": {"min-instance": 1, "resources": RESOURCES},
+                **spec,
+            },
+        }
+    )
+    assert not isinstance(source, Quarantined), source
+    job = JobReader().read(source, JobKey("default", "a"), (), 0.0)
+    assert not job.problem
+    return job
+
+
+def test_a_job_without_policies_leaves_the_answers_to_its_mode() -> None:
+    assert read().answers == ()
+
+
+def test_a_policy_of_the_job_is_one_of_every_role() -> None:
+    job = read(policies=[{"event": "PodEvicted", "action": "AbortJob"}])
+    assert job.answers == tuple(Answer(role, EVICTED, JobAction.ABORT_JOB) for role in Role)
+
+
+def test_any_is_every_event_and_a_role_goes_before_the_job() -> None:
+    job = read(
+        policies=[{"event": "TaskCompleted", "action": "CompleteJob"}, {"event": "Any", "action": "AbortJob"}],
+        trainer={"policies": [{"event": "PodFailed", "action": "RestartPod"}]},
+    )
+    trainer = {a.event: a.action for a in job.answers if a.role is Role.TRAINER}
+    pserver = {a.event: a.action for a in job.answers if a.role is Role.PSERVER}
+    assert trainer == {FAILED: JobAction.RESTART_POD, EVICTED: JobAction.ABORT_JOB}
+    assert pserver == {FAILED: JobAction.ABORT_JOB, EVICTED: JobAction.ABORT_JOB, COMPLETED: JobAction.COMPLETE_JOB}
+
+
+def test_what_the_mode_says_anyway_is_no_answer_of_its_own() -> None:
+    assert read(policies=[{"event": "PodFailed", "action": "RestartJob"}]).answers == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [({}, False), ({"gang": True}, True), ({"schedulerName": "volcano"}, True),
+     ({"schedulerName": "volcano", "gang": False}, False)],
+)  # fmt: skip
+def test_a_gang_is_asked_for_or_comes_with_the_scheduler(spec: dict[str, Any], *, expected: bool) -> None:
+    assert read(**spec).gang is expected
+
+
+@pytest.mark.parametrize(("said", "restarts"), [(None, None), ("Fail", False), ("RestartEpoch", True)])
+def test_what_a_lost_ledger_means_is_said_or_left_open(said: str | None, restarts: bool | None) -> None:
+    dataset = {"source": "index:9"} | ({"onLedgerLost": said} if said else {})
+    found = read(dataset=dataset, fault_tolerant=True)
+    assert found.problem == ""
+    assert (found.has_dataset, found.restarts_epoch) == (True, restarts)
+    assert (read().has_dataset, read().restarts_epoch) == (False, None)
+
+
+def test_a_declared_resize_cost_of_nothing_is_declared() -> None:
+    assert read(elasticity={"resizeCostSeconds": 0}).resize_cost_s == 0.0
+    assert read().resize_cost_s is None

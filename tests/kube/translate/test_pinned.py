@@ -1,0 +1,57 @@
+"""A pod that demands its planned node is read as one of its job's shape, and as pinned; nobody else's is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.api.manifest import pod_manifest
+from edl.api.v1 import TrainingJob
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.pods import Pod
+from tests.worlds.raw_objects import Object, job, take
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+DEMAND = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
+ANNOTATIONS = {"paddlepaddle.org/planned-node": "n7", "paddlepaddle.org/pinned": "true"}
+ZONES = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+BY_NAME = [{"matchFields": [DEMAND]}, {"matchFields": [{**DEMAND, "values": ["n8"]}]}]
+
+
+def read(terms: list[Object], **options: Any) -> tuple[Job, Pod]:
+    """A job whose trainers' template demands one of the terms, and its first trainer, made and read."""
+    wish = job()
+    if terms:
+        affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+        wish["spec"]["trainer"]["template"] = {"spec": {"affinity": affinity}}
+    model = TrainingJob.model_validate(wish)
+    made = pod_manifest(model, Role.TRAINER, 0, default_master_image="edl", priority_classes=(), **options)
+    made["metadata"]["uid"] = "uid-pod"
+    (found,) = take(wish, made).jobs
+    (pod,) = found.pods
+    return found, pod
+
+
+@pytest.mark.parametrize(
+    "terms", [[], ZONES, BY_NAME, BY_NAME[:1]], ids=["anywhere", "two zones", "two nodes", "that node"]
+)
+def test_the_demand_is_no_part_of_the_shape(terms: list[Object]) -> None:
+    for pinned in (True, False):
+        found, pod = read(terms, planned_node="n7", pinned=pinned)
+        assert pod.shape == found.trainer
+        assert (pod.planned, pod.pinned) == ("n7", pinned)
+
+
+def test_a_pod_that_was_planned_nowhere_is_not_pinned() -> None:
+    found, pod = read([])
+    assert (pod.shape, pod.planned, pod.pinned) == (found.trainer, "", False)
+
+
+def test_a_foreign_pod_keeps_its_demand_whatever_its_annotation_says() -> None:
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [DEMAND]}]}}}
+    metadata = {"name": "web", "namespace": "ads", "annotations": ANNOTATIONS}
+    (pod,) = take({"kind": "Pod", "metadata": metadata, "spec": {"affinity": affinity}}).pods
+    assert not pod.pinned
+    assert pod.shape.placement.required[0].fields[0].values == ("n7",)

@@ -1,0 +1,174 @@
+"""What a pod asks for and where it may go: the arithmetic of kube-scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.kube.translate.decoders import PODS, Quarantined
+from edl.kube.translate.objects import PodSpec, PodStatus
+from edl.kube.translate.shapes import ANY_ADDRESS, placement_of, shape_of
+from edl.model.resources import NodeTerm, Toleration
+from tests.worlds.raw_objects import GI, MI, Object, container, sidecar
+
+
+def request(spec: Object, status: Object | None = None) -> dict[str, int]:
+    """The request of a pod without its own place."""
+    decoded = PODS.from_dict({"spec": spec, "status": status})
+    assert not isinstance(decoded, Quarantined), decoded
+    amounts = shape_of(decoded.spec or PodSpec(), decoded.status).request.as_dict()
+    assert amounts.pop("pods") == 1
+    return amounts
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [container("500m", "1Gi"), container("1", "1Gi")]}, {"cpu": 1500, "memory": 2 * GI}),
+        # The larger of what runs on and of each step on the way there.
+        ({"containers": [container("1")], "initContainers": [container("3")]}, {"cpu": 3000}),
+        ({"containers": [container("4")], "initContainers": [container("3"), container("2")]}, {"cpu": 4000}),
+        # Native sidecars run on beside the containers, and beside the init containers after them only.
+        ({"containers": [container("1")], "initContainers": [sidecar("500m")]}, {"cpu": 1500}),
+        ({"containers": [container("1")], "initContainers": [sidecar("500m"), container("2")]}, {"cpu": 2500}),
+        ({"containers": [container("1")], "initContainers": [container("2"), sidecar("500m")]}, {"cpu": 2000}),
+        (
+            {"containers": [container("1")], "initContainers": [sidecar("1"), container("2"), sidecar("3")]},
+            {"cpu": 5000},
+        ),
+        # Overhead comes on top of all of it.
+        (
+            {"containers": [container("1")], "overhead": {"cpu": "250m", "memory": "120Mi"}},
+            {"cpu": 1250, "memory": 120 * MI},
+        ),
+        # A limit implies the request, resource by resource.
+        (
+            {"containers": [{"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}]},
+            {"cpu": 1000, "memory": GI},
+        ),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}, {"nvidia.com/gpu": 2}),
+        ({"containers": [{"resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1}}}]}, {"nvidia.com/gpu": 1}),
+        ({"containers": [{"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": None}}}]}, {"cpu": 1000}),
+        ({"containers": [{"resources": {"requests": {"ephemeral-storage": "2Gi"}}}]}, {"ephemeral-storage": 2 * GI}),
+        # Pod-level resources replace the sum for what they name.
+        (
+            {"containers": [container("1", "1Gi")], "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}},
+            {"cpu": 3000, "memory": GI},
+        ),
+        ({"containers": [{}], "resources": {"limits": {"cpu": "4"}}}, {"cpu": 4000}),
+        ({"containers": [container("1")], "resources": {"limits": {"cpu": "4"}}}, {"cpu": 1000}),
+        # Host ports, once each; an init container's are free again when the pod runs.
+        (
+            {
+                "containers": [
+                    {"ports": [{"containerPort": 80, "hostPort": 8080}, {"hostPort": 53, "protocol": "UDP"}]}
+                ]
+            },
+            {"hostport/TCP/8080": 1, "hostport/UDP/53": 1},
+        ),
+        ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}, {"hostport/TCP/80": 1}),
+        ({"containers": [{"ports": [{"containerPort": 80}]}]}, {}),
+        ({"containers": [{}], "initContainers": [{"ports": [{"hostPort": 1}]}]}, {}),
+        (
+            {"containers": [{}], "initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 1}]}]},
+            {"hostport/TCP/1": 1},
+        ),
+        # A port at one address is another one than at the next, and than at all of them; 0.0.0.0 is all of them.
+        (
+            {
+                "containers": [
+                    {"ports": [{"hostPort": 80, "hostIP": "10.0.0.1"}, {"hostPort": 81, "hostIP": ANY_ADDRESS}]},
+                    {"ports": [{"hostPort": 80, "hostIP": "10.0.0.2"}, {"hostPort": 82, "hostIP": ""}]},
+                    {"ports": [{"hostPort": 82, "hostIP": "10.0.0.2"}]},
+                ]
+            },
+            {
+                "hostport/TCP/80/10.0.0.1": 1,
+                "hostport/TCP/80/10.0.0.2": 1,
+                "hostport/TCP/81": 1,
+                "hostport/TCP/82": 1,
+            },
+        ),
+        # Huge pages are counted in bytes, by their size; what a device plugin offers, in pieces.
+        (
+            {
+                "containers": [
+                    {
+                        "resources": {
+                            "limits": {"hugepages-2Mi": "64Mi", "rdma/hca": "1"},
+                            "requests": {"hugepages-2Mi": "64Mi", "example.com/fpga": 2},
+                        }
+                    }
+                ]
+            },
+            {"hugepages-2Mi": 64 * MI, "rdma/hca": 1, "example.com/fpga": 2},
+        ),
+        (
+            {"containers": [{}], "resources": {"requests": {"hugepages-1Gi": "2Gi"}}},
+            {"hugepages-1Gi": 2 * GI},
+        ),
+        # Nothing said, nothing asked.
+        ({"containers": None, "initContainers": None, "overhead": None, "resources": None}, {}),
+        ({"containers": [{"resources": None}, {"resources": {"requests": None, "limits": None}, "ports": None}]}, {}),
+        # Numbers as a hand-written file has them, rounded up.
+        ({"containers": [{"resources": {"requests": {"cpu": 0.5, "memory": 1000}}}]}, {"cpu": 500, "memory": 1000}),
+        ({"containers": [container("0.0001")]}, {"cpu": 1}),
+    ],
+)
+def test_a_pod_asks_for_what_kube_scheduler_counts(spec: Object, expected: dict[str, int]) -> None:
+    assert request(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "conditions", "expected"),
+    [
+        ({"requests": {"cpu": "3"}}, [], 3000),
+        ({"requests": {"cpu": "1"}}, [], 2000),
+        ({"requests": {"cpu": "1"}}, [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}], 1000),
+        ({"requests": {"cpu": "1"}}, [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}], 2000),
+    ],
+)
+def test_while_a_pod_is_resized_in_place_the_larger_amount_counts(
+    given: Object, conditions: list[Object], expected: int
+) -> None:
+    status = {"containerStatuses": [{"name": "c", "resources": given}], "conditions": conditions}
+    assert request({"containers": [container("2")]}, status) == {"cpu": expected}
+
+
+def test_an_affinity_without_terms_selects_no_node() -> None:
+    spec = PODS.from_dict(
+        {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}}}
+    )
+    assert not isinstance(spec, Quarantined)
+    assert placement_of(spec.spec or PodSpec()).required == (NodeTerm(),)
+
+
+def test_equal_placements_are_equal_in_whatever_order_they_are_written() -> None:
+    tolerations = [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "x", "effect": "NoSchedule"}]
+    one = _placement({"tolerations": tolerations, "nodeSelector": {"x": "1", "a": "2"}})
+    two = _placement({"tolerations": tolerations[::-1], "nodeSelector": {"a": "2", "x": "1"}})
+    assert one == two
+    assert one.tolerations == (Toleration("a", "Exists"), Toleration("b", "Equal", "x", "NoSchedule"))
+
+
+def test_a_toleration_for_some_seconds_makes_no_node_a_place_to_go() -> None:
+    added = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    assert _placement({"tolerations": [added]}) == _placement({})
+
+
+def _placement(spec: Object) -> Any:
+    pod = PODS.from_dict({"spec": spec})
+    assert not isinstance(pod, Quarantined)
+    return placement_of(pod.spec or PodSpec())
+
+
+def test_a_status_of_a_pod_may_be_absent() -> None:
+    decoded = PODS.from_dict({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": None})
+    assert not isinstance(decoded, Quarantined)
+    assert shape_of(decoded.spec or PodSpec(), PodStatus()).request.as_dict() == {"pods": 1}

@@ -1,0 +1,402 @@
+"""From raw objects to core types: nodes, pods, whose pods are whose, and jobs."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from edl.kube.translate.decoders import PODS, PRIORITY_CLASSES, Quarantined
+from edl.kube.translate.jobs import read_status
+from edl.kube.translate.snapshot import Translator
+from edl.model.names import Role
+from edl.model.pods import PodPhase
+from edl.model.resources import Toleration
+from edl.model.status import JobPhase, Resize
+from tests.worlds.raw_objects import DAEMON_SET, GI, Object, job, node, owned_by, pod, take, the_job, the_pod, trainer
+
+
+def test_a_node_is_read() -> None:
+    (found,) = take(
+        node(
+            metadata={"labels": {"zone": "b", "arch": "amd64"}},
+            spec={"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+            status={
+                "allocatable": {"cpu": "3920m", "memory": "8Gi", "pods": "29", "alpha.kubernetes.io/nvidia-gpu": "4"},
+                "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            },
+        )
+    ).nodes
+    assert found.allocatable.as_dict() == {"cpu": 3920, "memory": 8 * GI, "pods": 29, "nvidia.com/gpu": 4}
+    assert found.labels == (("arch", "amd64"), ("zone", "b"))
+    assert [tuple(t) for t in found.taints] == [("k", "", "NoSchedule")]
+    assert (found.ready, found.cordoned) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({}, True),
+        ({"conditions": None}, True),
+        ({"conditions": [{"type": "Ready", "status": "True"}]}, True),
+        ({"conditions": [{"type": "Ready", "status": "False"}]}, False),
+        ({"conditions": [{"type": "Ready", "status": "Unknown"}]}, False),
+    ],
+)
+def test_a_node_is_ready_unless_it_says_otherwise(status: Object, ready: bool) -> None:
+    assert take(node(status=status)).nodes[0].ready is ready
+
+
+def test_a_node_that_is_being_deleted_is_no_capacity() -> None:
+    assert take(node(metadata={"deletionTimestamp": "2026-01-05T10:00:00Z"})).nodes[0].cordoned
+
+
+def test_a_hand_written_node_takes_as_many_pods_as_a_kubelet_does() -> None:
+    (found,) = take({"kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": 4}}}).nodes
+    assert found.allocatable.as_dict() == {"cpu": 4000, "pods": 110}
+
+
+def test_room_is_kept_for_daemons_on_the_nodes_that_they_have_not_reached() -> None:
+    linux = {"labels": {"os": "linux"}}
+    owner = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
+    there = pod("logs-1", namespace="kube-system", owner=owner, spec={"nodeName": "n1"})
+    on_the_way = pod("logs-2", namespace="kube-system", owner=owner, status={"phase": "Pending"})
+    failed = pod("logs-4", namespace="kube-system", owner=owner, spec={"nodeName": "n4"}, status={"phase": "Failed"})
+    tainted = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    nodes = [
+        node("n1", metadata=linux),
+        node("n2", metadata=linux),
+        node("n3"),
+        node("n4", metadata=linux),
+        node("n5", metadata=linux, spec={"unschedulable": True}),
+        node("n6", metadata=linux, spec=tainted),
+    ]
+    found = take(DAEMON_SET, there, on_the_way, failed, *nodes)
+    reserved = {n.name: n.reserved["cpu"] for n in found.nodes}
+    assert reserved == {"n1": 0, "n2": 250, "n3": 0, "n4": 250, "n5": 250, "n6": 0}
+    assert all(p.daemon for p in found.pods)
+
+
+def test_a_daemon_set_that_is_being_deleted_keeps_no_room() -> None:
+    going = copy.deepcopy(DAEMON_SET)
+    going["metadata"]["deletionTimestamp"] = "2026-01-05T10:00:00Z"
+    assert not take(going, node(metadata={"labels": {"os": "linux"}})).nodes[0].reserved
+
+
+def test_a_pod_is_read() -> None:
+    status = {
+        "phase": "Running",
+        "startTime": "2026-01-05T10:00:00Z",
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [
+            {"name": "proxy", "state": {"running": {"startedAt": "2026-01-05T10:00:01Z"}}},
+            {"name": "c", "state": {"running": {"startedAt": "2026-01-05T10:00:09Z"}}},
+        ],
+    }
+    metadata = {"creationTimestamp": "2026-01-05T09:59:00Z"}
+    found = the_pod(pod("web", status=status, metadata=metadata, spec={"nodeName": "n1", "priority": 7}))
+    assert (found.node, found.priority, found.ready, found.phase) == ("n1", 7, True, PodPhase.RUNNING)
+    assert found.created_s == 1767607140
+    assert found.started_s == 1767607209
+    assert not any((found.gated, found.tried, found.terminating, found.daemon, found.nominated))
+
+
+def test_what_keeps_a_pod_from_its_node_is_read() -> None:
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    assert the_pod(pod("a", status={"phase": "Pending", "conditions": [unschedulable]})).tried
+    waiting = the_pod(pod("a", status={"conditions": [gated]}, spec={"schedulingGates": [{"name": "g"}]}))
+    assert waiting.gated
+    assert not waiting.tried
+    assert waiting.answered_s is None
+    answered = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-05T09:59:00Z"}
+    assert the_pod(pod("a", status={"conditions": [answered]})).answered_s == 1767607140
+    assert the_pod(pod("a", status={"nominatedNodeName": "n1"})).nominated == "n1"
+    assert the_pod(pod("a", status={"nominatedNodeName": "n1"}, spec={"nodeName": "n2"})).nominated == ""
+
+
+def test_how_a_pod_ends_is_read() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    state = {"terminated": {"exitCode": 137, "startedAt": "2026-01-05T10:00:00Z"}}
+    status = {"phase": "Failed", "conditions": [target], "containerStatuses": [{"name": "c", "state": state}]}
+    annotations = {"paddlepaddle.org/intent": "ServingNeedsRoom", "paddlepaddle.org/planned-node": "n7"}
+    metadata = {"deletionTimestamp": "2026-01-05T10:00:30Z", "annotations": annotations}
+    (found,) = the_job(job(), trainer(0, status=status, metadata=metadata)).pods
+    assert (found.exit_code, found.disruption, found.intent) == (137, "EvictionByEvictionAPI", "ServingNeedsRoom")
+    assert (found.planned, found.terminating, found.phase) == ("n7", True, PodPhase.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("ErrImagePull", "its image cannot be pulled; look at"),
+        ("ImagePullBackOff", "its image cannot be pulled; look at"),
+        ("InvalidImageName", "not valid"),
+        ("CreateContainerConfigError", "Secret"),
+        ("ContainerCreating", ""),
+        ("CrashLoopBackOff", "its last words"),
+        (None, ""),
+    ],
+)
+def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
+    ended = {"terminated": {"exitCode": 1, "message": "its last words"}} if reason == "CrashLoopBackOff" else {}
+    main = {"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": ended}
+    found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
+    assert word in found.said
+    assert bool(found.said) == bool(word)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "lines"),
+    [
+        (
+            None,
+            "OOMKilled",
+            ["OOMKilled: it took more memory than its limit; raise limits.memory of its role"],
+        ),
+        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it took more memory"]),
+        ("General Error\n", "Error", ["General Error"]),
+        (None, "Error", []),
+    ],
+)
+def test_that_the_memory_ran_out_is_read_behind_the_last_words(
+    message: str | None, reason: str, lines: list[str]
+) -> None:
+    ended = {"exitCode": 137, "reason": reason, "message": message}
+    main = {"name": "c", "state": {"terminated": ended}}
+    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).said.splitlines()
+    assert len(found) == len(lines)
+    assert all(line.startswith(begin) for line, begin in zip(found, lines, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("phase", "read"),
+    [("Unknown", PodPhase.RUNNING), (None, PodPhase.PENDING), ("Nonsense", PodPhase.PENDING)],
+)
+def test_a_strange_phase_is_read_with_care(phase: str | None, read: PodPhase) -> None:
+    assert the_pod(pod("a", status={"phase": phase})).phase is read
+
+
+def test_a_finished_foreign_pod_holds_nothing() -> None:
+    assert take(pod("a", status={"phase": "Succeeded"}), pod("b", status={"phase": "Failed"})).pods == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority"),
+    [
+        ({"priority": -3, "priorityClassName": "gold"}, -3),
+        ({"priorityClassName": "gold"}, 1000),
+        ({"priorityClassName": "system-node-critical"}, 2_000_001_000),
+        ({"priorityClassName": "unknown"}, 0),
+        ({}, 5),
+    ],
+)
+def test_a_priority_is_resolved_by_the_classes_that_are_there(spec: Object, priority: int) -> None:
+    gold = {"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000}
+    default = {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True}
+    assert the_pod(pod("a", spec=spec), gold, default).priority == priority
+
+
+def test_priority_classes_of_ours_are_missing_only_where_classes_are_known() -> None:
+    assert take(node()).missing_priority_classes == ()
+    known = [{"kind": "PriorityClass", "metadata": {"name": name}} for name in ("edl-core", "edl-surplus")]
+    assert take(node(), *known).missing_priority_classes == ("edl-training",)
+
+
+def test_a_change_of_the_classes_reaches_pods_that_have_not_changed() -> None:
+    translator = Translator()
+    source = PODS.from_dict(pod("a", spec={"priorityClassName": "gold"}))
+    assert not isinstance(source, Quarantined)
+    gold = PRIORITY_CLASSES.from_dict({"metadata": {"name": "gold"}, "value": 9})
+    assert not isinstance(gold, Quarantined)
+    before = translator.snapshot(nodes=(), pods=[source], jobs=(), now_s=1.0)
+    after = translator.snapshot(nodes=(), pods=[source], jobs=(), priority_classes=[gold], now_s=1.0)
+    assert [s.pods[0].priority for s in (before, after)] == [0, 9]
+
+
+# --- Whose pods
+
+
+def test_pods_belong_to_their_job_by_label_and_namespace() -> None:
+    elsewhere = trainer(2, metadata={"namespace": "other"})
+    found = take(job(), trainer(1), trainer(0), elsewhere)
+    assert [p.name for p in found.jobs[0].pods] == ["ctr-trainer-0", "ctr-trainer-1"]
+    assert [(p.namespace, p.job) for p in found.pods] == [("other", None)]
+
+
+def test_finished_pods_of_a_job_stay_with_it() -> None:
+    assert len(the_job(job(), trainer(0, status={"phase": "Succeeded"})).pods) == 1
+
+
+SAID = {None: None, "true": True, "True": True, "false": False, "False": False, "no": False, 0: False}
+
+
+@pytest.mark.parametrize(("said", "safe"), SAID.items())
+def test_a_pod_may_say_what_it_bears(said: str | int | None, safe: bool | None) -> None:
+    notes = {} if said is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": said}
+    assert the_pod(pod("web", metadata={"annotations": notes})).safe_to_evict is safe
+
+
+def test_a_pod_of_a_former_job_of_that_name_is_foreign_and_holds_its_room() -> None:
+    old = trainer(0, owner=owned_by("uid-of-the-old-one"), spec={"nodeName": "n1"})
+    waiting = trainer(1, owner=owned_by("uid-of-the-old-one"), status={"phase": "Pending"})
+    promised = trainer(
+        3, owner=owned_by("uid-of-the-old-one"), status={"phase": "Pending", "nominatedNodeName": "n2"}
+    )
+    found = take(job(), old, waiting, promised, trainer(2, owner=owned_by("uid-ctr")))
+    assert [p.index for p in found.jobs[0].pods] == [2]
+    assert [(p.node, p.nominated, p.job) for p in found.pods] == [("n1", "", None), ("", "n2", None)]
+
+
+def test_a_users_deployment_that_carries_our_label_is_not_ours() -> None:
+    owner = {"kind": "ReplicaSet", "name": "ctr", "uid": "r", "controller": True}
+    found = take(job(), trainer(0, owner=owner))
+    assert found.jobs[0].pods == ()
+    assert len(found.pods) == 1
+
+
+def test_a_label_without_its_job_makes_a_pod_foreign() -> None:
+    found = take(trainer(0, status={"phase": "Pending"}))
+    assert [p.is_waiting_serving for p in found.pods] == [True]
+
+
+def test_where_a_hand_written_job_has_no_uid_its_name_decides() -> None:
+    anonymous = job()
+    del anonymous["metadata"]["uid"]
+    assert len(the_job(anonymous, trainer(0, owner=owned_by("some-uid"))).pods) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "role", "index"),
+    [
+        ({"paddlepaddle.org/role": "pserver", "paddlepaddle.org/index": "4"}, "x", Role.PSERVER, 4),
+        ({"paddle-job": "ctr"}, "ctr-trainer-12", Role.TRAINER, 12),
+        ({"paddle-job-pserver": "ctr"}, "ctr-pserver-0", Role.PSERVER, 0),
+        ({"paddle-job-master": "ctr"}, "whatever", Role.MASTER, None),
+        ({}, "ctr-trainer-3", Role.TRAINER, 3),
+        ({"paddlepaddle.org/role": "nonsense", "paddlepaddle.org/index": "-1"}, "ctr-master-0", Role.MASTER, 0),
+        ({"paddlepaddle.org/index": 7}, "ctr-trainer-x", Role.TRAINER, 7),
+    ],
+)
+def test_role_and_index_are_found_by_label_or_else_by_name(
+    labels: Object, name: str, role: Role, index: int | None
+) -> None:
+    (found,) = the_job(job(), pod(name, labels={"paddlepaddle.org/job": "ctr", **labels})).pods
+    assert (found.role, found.index) == (role, index)
+
+
+def test_a_labelled_pod_that_is_none_of_the_three_roles_is_left_alone() -> None:
+    found = take(job(), pod("debug", labels={"paddlepaddle.org/job": "ctr"}))
+    assert found.jobs[0].pods == ()
+    assert [p.name for p in found.pods] == ["debug"]
+
+
+# --- Jobs
+
+
+def test_a_job_is_read() -> None:
+    pserver = {"min-instance": 2, "max-instance": 2, "resources": {"requests": {"cpu": "500m", "memory": "600Mi"}}}
+    spec = {"pserver": pserver, "priority": 4, "queue": "blue", "elasticity": {"cooldownSeconds": 5}, "suspend": True}
+    found = the_job(job(spec=spec, metadata={"creationTimestamp": "1970-01-01T00:01:00Z"}))
+    assert (found.key, found.uid, found.generation, found.created_s) == (("ads", "ctr"), "uid-ctr", 3, 60.0)
+    assert (found.min_trainers, found.max_trainers, found.tier, found.queue) == (2, 6, 4, "blue")
+    assert (found.cooldown_s, found.suspended, found.fault_tolerant, found.problem) == (5.0, True, True, "")
+    assert found.trainer.request.as_dict() == {"cpu": 1000, "memory": GI, "pods": 1}
+    assert [(f.role, f.count, f.shape.request["cpu"]) for f in found.fixed] == [
+        (Role.MASTER, 1, 250),
+        (Role.PSERVER, 2, 500),
+    ]
+
+
+def test_a_job_in_the_namespace_of_the_controller_is_refused_although_admission_let_it_pass() -> None:
+    (refused,) = take(job(), translator=Translator(controller_namespace="ads")).jobs
+    assert "namespace ads is the controller's own" in refused.problem
+    (accepted,) = take(job(), translator=Translator(controller_namespace="paddlecloud")).jobs
+    assert not accepted.problem
+
+
+def test_a_job_that_is_asked_for_just_now_is_the_youngest() -> None:
+    assert take(job(), now_s=77.0).jobs[0].created_s == 77.0
+
+
+def test_where_a_trainer_may_go_is_read_from_its_template() -> None:
+    template = {"spec": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}}
+    asked = job()
+    asked["spec"]["trainer"]["template"] = template
+    placement = the_job(asked).trainer.placement
+    assert placement.node_selector == (("pool", "a"),)
+    assert placement.tolerations == (Toleration("gpu", "Exists"),)
+
+
+@pytest.mark.parametrize(
+    ("trainer_spec", "bounds"),
+    [
+        (None, (1, 1)),
+        ("nonsense", (1, 1)),
+        ({"min-instance": 5, "max-instance": 2}, (5, 5)),
+        ({"min-instance": "2", "max-instance": True}, (1, 1)),
+        ({"min-instance": -1, "max-instance": 10**30}, (1, 10_000)),
+    ],
+)
+def test_a_broken_job_has_a_problem_and_harms_nobody(trainer_spec: object, bounds: tuple[int, int]) -> None:
+    broken = job("bad", spec={"trainer": trainer_spec})
+    bad, good = take(broken, job()).jobs
+    assert bad.problem
+    assert (bad.min_trainers, bad.max_trainers) == bounds
+    assert not good.problem
+
+
+def test_a_spec_that_is_mended_is_read_anew() -> None:
+    translator = Translator()
+    assert take(job(spec={"trainer": None}), translator=translator).jobs[0].problem
+    assert not take(job(), translator=translator).jobs[0].problem
+
+
+def test_a_status_is_read() -> None:
+    status = {
+        "phase": "Scaling",
+        "observedGeneration": 3,
+        "conditions": [{"type": "Admitted", "status": "True", "lastTransitionTime": "1970-01-01T00:00:05Z"}],
+        "trainer": {"desired": 4, "ready": 3, "pending": 1},
+        "startTime": "1970-01-01T00:00:01Z",
+        "lastResize": {
+            "time": "1970-01-01T00:00:09Z",
+            "from": 5,
+            "to": 4,
+            "reason": "ServingNeedsRoom",
+            "voluntaryTime": "1970-01-01T00:00:07Z",
+        },
+        "failures": 2,
+    }
+    found = the_job(job(status=status))
+    assert found.status is not None
+    assert found.status.phase is JobPhase.SCALING
+    assert found.status.last_resize == Resize(9.0, 5, 4, "ServingNeedsRoom", 7.0)
+    assert (found.status.trainer.desired, found.status.start_s, found.status.failures) == (4, 1.0, 2)
+    assert found.was_admitted
+    assert not found.finished
+
+
+def test_a_forged_status_is_taken_for_what_it_is() -> None:
+    forged = {
+        "phase": ["Succeeded"],
+        "observedGeneration": -4,
+        "conditions": [None, 3, {"status": "True"}, {"type": "Admitted", "lastTransitionTime": {}}],
+        "trainer": "many",
+        "pserver": {"desired": 2.5, "ready": True},
+        "startTime": "yesterday",
+        "lastResize": {"time": 5},
+    }
+    found = read_status({"status": forged})
+    assert found is not None
+    assert found.phase is JobPhase.PENDING
+    assert [c.type for c in found.conditions] == ["Admitted"]
+    assert (found.trainer, found.pserver, found.last_resize, found.start_s) == (type(found.trainer)(),) * 2 + (
+        None,
+        None,
+    )
+
+
+def test_a_job_is_finished_by_its_phase() -> None:
+    assert the_job(job(status={"phase": "Succeeded"})).finished
+    assert not the_job(job(status={"phase": "Running"})).finished

@@ -1,0 +1,384 @@
+"""What a master says and what a job's life makes of it: its end, its losses, what is stored, what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from edl.lifecycle.data_progress import (
+    FINISH_GRACE_S,
+    NO_PSERVERS,
+    Heard,
+    Report,
+    Stand,
+    is_news,
+    model_of,
+    must_go_back,
+    roster_of,
+)
+from edl.lifecycle.desired_state import as_planned
+from edl.model.actions import CreatePod, PatchStatus
+from edl.model.jobs import FixedPods
+from edl.model.names import Role
+from edl.model.pods import PodPhase
+from edl.model.progress import LOST_MODEL, Measured, Progress, Speed
+from edl.model.status import JobPhase, JobStatus
+from tests.worlds.builders import make_job
+from tests.worlds.job_lives import MASTER, PSERVERS, Life, fault_tolerant
+
+LOST = (
+    "t=2026 lvl=info msg=x\nedl: LedgerLost: the journal is empty, but 40 positions of epoch 1 were done; put it back"
+)
+
+
+def report(done: int = 40, total: int = 100, **fields: Any) -> Report:
+    given = {"stand": Stand.RUNNING, "epoch": 1, "done": done, "total": total, "consumed": done, "waiting": 10}
+    return Report(**{**given, **fields})
+
+
+def hear(life: Life, found: Report, **fields: Any) -> None:
+    progress = Progress(found.epoch, found.done, found.total) if found.total else None
+    life.around = replace(life.around, heard=Heard(found, progress, **fields))
+
+
+def trained(done: int = 40, **fields: Any) -> Life:
+    """A job of a master, two pservers and four trainers that has got that far."""
+    life = fault_tolerant(**fields)
+    hear(life, report(done))
+    life.settle(2)
+    return life
+
+
+def stored(life: Life) -> Progress:
+    assert life.status.dataset is not None
+    return life.status.dataset
+
+
+def is_complete(life: Life) -> bool:
+    return life.phase is JobPhase.SUCCEEDED
+
+
+def cost_s(life: Life) -> float | None:
+    assert life.status.last_resize is not None
+    return life.status.last_resize.lost_s
+
+
+def test_what_the_master_says_stands_in_the_status() -> None:
+    life = trained(40)
+    assert stored(life) == Progress(1, 40, 100, model_of(life.job))
+    hear(life, report(70), measured=Measured((Speed(4, 9.0, 30.0),), 3.0))
+    life.round()
+    assert stored(life).done == 70
+    assert life.status.measured == Measured((Speed(4, 9.0, 30.0),), 3.0)
+
+
+def test_the_same_heard_again_writes_nothing() -> None:
+    life = trained(40)
+    for _ in range(5):
+        life.now_s += 100
+        life.round()
+        assert life.actions == ()
+
+
+def test_what_was_stored_outlives_a_controller_that_has_heard_nothing_yet() -> None:
+    life = trained(40)
+    before = life.status
+    life.around = replace(life.around, heard=None)
+    life.settle(3)
+    assert life.status == before
+
+
+def test_a_resize_is_told_with_what_it_cost_once_that_is_known() -> None:
+    life = trained(40)
+    life.settle(3, target=6)
+    assert cost_s(life) is None
+    hear(life, report(50), lost_s=7.26)
+    life.round(target=6)
+    assert cost_s(life) == 7.3
+    hear(life, report(50))
+    life.settle(3, target=6)
+    assert cost_s(life) == 7.3
+    life.settle(2, target=5)
+    assert cost_s(life) is None
+
+
+def test_a_job_is_complete_once_the_data_is_used_up_and_a_trainer_has_exited_0() -> None:
+    life = trained(40)
+    hear(life, report(100, stand=Stand.FINISHED))
+    life.settle(3)
+    assert not is_complete(life), "trainers still run: they may be saving the model"
+    life.finish_all(Role.TRAINER)
+    life.settle(3)
+    assert is_complete(life)
+    assert stored(life).done == 100
+    assert life.names == {f"a-trainer-{i}" for i in range(4)}
+
+
+def test_trainers_lost_after_the_end_of_the_data_are_not_replaced_but_for_the_last() -> None:
+    life = trained(40)
+    hear(life, report(100, stand=Stand.FINISHED))
+    life.world.finish(life.key, "a-trainer-0")
+    for name in ("a-trainer-1", "a-trainer-2"):
+        life.evict(name)
+    life.world.finish(life.key, "a-trainer-3", 1)
+    life.settle(4)
+    assert is_complete(life), "one has seen the end, and exited 0"
+    other = trained(40)
+    hear(other, report(100, stand=Stand.FINISHED))
+    other.finish_all(Role.TRAINER, 1)
+    other.settle(4)
+    assert not is_complete(other), "nobody has saved the model"
+    assert len(other.job.live_trainers) == 1
+
+
+def test_trainers_that_never_end_are_ended_some_time_after_the_end_of_the_data() -> None:
+    life = trained(40)
+    hear(life, report(100, stand=Stand.FINISHED), finished_for_s=FINISH_GRACE_S - 1)
+    life.settle(3)
+    assert not is_complete(life)
+    hear(life, report(100, stand=Stand.FINISHED), finished_for_s=FINISH_GRACE_S)
+    life.settle(4)
+    assert is_complete(life)
+    assert life.job.pods == ()
+
+
+def test_a_finishing_job_is_planned_with_what_it_has() -> None:
+    job = trained(40).job
+    assert as_planned(job).max_trainers == 6
+    assert as_planned(job, is_finishing=True).max_trainers == 4
+
+
+def test_the_end_waits_until_the_master_was_heard_since() -> None:
+    life = trained(40)
+    hear(life, report(40), is_current=False)
+    life.finish_all(Role.TRAINER)
+    life.settle(3)
+    assert not is_complete(life)
+    assert not life.created()
+    hear(life, report(100, stand=Stand.FINISHED))
+    life.settle(3)
+    assert is_complete(life)
+    assert stored(life).done == 100
+
+
+def test_a_job_whose_trainers_end_early_says_what_is_left() -> None:
+    life = trained(40)
+    life.finish_all(Role.TRAINER)
+    life.settle(3)
+    assert is_complete(life)
+    assert "40 of 100 positions of epoch 1 done" in life.condition("Complete").message
+
+
+def test_too_much_that_cannot_be_read_fails_the_job() -> None:
+    life = trained(40)
+    hear(life, report(40, stand=Stand.FAILED, quarantined=7))
+    life.settle(3)
+    assert (life.phase, life.status.reason) == (JobPhase.FAILED, "TooManyQuarantined")
+    assert "7 of 100" in life.condition("Failed").message
+
+
+def lose_master(life: Life, said: str) -> None:
+    life.world.change(life.key, "a-master-0", ready=False, said=said)
+
+
+def test_a_lost_ledger_fails_the_job_with_the_masters_words() -> None:
+    life = trained(40)
+    lose_master(life, LOST)
+    life.settle(3)
+    assert (life.phase, life.status.reason) == (JobPhase.FAILED, "LedgerLost")
+    message = life.condition("Failed").message
+    assert "40 positions of epoch 1" in message
+    assert "onLedgerLost" in message
+    assert stored(life).done == 40
+
+
+def test_a_master_that_was_put_right_is_not_held_to_its_last_words() -> None:
+    life = trained(40)
+    life.world.change(life.key, "a-master-0", ready=True, said=LOST)
+    life.settle(3)
+    assert life.phase is JobPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "word"),
+    [
+        ("edl: journal /j: damaged at byte 9; put it back from a copy", "MasterFailing", "damaged at byte 9"),
+        ("", "", ""),
+    ],
+)
+def test_a_master_that_keeps_failing_is_told_with_its_last_words(said: str, reason: str, word: str) -> None:
+    life = trained(40)
+    lose_master(life, said)
+    life.settle(2)
+    degraded = life.condition("Degraded")
+    assert degraded.status == ("True" if reason else "False")
+    assert not reason or (degraded.reason == reason and word in degraded.message)
+
+
+def test_a_full_journal_is_told_with_a_remedy_and_ends_with_it() -> None:
+    life = trained(40)
+    hear(life, report(40, blocked="No space left on device"))
+    life.settle(2)
+    assert life.condition("Degraded").reason == "JournalBlocked"
+    assert "make room" in life.condition("Degraded").message
+    hear(life, report(40, blocked="journal /j: No space left on device; make room on its volume"))
+    life.settle(2)
+    assert life.condition("Degraded").message.count("make room on its volume; training stands still and goes on") == 1
+    hear(life, report(41))
+    life.settle(2)
+    assert life.condition("Degraded").status == "False"
+
+
+def test_a_journal_that_goes_with_its_pod_is_told_where_there_is_something_in_it() -> None:
+    life = fault_tolerant()
+    life.world.change(life.key, "a-master-0", journal="emptyDir")
+    life.settle(2)
+    assert life.condition("Degraded").status == "False", "without a data set the journal holds nothing"
+    life.edit(has_dataset=True)
+    life.settle(2)
+    assert life.condition("Degraded").reason == "LedgerNotDurable"
+    life.world.change(life.key, "a-master-0", journal="claim")
+    life.settle(2)
+    assert life.condition("Degraded").status == "False"
+
+
+def test_records_left_out_are_told() -> None:
+    life = trained(40)
+    hear(life, report(40, left_out=1))
+    life.settle(2)
+    assert life.condition("Degraded").reason == "RecordsQuarantined"
+
+
+def masters_created(life: Life) -> list[CreatePod]:
+    return [a for a in life.world.writes if isinstance(a, CreatePod) and a.role is Role.MASTER]
+
+
+def test_the_first_master_may_find_an_empty_journal() -> None:
+    (first,) = masters_created(fault_tolerant())
+    assert (first.expected, first.restarts_epoch) == (None, False)
+
+
+@pytest.mark.parametrize(("said", "restarts"), [(None, False), (False, False), (True, True)])
+def test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold(said: bool | None, restarts: bool) -> None:
+    life = trained(40, restarts_epoch=said)
+    life.world.drop(life.key, "a-master-0")
+    life.settle(3)
+    again = masters_created(life)[-1]
+    assert (again.expected, again.restarts_epoch) == ((1, 40), restarts)
+
+
+@pytest.mark.parametrize(("said", "restarts"), [(None, True), (False, False), (True, True)])
+def test_a_ledger_that_went_because_we_took_the_job_down_begins_its_epoch_again(
+    said: bool | None, restarts: bool
+) -> None:
+    life = trained(40, restarts_epoch=said)
+    life.settle(4, target=0, admitted=False)
+    assert stored(life) == Progress(1, 40, 100, LOST_MODEL)
+    life.settle(4)
+    again = masters_created(life)[-1]
+    assert (again.expected, again.restarts_epoch) == ((1, 40), restarts)
+
+
+def test_the_model_is_where_the_pservers_are() -> None:
+    life = fault_tolerant()
+    whole = model_of(life.job)
+    assert whole
+    assert model_of(replace(life.job, pods=life.job.pods[::-1])) == whole
+    life.world.drop(life.key, "a-pserver-1")
+    assert model_of(life.job) == ""
+    life.settle(3)
+    assert model_of(life.job) not in {"", whole}
+    assert model_of(make_job("b", fixed=(MASTER,))) == NO_PSERVERS
+
+
+def test_accounts_go_back_once_other_pservers_hold_the_model() -> None:
+    life = trained(40)
+    assert not must_go_back(life.job, report(40), "")
+    life.evict("a-pserver-0")
+    assert must_go_back(life.job, report(45), ""), "already while it is missing: nobody may train on"
+    life.settle(3)
+    assert must_go_back(life.job, report(45), "")
+    now = model_of(life.job)
+    assert not must_go_back(life.job, report(40), now)
+    hear(life, report(40), restored=now)
+    life.round()
+    assert stored(life).model == now
+    assert not must_go_back(life.job, report(40), "")
+
+
+@pytest.mark.parametrize("fixed", [(MASTER,), (MASTER, PSERVERS)])
+def test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again(fixed: tuple[FixedPods, ...]) -> None:
+    life = trained(40, fixed=fixed)
+    life.settle(4, target=0, admitted=False)
+    life.settle(4)
+    assert must_go_back(life.job, report(40), "")
+
+
+def test_a_lost_pserver_means_nothing_before_anything_was_done_or_after_the_end() -> None:
+    life = fault_tolerant()
+    hear(life, report(0, epoch=0))
+    life.settle(2)
+    life.evict("a-pserver-0")
+    life.settle(3)
+    assert not must_go_back(life.job, report(0, epoch=0), "")
+    assert stored(life).model == model_of(life.job)
+    ended = trained(40)
+    ended.evict("a-pserver-0")
+    assert not must_go_back(ended.job, report(100, stand=Stand.FINISHED), "")
+
+
+def test_the_roster_holds_whoever_may_still_report() -> None:
+    life = fault_tolerant()
+    life.world.change(life.key, "a-trainer-0", phase=PodPhase.PENDING)
+    life.evict("a-trainer-1")
+    life.world.finish(life.key, "a-trainer-2")
+    names = [seat.name for seat in roster_of(life.job)]
+    assert names == ["a-trainer-0", "a-trainer-1", "a-trainer-3"]
+    lost = frozenset({life.uid("a-trainer-1")})
+    assert [seat.name for seat in roster_of(life.job, lost)] == ["a-trainer-0", "a-trainer-3"]
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "since_s", "is_worth_it"),
+    [
+        (None, (0, 0, 100), 0, True),
+        ((0, 0, 100), (0, 1, 100), 0, True),
+        ((0, 1, 100), (0, 1, 100), 999, False),
+        ((0, 1, 100), (0, 90, 100), 5, False),
+        ((0, 1, 100), (0, 90, 100), 10, True),
+        ((0, 1000, 10**6), (0, 1010, 10**6), 30, False),
+        ((0, 1000, 10**6), (0, 1010, 10**6), 60, True),
+        ((0, 90, 100), (1, 0, 100), 0, True),
+        ((0, 90, 100), (0, 100, 100), 0, True),
+    ],
+)
+def test_progress_is_written_when_it_is_worth_it(
+    told: tuple[int, int, int] | None, now: tuple[int, int, int], since_s: float, is_worth_it: bool
+) -> None:
+    assert is_news(Progress(*told) if told else None, Progress(*now), since_s) is is_worth_it
+
+
+def test_a_job_without_a_master_has_no_progress() -> None:
+    assert JobStatus().dataset is None
+    life = fault_tolerant(fixed=())
+    life.settle(3)
+    assert life.status.dataset is None
+    assert not any(isinstance(a, PatchStatus) for a in life.actions)
+
+
+def test_a_model_that_has_seen_part_of_the_first_lease_is_a_model_to_lose() -> None:
+    life = fault_tolerant()
+    hear(life, report(0, epoch=0))
+    life.settle(2)
+    begun = report(0, epoch=0, consumed=7)
+    hear(life, begun)
+    life.evict("a-pserver-0")
+    life.settle(3)
+    assert must_go_back(life.job, begun, "")
+    other = fault_tolerant()
+    hear(other, begun)
+    other.settle(2)
+    other.settle(4, target=0, admitted=False)
+    assert stored(other).model == LOST_MODEL

@@ -1,0 +1,311 @@
+"""A job that nothing befalls: what it is told and done to from its admission to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.status import is_over
+from edl.model.actions import CreatePod, DeleteJob, DeletePod, EnsureSecret, EnsureService, PatchStatus
+from edl.model.pods import PodPhase
+from edl.model.status import JobPhase, Reason, Resize
+from tests.worlds.builders import make_job
+from tests.worlds.job_stories import KEY, gang, running, story
+
+
+def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:
+    here = story()
+    here.round(4)
+    kinds = [type(a) for a in here.actions]
+    assert kinds.index(EnsureService) < kinds.index(EnsureSecret) < kinds.index(CreatePod) < kinds.index(PatchStatus)
+    assert here.names == {
+        "a-master-0", "a-pserver-0", "a-pserver-1", *(f"a-trainer-{i}" for i in range(4))
+    }  # fmt: skip
+    assert here.told() == ["Admitted", "ScaledUp"]
+    assert "2 -> 4" in here.world.events[1].message
+
+
+def test_a_pserver_that_moves_is_ended_for_it_and_started_again() -> None:
+    here = running()
+    told = len(here.told())
+    here.round(4, moves=("a-pserver-1", "a-pserver-9"))
+    assert [(a.pod, a.intent) for a in here.actions if isinstance(a, DeletePod)] == [("a-pserver-1", "Moved")]
+    assert here.told()[told:] == ["Moved"]
+    assert here.world.events[-1].message == "a-pserver-1: start anew elsewhere; trainers get their room"
+    here.round(4)
+    assert not [a for a in here.actions if isinstance(a, DeletePod | CreatePod)], "its end is waited for"
+    here.settle(4)
+    assert "a-pserver-1" in here.names
+    assert (here.phase(), here.job.status.failures if here.job.status else None) == (JobPhase.RUNNING, 0)
+
+
+def test_phases_follow_the_pods() -> None:
+    here = story()
+    here.round(4)
+    assert here.phase() is JobPhase.PENDING
+    here.round(4)
+    assert here.phase() is JobPhase.CREATING
+    here.world.step()
+    here.round(4)
+    assert here.phase() is JobPhase.RUNNING
+    here.round(5)
+    here.round(5)
+    assert here.phase() is JobPhase.SCALING
+    here.world.step()
+    here.round(5)
+    assert here.phase() is JobPhase.RUNNING
+
+
+def test_only_what_has_room_now_is_created() -> None:
+    here = story()
+    here.round(4, starts=1)
+    assert here.names == {"a-master-0", "a-pserver-0", "a-trainer-0"}
+
+
+def test_a_new_trainer_takes_the_lowest_index_that_no_pod_has() -> None:
+    here = running()
+    here.world.change(KEY, "a-trainer-1", terminating=True)
+    here.world.drop(KEY, "a-trainer-2")
+    here.round(4)
+    created = [a.pod_name for a in here.actions if isinstance(a, CreatePod)]
+    assert created == ["a-trainer-2", "a-trainer-4"]
+
+
+def test_named_victims_go_with_the_reason_stated_and_nothing_grows_beside_them() -> None:
+    here = running()
+    here.round(3, victims=("a-trainer-1",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)
+    pod = here.world.pods(KEY)["a-trainer-1"]
+    assert pod.terminating
+    assert pod.intent == "ServingNeedsRoom"
+    assert not [a for a in here.actions if isinstance(a, CreatePod)]
+    assert here.job.status is not None
+    assert here.job.status.last_resize == Resize(here.now_s, 4, 3, "ServingNeedsRoom")
+    assert here.told()[-1] == "ScaledDown"
+
+
+def test_a_trainer_that_makes_way_and_starts_elsewhere_is_told() -> None:
+    here = running()
+    here.round(4, victims=("a-trainer-1",), shrink_reason=Reason.ADMITTED.value)
+    assert here.told()[-1] == "Moved"
+    here.settle(4)
+    assert here.told().count("Moved") == 1
+    assert len(here.job.live_trainers) == 4
+
+
+def test_a_job_that_is_not_admitted_has_no_pods() -> None:
+    here = running()
+    here.settle(0, admitted=False, reason=Reason.MIN_UNSATISFIED, rounds=2)
+    assert not here.names
+    assert here.phase() is JobPhase.PENDING
+    assert here.told()[-1] == "ScaledDown"
+
+
+def test_without_a_plan_a_job_stays_as_it_is() -> None:
+    here = running()
+    before = here.names
+    here.world.drop(KEY, "a-trainer-3")
+    here.round(0, hold=True)
+    assert here.names == before - {"a-trainer-3"}
+    assert here.phase() in {JobPhase.RUNNING, JobPhase.SCALING}
+
+
+def test_without_a_plan_a_job_that_is_not_admitted_keeps_pods_that_it_still_has() -> None:
+    here = story()
+    here.world.add(make_job("a", trainers=2, minimum=2, on=("",)))
+    here.round(0, hold=True)
+    assert len(here.names) == 2
+
+
+def test_a_job_completes_when_every_live_trainer_exited_0() -> None:
+    here = running()
+    here.world.finish(KEY, "a-trainer-0")
+    here.settle(6)
+    assert len(here.job.live_trainers) == 3, "no growth after the first success"
+    assert here.phase() is JobPhase.RUNNING
+    for i in (1, 2, 3):
+        here.world.finish(KEY, f"a-trainer-{i}")
+    here.settle(4)
+    assert here.phase() is JobPhase.SUCCEEDED
+    assert here.names == {f"a-trainer-{i}" for i in range(4)}, "finished trainers stay for their logs"
+    assert here.told()[-1] == "Succeeded"
+
+
+def test_a_finishing_job_is_planned_as_what_is_left_of_it() -> None:
+    here = running(minimum=3)
+    for i in (0, 1):
+        here.world.finish(KEY, f"a-trainer-{i}")
+    planned = as_planned(here.job)
+    assert (planned.min_trainers, planned.max_trainers) == (2, 2)
+
+
+def test_a_trainer_that_exits_0_because_it_was_told_to_go_has_not_finished() -> None:
+    here = running()
+    here.world.change(KEY, "a-trainer-3", phase=PodPhase.SUCCEEDED, intent="ServingNeedsRoom", ready=False)
+    here.settle(4)
+    assert here.phase() is JobPhase.RUNNING
+    assert len(here.job.live_trainers) == 4
+
+
+def test_the_time_after_the_end_deletes_the_job() -> None:
+    here = running(ttl_s=60)
+    for i in range(4):
+        here.world.finish(KEY, f"a-trainer-{i}")
+    here.settle(4)
+    assert here.phase() is JobPhase.SUCCEEDED
+    here.now_s += 100
+    here.round(0)
+    assert [type(a) for a in here.actions] == [DeleteJob]
+
+
+def test_suspension_ends_every_pod_and_resumption_begins_anew() -> None:
+    here = running()
+    here.world.add(replace(here.job, suspended=True))
+    here.settle(0, rounds=2, admitted=False, reason=Reason.SUSPENDED)
+    assert not here.names
+    assert here.phase() is JobPhase.SUSPENDED
+    here.world.add(replace(here.job, suspended=False))
+    here.settle(4)
+    assert here.phase() is JobPhase.RUNNING
+    assert here.told().count("Admitted") == 2
+
+
+def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_judged_afresh() -> None:
+    here = story(problem="min-instance 4 exceeds max-instance 2; lower min-instance")
+    here.round(0, admitted=False, reason=Reason.INVALID_SPEC)
+    assert here.phase() is JobPhase.FAILED
+    assert not here.names
+    assert is_over(here.job)
+    here.world.add(replace(here.job, problem="", generation=2))
+    assert not is_over(here.job)
+    here.settle(4)
+    assert here.phase() is JobPhase.RUNNING
+
+
+def test_a_job_being_deleted_is_left_alone() -> None:
+    here = running()
+    here.world.add(replace(here.job, deleting=True))
+    here.round(6)
+    assert here.actions == ()
+
+
+def test_a_shrink_for_the_share_of_another_is_remembered_through_other_resizes() -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    first = here.job.status.last_resize
+    assert first is not None
+    assert first.voluntary_s == first.time_s
+    here.now_s += 20
+    here.settle(2, rounds=1, victims=("a-trainer-2",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)
+    second = here.job.status.last_resize
+    assert second is not None
+    assert (second.reason, second.voluntary_s) == ("ServingNeedsRoom", first.time_s)
+    here.now_s += 100
+    here.settle(4)
+    third = here.job.status.last_resize
+    assert third is not None
+    assert (third.to_count, third.voluntary_s) == (4, None)
+
+
+@pytest.mark.parametrize("reason", [Reason.SERVING_NEEDS_ROOM, Reason.ADMITTED, Reason.AT_MAX, Reason.QUOTA_REACHED])
+def test_other_shrinks_are_not_voluntary(reason: Reason) -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=reason.value)
+    assert here.job.status is not None
+    assert here.job.status.last_resize is not None
+    assert (here.job.status.last_resize.to_count, here.job.status.last_resize.voluntary_s) == (3, None)
+
+
+def test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies() -> None:
+    here = running()
+    assert here.job.status is not None
+    here.now_s += 100
+    here.round(6, starts=0, reason=Reason.INSUFFICIENT_CAPACITY)
+    assert here.job.status.trainer.desired == 6
+    here.now_s += 1
+    here.round(5, starts=0, reason=Reason.INSUFFICIENT_CAPACITY)
+    last = here.job.status.last_resize
+    assert last is not None
+    assert (last.from_count, last.to_count, last.voluntary_s) == (4, 5, None)
+
+
+@pytest.mark.parametrize("target", [5, 4])
+def test_less_wanted_leaves_a_shrink_that_a_rule_counts_from(target: int) -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    shrink = here.job.status.last_resize
+    here.round(6, starts=0)
+    here.round(target, starts=0)
+    assert here.job.status.last_resize == shrink
+
+
+@pytest.mark.parametrize(("node", "is_voluntary"), [("", False), ("n000", True)])
+def test_trainers_that_never_reached_a_node_start_no_cooldown(node: str, *, is_voluntary: bool) -> None:
+    here = running()
+    here.world.change(here.key, "a-trainer-3", node=node)
+    here.round(3, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
+    assert here.job.status is not None
+    assert here.job.status.last_resize is not None
+    assert (here.job.status.last_resize.voluntary_s is not None) is is_voluntary
+
+
+def test_growth_does_not_hide_a_shrink_that_a_rule_still_counts_from() -> None:
+    here = running()
+    here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)
+    assert here.job.status is not None
+    shrink = here.job.status.last_resize
+    here.settle(4)
+    assert here.job.status.last_resize == shrink
+    here.now_s += 100
+    here.settle(5)
+    assert here.job.status.last_resize is not None
+    assert (here.job.status.last_resize.from_count, here.job.status.last_resize.to_count) == (4, 5)
+
+
+def test_a_gang_completes_with_its_trainers_and_its_pservers_go() -> None:
+    here = gang()
+    for i in range(3):
+        here.world.finish(KEY, f"a-trainer-{i}")
+        here.settle(max(1, 2 - i), rounds=1)
+    here.settle(0)
+    assert here.phase() is JobPhase.SUCCEEDED
+    assert here.names == {f"a-trainer-{i}" for i in range(3)}
+
+
+def test_a_finishing_job_runs_on_with_less_than_its_minimum() -> None:
+    here = running(3, 3, target=3)
+    here.world.finish(KEY, "a-trainer-0", 0)
+    here.settle(2)
+    here.world.finish(KEY, "a-trainer-1", 1)
+    here.settle(1)
+    assert here.phase() is JobPhase.RUNNING, "nobody is started anew to finish beside those that have"
+
+
+def test_a_condition_keeps_its_time_until_it_flips() -> None:
+    here = running()
+    assert here.job.status is not None
+    before = {c.type: c.since_s for c in here.job.status.conditions}
+    here.settle(5)
+    after = {c.type: c.since_s for c in here.job.status.conditions}
+    for kind in ("Admitted", "Running", "Degraded", "Complete", "Failed"):
+        assert after[kind] == before[kind]
+
+
+def test_a_rested_job_is_not_written_to() -> None:
+    here = running()
+    writes = len(here.world.writes)
+    here.settle(4, rounds=20)
+    assert len(here.world.writes) == writes
+
+
+def test_conditions_are_all_there_from_the_first_status_on() -> None:
+    here = story()
+    here.round(4)
+    assert here.job.status is not None
+    assert [c.type for c in here.job.status.conditions] == [
+        "Admitted", "Running", "Resizing", "Degraded", "Complete", "Failed"
+    ]  # fmt: skip
+    assert all(c.reason and c.message for c in here.job.status.conditions)

@@ -1,0 +1,104 @@
+"""Pods that demand their node: which do, and what becomes of those that kube-scheduler keeps from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from edl.lifecycle.node_pinning import LOOKED_AT_WHOLE, LOOSE_S, PATIENCE_S, loosen, pin, refused
+from edl.model.actions import CreatePod, DeletePod, EnsureService
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod
+from tests.worlds.builders import make_job, make_nodes, make_shape, make_snapshot
+from tests.worlds.living import Living
+
+KEY = JobKey("default", "job")
+NEW = CreatePod(KEY, "uid", Role.TRAINER, 0, node="n007")
+MANY = LOOKED_AT_WHOLE + 1
+
+
+def waiting(**fields: Any) -> Pod:
+    pod = Pod("default", "job-trainer-0", "p", make_shape(), planned="n007", pinned=True, job=KEY, role=Role.TRAINER)
+    return replace(pod, **{"tried": True, "answered_s": 100.0, **fields})
+
+
+def job_of(*pods: Pod) -> Job:
+    return replace(make_job("job"), pods=pods)
+
+
+def test_only_a_cluster_of_which_kube_scheduler_sees_a_part_needs_pins() -> None:
+    service = EnsureService(KEY, "uid")
+    assert pin((service, NEW), LOOKED_AT_WHOLE, {}) == (service, NEW)
+    assert pin((service, NEW), MANY, {}) == (service, replace(NEW, pinned=True))
+
+
+def test_a_pod_that_no_node_was_planned_for_demands_none() -> None:
+    nowhere = replace(NEW, node=None)
+    assert pin((nowhere,), MANY, {}) == (nowhere,)
+
+
+@pytest.mark.parametrize(
+    ("pod", "now_s", "is_refused"),
+    [
+        (waiting(), 100.0 + PATIENCE_S, True),
+        (waiting(), 99.9 + PATIENCE_S, False),
+        (waiting(pinned=False), 500.0, False),
+        (waiting(tried=False, answered_s=None), 500.0, False),
+        (waiting(node="n007"), 500.0, False),
+        (waiting(terminating=True), 500.0, False),
+    ],
+)
+def test_a_pod_is_refused_once_kube_scheduler_has_kept_it_out_for_some_seconds(
+    pod: Pod, now_s: float, is_refused: bool
+) -> None:
+    assert refused(job_of(pod), now_s) == ([pod] if is_refused else [])
+
+
+def test_the_successor_of_a_refused_pod_may_go_anywhere_for_a_while_and_the_others_not() -> None:
+    job = job_of(waiting())
+    snapshot = replace(make_snapshot(make_nodes(1), jobs=(job,)), observed_at_s=200.0)
+    loose = loosen({}, snapshot, now_s=10.0)
+    successor, other = (CreatePod(KEY, job.uid, Role.TRAINER, i, node="n007") for i in (0, 1))
+    assert pin((successor, other), MANY, loose) == (successor, replace(other, pinned=True))
+    calm = replace(snapshot, jobs=(job_of(),))
+    assert pin((successor,), MANY, loosen(loose, calm, now_s=9.0 + LOOSE_S)) == (successor,)
+    assert pin((successor,), MANY, loosen(loose, calm, now_s=10.0 + LOOSE_S))[0] == replace(successor, pinned=True)
+
+
+@pytest.fixture
+def large() -> Iterator[Living]:
+    with closing(Living(make_nodes(MANY, cpu=2))) as made:
+        yield made
+
+
+def test_pods_stand_where_they_were_planned_in_a_large_cluster(large: Living) -> None:
+    large.do(lambda w: w.add(make_job("job", minimum=2, maximum=20)))
+    large.settle()
+    trainers = large.world.job(KEY).live_trainers
+    assert len(trainers) == 20
+    assert all(pod.pinned and pod.node == pod.planned for pod in trainers)
+
+
+@pytest.mark.parametrize("fault_tolerant", [True, False])
+def test_a_node_that_is_closed_for_reasons_unseen_keeps_no_job_waiting(
+    large: Living, *, fault_tolerant: bool
+) -> None:
+    """Half of the nodes take no pod, as where a volume is in another zone; all trainers run on the others."""
+    job = make_job("job", minimum=8, maximum=8, cpu=2)
+    job = replace(job, fault_tolerant=fault_tolerant, fixed=(FixedPods(Role.PSERVER, make_shape(1), 1),))
+    large.world.shut = {f"n{i:03}" for i in range(1, MANY // 2)}
+    large.do(lambda w: w.add(job))
+    large.settle()
+    pods = large.world.job(KEY).pods
+    assert len(pods) == 9
+    assert all(pod.node and pod.node not in large.world.shut for pod in pods)
+    status = large.world.job(KEY).status
+    assert status is not None
+    assert (status.failures, str(status.phase)) == (0, "Running")
+    again = [a for a in large.world.writes if isinstance(a, DeletePod)]
+    assert {a.intent for a in again} == {"Replaced"}

@@ -1,0 +1,195 @@
+"""The journal on a disk: what was acknowledged is there again, what was torn is cut off, damage is never ignored."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from edl.errors import ConfigError
+from edl.ledger.events import JournalError
+from edl.master.journal import FileLedgerStore
+from edl.master.journal_files import frame
+from edl.master.ledger_store import StoreBlockedError
+
+GROUPS = [[b"one"], [b"two", b"three"], [b"four"], [b"five", b"six", b"seven"]]
+
+
+def content(folder: Path) -> tuple[bytes | None, list[bytes]]:
+    """What a master that starts now would find."""
+    store = FileLedgerStore(folder)
+    try:
+        state, records = store.load()
+        return state, list(records)
+    finally:
+        asyncio.run(store.close())
+
+
+def flat(groups: list[list[bytes]]) -> list[bytes]:
+    return [record for group in groups for record in group]
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[FileLedgerStore]:
+    store = FileLedgerStore(folder)
+    list(store.load()[1])
+    store.start()
+    yield store
+
+
+def write(folder: Path, groups: list[list[bytes]], snapshot_after: int | None = None) -> list[int]:
+    """Each group is synced before the next is begun; returns the journal's size after each."""
+    return asyncio.run(_write(folder, groups, snapshot_after))
+
+
+async def _write(folder: Path, groups: list[list[bytes]], snapshot_after: int | None) -> list[int]:
+    sizes = [0]
+    with opened(folder) as store:
+        for at, group in enumerate(groups):
+            for record in group:
+                store.append(record)
+            await store.durable(store.appended)
+            sizes.append(sizes[-1] + len(frame(0, group)))
+            if at == snapshot_after:
+                store.snapshot(b"state")
+        await store.close()
+    return sizes[1:]
+
+
+async def until_durable(store: FileLedgerStore, number: int) -> None:
+    while True:
+        with suppress(StoreBlockedError):
+            return await store.durable(number)
+        await asyncio.sleep(0.01)
+
+
+def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
+    write(tmp_path / "j", GROUPS)
+    assert content(tmp_path / "j") == (None, flat(GROUPS))
+    write(tmp_path / "j", [[b"eight"]])
+    assert content(tmp_path / "j") == (None, [*flat(GROUPS), b"eight"])
+
+
+def test_a_crash_at_every_byte_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    sizes = [0, *write(tmp_path / "whole", GROUPS)]
+    (file,) = (tmp_path / "whole").glob("journal-*")
+    data = file.read_bytes()
+    for length in range(len(data) + 1):
+        folder = tmp_path / f"cut-{length}"
+        folder.mkdir()
+        (folder / file.name).write_bytes(data[:length])
+        synced = sum(size <= length for size in sizes) - 1
+        kept = flat(GROUPS[:synced])
+        assert content(folder) == (None, kept)
+        if length % 7 == 0:  # and training goes on from there
+            write(folder, [[b"more"]])
+            assert content(folder) == (None, [*kept, b"more"])
+        shutil.rmtree(folder)
+
+
+def test_a_torn_end_of_zeros_is_cut_off(tmp_path: Path) -> None:
+    write(tmp_path, GROUPS)
+    (file,) = tmp_path.glob("journal-*")
+    with file.open("ab") as journal:
+        journal.write(bytes(4096))
+    assert content(tmp_path)[1] == flat(GROUPS)
+
+
+def test_a_flipped_bit_in_the_middle_is_never_ignored(tmp_path: Path) -> None:
+    sizes = write(tmp_path / "whole", GROUPS)
+    (file,) = (tmp_path / "whole").glob("journal-*")
+    data = file.read_bytes()
+    for at in range(sizes[-2]):  # all but the last group, which nobody can tell from a torn one
+        folder = tmp_path / "flipped"
+        folder.mkdir()
+        (folder / file.name).write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        with pytest.raises(JournalError, match=r"damaged at byte \d+"):
+            content(folder)
+        shutil.rmtree(folder)
+
+
+def test_a_restart_begins_with_the_snapshot(tmp_path: Path) -> None:
+    write(tmp_path, GROUPS, snapshot_after=1)
+    assert content(tmp_path) == (b"state", flat(GROUPS[2:]))
+    write(tmp_path, [[b"eight"]])
+    assert content(tmp_path) == (b"state", [*flat(GROUPS[2:]), b"eight"])
+
+
+def test_without_its_snapshot_the_journal_is_replayed_whole(tmp_path: Path) -> None:
+    write(tmp_path, GROUPS, snapshot_after=1)
+    (snapshot,) = tmp_path.glob("snapshot-*")
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    with pytest.raises(JournalError, match="delete this one file"):
+        content(tmp_path)
+    snapshot.unlink()
+    assert content(tmp_path) == (None, flat(GROUPS))
+
+
+def test_a_missing_file_in_the_middle_is_named(tmp_path: Path) -> None:
+    write(tmp_path, GROUPS, snapshot_after=1)
+    for path in (*tmp_path.glob("snapshot-*"), min(tmp_path.glob("journal-*"))):
+        path.unlink()
+    with pytest.raises(JournalError, match="missing"):
+        content(tmp_path)
+
+
+async def test_two_masters_never_share_a_journal(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        with pytest.raises(ConfigError, match="another master uses it"):
+            FileLedgerStore(tmp_path)
+        await store.close()
+    assert (await asyncio.to_thread(content, tmp_path))[1] == []
+
+
+async def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room, real = [40], os.pwrite
+
+    def pwrite(file: int, data: memoryview, offset: int) -> int:
+        if offset + len(data) > room[0]:
+            written = real(file, data[: max(0, room[0] - offset)], offset)
+            if not written:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return written
+        return real(file, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr("edl.master.journal._RETRY_S", 0.01)
+    with opened(tmp_path) as store:
+        await store.durable(store.append(b"fits"))
+        number = store.append(b"does not fit")
+        with pytest.raises(StoreBlockedError, match="make room"):
+            await store.durable(number)
+        assert store.blocked
+        room[0] = 10_000
+        async with asyncio.timeout(10):
+            await until_durable(store, number)
+        await store.close()
+    assert (await asyncio.to_thread(content, tmp_path))[1] == [b"fits", b"does not fit"]
+
+
+def test_a_master_that_begins_on_a_full_disk_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(JournalError, match="No space left on device; make room on its volume"):
+        content(tmp_path)
+
+
+async def test_a_failing_disk_promises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fdatasync(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with opened(tmp_path) as store:
+        monkeypatch.setattr(os, "fdatasync", fdatasync)
+        with pytest.raises(JournalError, match="Input/output error"):
+            await store.durable(store.append(b"lost"))
+        with pytest.raises(JournalError, match="restart the master"):
+            await store.durable(store.append(b"also lost"))
+        await store.close()

@@ -1,0 +1,69 @@
+"""The pages that a cluster asks for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from edl.errors import ConfigError
+from edl.observability.status_server import StatusServer, split_address
+
+
+@asynccontextmanager
+async def serving(*, alive: bool = True, ready: bool = True) -> AsyncIterator[str]:
+    server = StatusServer("127.0.0.1:0", is_alive=lambda: alive, is_ready=lambda: ready, metrics=lambda: b"x 1\n")
+    _, port = await server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await server.stop()
+
+
+async def fetch(url: str) -> tuple[int, str, str]:
+    async with aiohttp.ClientSession() as client, client.get(url) as answer:
+        return answer.status, await answer.text(), answer.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "alive", "ready", "code"),
+    [
+        ("/healthz", True, False, 200),
+        ("/healthz", False, True, 503),
+        ("/readyz", False, True, 200),
+        ("/readyz", True, False, 503),
+        ("/other", True, True, 404),
+    ],
+)
+async def test_health_is_the_loop_and_readiness_the_caches(path: str, alive: bool, ready: bool, code: int) -> None:
+    async with serving(alive=alive, ready=ready) as url:
+        assert (await fetch(url + path))[0] == code
+
+
+async def test_metrics_have_the_type_that_prometheus_expects() -> None:
+    async with serving() as url:
+        assert await fetch(url + "/metrics") == (200, "x 1\n", "text/plain; version=0.0.4; charset=utf-8")
+
+
+async def test_an_address_that_is_taken_is_refused_with_the_remedy() -> None:
+    async with serving() as url:
+        taken = url.removeprefix("http://")
+        other = StatusServer(taken, is_alive=lambda: True, is_ready=lambda: True, metrics=lambda: b"")
+        with pytest.raises(ConfigError, match=f"--listen {taken}: .*choose another"):
+            await other.start()
+
+
+@pytest.mark.parametrize(
+    ("listen", "parts"),
+    [("127.0.0.1:8080", ("127.0.0.1", 8080)), ("[::1]:0", ("::1", 0)), ("h:1", ("h", 1))],
+)
+def test_addresses(listen: str, parts: tuple[str, int]) -> None:
+    assert split_address(listen) == parts
+
+
+@pytest.mark.parametrize("listen", ["", "8080", "h:", "h:x", "h:70000", "h:-1"])
+def test_no_addresses(listen: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        split_address(listen)

@@ -1,0 +1,229 @@
+"""Policy `utility`: trainers go where they add most speed, measured against brute force on small clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.plan import Limits, ScalePlan
+from edl.planner.decide import decide, policy_named
+from edl.planner.guard import check
+from edl.planner.packing import grow
+from edl.planner.problem_reader import read_world
+from edl.planner.programs.fair_share import fair_shares, read_cluster
+from edl.planner.speedup import curve_of
+from edl.planner.trial import Room
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.small_clusters import (
+    LIMITS,
+    apply_plan,
+    cluster_of,
+    cores_of,
+    decision_of,
+    essence,
+    free_cores,
+    fresh_worlds,
+    later,
+    plan_for,
+    reachable,
+    running_worlds,
+    small_jobs,
+    small_nodes,
+    targets,
+    victims,
+    with_jobs,
+    with_pods,
+)
+
+quick = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+curves = st.sampled_from(
+    [
+        (),
+        ((1, 100.0), (2, 195.0), (4, 380.0)),
+        ((1, 50.0), (2, 60.0), (6, 62.0)),
+        ((2, 1000.0),),
+        ((1, 10.0), (3, 40.0)),
+    ]
+)
+
+
+@st.composite
+def with_curves(draw: st.DrawFn, worlds: st.SearchStrategy[ClusterSnapshot]) -> ClusterSnapshot:
+    world = draw(worlds)
+    return replace(world, jobs=tuple(replace(job, throughput=draw(curves)) for job in world.jobs))
+
+
+worlds = with_curves(st.one_of(fresh_worlds(), running_worlds()))
+
+
+def useful(snapshot: ClusterSnapshot, limits: Limits = LIMITS) -> ScalePlan:
+    return plan_for(snapshot, limits, "utility")
+
+
+def utility(jobs: Sequence[Job], counts: Sequence[int]) -> float:
+    """The definition, told anew: the sum of the logarithms of what is gained over each minimum."""
+    pairs = ((curve_of(job.throughput), job, n) for job, n in zip(jobs, counts, strict=True))
+    return sum(log(curve.speed(n) / curve.speed(job.min_trainers)) for curve, job, n in pairs)
+
+
+@given(small_nodes(), st.lists(small_jobs(with_fixed=False, with_tiers=False), min_size=1, max_size=3), st.data())
+@quick
+def test_no_way_to_fill_the_cluster_is_worth_more(cores: list[int], jobs: list[Job], data: st.DataObject) -> None:
+    """Every way in which each job has half its fair share at least."""
+    world = cluster_of(cores, [replace(job, throughput=data.draw(curves)) for job in jobs])
+    plan = useful(world)
+    run = [job for job, d in zip(world.jobs, plan.decisions, strict=True) if d.admitted]
+    rooms = [node.allocatable["cpu"] // 1000 for node in world.nodes]
+    alone = [sum(room // cores_of(job.trainer) for room in rooms) for job in run]
+    tops = [min(job.max_trainers, most) for job, most in zip(run, alone, strict=True)]
+    got = [d.target for d in plan.decisions if d.admitted]
+    floors = half_shares(world, run, tops)
+    assert all(n >= floor for n, floor in zip(got, floors, strict=True))
+    ways = reachable(rooms, [cores_of(job.trainer) for job in run], tuple(tops))
+    allowed = [way for way in ways if all(n >= floor for n, floor in zip(way, floors, strict=True))]
+    best = max((utility(run, way) for way in allowed), default=0.0)
+    assert utility(run, got) >= best - 1e-6
+    assert plan.certificate.objective == "utility"
+    assert plan.certificate.achieved == pytest.approx(utility(run, got), abs=1e-6)
+    assert plan.certificate.bound >= plan.certificate.achieved
+
+
+def half_shares(
+    world: ClusterSnapshot, run: Sequence[Job], tops: Sequence[int], limits: Limits = LIMITS
+) -> list[int]:
+    """The floors: halfway from each minimum to the fair share, in whole trainers."""
+    capped = [replace(job, max_trainers=max(top, job.min_trainers)) for job, top in zip(run, tops, strict=True)]
+    read = read_world(replace(world, jobs=tuple(capped)), limits)
+    room = Room(read, range(len(capped)))
+    least = {j: read.claims[j].low for j in room.members}
+    grow(room, least, least)
+    level = fair_shares(read_cluster(room), 10.0)
+    return [int(n + (level[j] - n) / 2 + 1e-6) for j, n in least.items()]
+
+
+@given(worlds)
+@quick
+def test_every_plan_passes_its_checks_and_its_bound(world: ClusterSnapshot) -> None:
+    plan = useful(world)
+    assert check(world, plan) == ()
+    assert plan.certificate.bound >= plan.certificate.achieved
+
+
+@given(worlds)
+@quick
+def test_equal_snapshots_give_equal_plans(world: ClusterSnapshot) -> None:
+    assert replace(useful(world), seconds=0) == replace(useful(world), seconds=0)
+
+
+@given(worlds)
+@quick
+def test_no_further_trainer_of_any_job_fits(world: ClusterSnapshot) -> None:
+    plan = useful(world)
+    if plan.serving.waiting > plan.serving.short:
+        return  # the free room is meant for serving pods: which of it, the plan does not say
+    free = free_cores(world, plan)
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        if decision.admitted and not job.pinned and decision.target < job.max_trainers:
+            assert max(free.values(), default=0) < cores_of(job.trainer)
+
+
+@given(worlds)
+@quick
+def test_planning_again_on_what_results_changes_nothing(world: ClusterSnapshot) -> None:
+    plan = useful(world)
+    again = useful(apply_plan(world, plan))
+    assert essence(again) == essence(plan)
+    assert not victims(again)
+
+
+@given(worlds, st.booleans(), st.booleans())
+@quick
+def test_planning_again_while_pods_come_and_go_changes_nothing(
+    world: ClusterSnapshot, gone: bool, only_startable: bool
+) -> None:
+    plan = useful(world)
+    between = apply_plan(world, plan, gone=gone, bound=False, only_startable=only_startable)
+    again = useful(between)
+    assert not victims(again)
+    assert essence(again) == essence(plan)
+
+
+# Which policy
+
+
+def test_trainers_go_where_they_add_more_speed() -> None:
+    scales = replace(make_job("scales", maximum=12), throughput=((1, 100.0), (8, 800.0)))
+    stalls = replace(make_job("stalls", maximum=12), throughput=((1, 100.0), (2, 110.0), (8, 112.0)))
+    plan = useful(make_snapshot(make_nodes(1, cpu=12), (scales, stalls)))
+    assert targets(plan) == {"scales": 9, "stalls": 3}  # 3 is the floor: half its fair share of 6
+
+
+def test_idle_room_is_used_up_beyond_what_a_curve_is_trusted_for() -> None:
+    known = replace(make_job("a", maximum=30), throughput=((1, 10.0), (2, 19.0)))
+    assert targets(useful(make_snapshot(make_nodes(2, cpu=10), (known,)))) == {"a": 20}
+
+
+def test_the_default_is_utility_as_soon_as_the_speed_of_a_job_that_runs_is_known() -> None:
+    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    known = replace(jobs[1], throughput=((1, 100.0), (8, 150.0)))
+    unschedulable = replace(make_job("c", cpu=99), throughput=((1, 1.0),))
+    nodes = make_nodes(1, cpu=12)
+
+    def default(*jobs: Job) -> ScalePlan:
+        return decide(make_snapshot(nodes, jobs), policy_named(""), LIMITS)
+
+    assert (default(*jobs).policy, default(*jobs).certificate.objective) == ("maxmin", "fulfilment")
+    assert default(*jobs, unschedulable).policy == "maxmin"
+    assert (default(jobs[0], known).policy, default(jobs[0], known).certificate.objective) == ("utility", "utility")
+    assert targets(default(jobs[0], known)) == targets(useful(make_snapshot(nodes, (jobs[0], known))))
+    assert decide(make_snapshot(nodes, (jobs[0], known)), policy_named("maxmin"), LIMITS).policy == "maxmin"
+
+
+# Resizes that pay
+
+
+def unequal(*, cost_s: float = 0.0) -> ClusterSnapshot:
+    """Two jobs that run for long, one of them with much more than what it makes use of."""
+    job = replace(make_job("x"), resize_cost_s=cost_s)
+    scales = replace(job, key=job.key._replace(name="scales"), throughput=((1, 100.0), (12, 1200.0)))
+    stalls = replace(job, key=job.key._replace(name="stalls"), throughput=((1, 100.0), (2, 110.0), (12, 120.0)))
+    world = make_snapshot(make_nodes(1, cpu=12), (replace(scales, max_trainers=4), stalls))
+    world = later(apply_plan(world, useful(world)), 1000)
+    return with_jobs(world, replace(world.jobs[0], max_trainers=12))
+
+
+def test_trainers_change_hands_where_that_is_worth_much() -> None:
+    assert targets(useful(unequal())) == {"scales": 9, "stalls": 3}
+
+
+def test_but_not_while_serving_is_leaving_room_that_is_worth_as_much() -> None:
+    world = replace(unequal(), nodes=make_nodes(2, cpu=12))
+    leaving = replace(make_serving("goes", cpu=12, node="n001"), terminating=True)
+    assert targets(useful(with_pods(world, leaving))) == {"scales": 4, "stalls": 8}
+    assert targets(useful(world)) == {"scales": 12, "stalls": 10}
+    little = (
+        replace(make_serving("goes", cpu=1, node="n001"), terminating=True),
+        make_serving("s", cpu=11, node="n001"),
+    )
+    assert targets(useful(with_pods(world, *little))) == {"scales": 9, "stalls": 3}
+
+
+def test_but_not_where_the_gain_does_not_pay_for_the_restarts() -> None:
+    """The logarithm of 9/4 over 600 s, less what the other loses, is worth about 450 s, and two jobs are resized."""
+    assert targets(useful(unequal(cost_s=150.0))) == {"scales": 9, "stalls": 3}
+    dear = useful(unequal(cost_s=400.0))
+    assert targets(dear) == {"scales": 4, "stalls": 8}
+    assert decision_of(dear, "scales").reason == "ResizeNotWorthIt"
+    assert victims(dear) == []

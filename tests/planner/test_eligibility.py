@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl.model.cluster import Node
+from edl.model.resources import NodeTerm, Placement, Requirement, Taint, Toleration
+from edl.planner.eligibility import takes
+from tests.worlds.builders import make_node
+
+NODE = make_node("n0", labels={"pool": "gpu", "size": "8"})
+GPU_TAINT = Taint("gpu", "yes", "NoSchedule")
+
+
+def tainted(effect: str) -> Node:
+    return replace(NODE, taints=(GPU_TAINT._replace(effect=effect),))
+
+
+def test_a_ready_node_without_taints_takes_anybody() -> None:
+    assert takes(NODE, Placement())
+
+
+def test_a_node_that_is_not_ready_takes_nobody_whatever_is_tolerated() -> None:
+    assert not takes(replace(NODE, ready=False), Placement(tolerations=(Toleration(operator="Exists"),)))
+
+
+@pytest.mark.parametrize(
+    ("effect", "taken"), [("NoSchedule", False), ("NoExecute", False), ("PreferNoSchedule", True)]
+)
+def test_only_repelling_taints_repel(effect: str, taken: bool) -> None:
+    assert takes(tainted(effect), Placement()) is taken
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taken"),
+    [
+        (Toleration("gpu", "Equal", "yes", "NoSchedule"), True),
+        (Toleration("gpu", "", "yes"), True),
+        (Toleration("gpu", "Exists"), True),
+        (Toleration("", "Exists"), True),
+        (Toleration("gpu", "Equal", "no"), False),
+        (Toleration("cpu", "Exists"), False),
+        (Toleration("gpu", "Exists", "", "NoExecute"), False),
+        (Toleration("", "Equal", "yes"), False),
+        (Toleration("gpu", "Gt", "yes"), False),
+    ],
+)
+def test_a_toleration_must_match_key_value_and_effect(toleration: Toleration, taken: bool) -> None:
+    assert takes(tainted("NoSchedule"), Placement(tolerations=(toleration,))) is taken
+
+
+def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
+    cordoned = replace(NODE, cordoned=True)
+    assert not takes(cordoned, Placement())
+    assert takes(cordoned, Placement(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),)))
+
+
+def test_a_node_selector_needs_every_label() -> None:
+    assert takes(NODE, Placement(node_selector=(("pool", "gpu"), ("size", "8"))))
+    assert not takes(NODE, Placement(node_selector=(("pool", "gpu"), ("size", "9"))))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "holds"),
+    [
+        (Requirement("pool", "In", ("cpu", "gpu")), True),
+        (Requirement("pool", "In", ("cpu",)), False),
+        (Requirement("absent", "In", ("",)), False),
+        (Requirement("pool", "NotIn", ("cpu",)), True),
+        (Requirement("absent", "NotIn", ("cpu",)), True),
+        (Requirement("pool", "NotIn", ("gpu",)), False),
+        (Requirement("pool", "Exists"), True),
+        (Requirement("pool", "DoesNotExist"), False),
+        (Requirement("absent", "DoesNotExist"), True),
+        (Requirement("size", "Gt", ("7",)), True),
+        (Requirement("size", "Lt", ("7",)), False),
+        (Requirement("pool", "Gt", ("7",)), False),
+        (Requirement("size", "Near", ("7",)), False),
+        (Requirement("absent", "NotIn"), False),
+        (Requirement("size", "Gt", ("+7",)), True),
+        (Requirement("size", "Gt", ("-7",)), True),
+        (Requirement("size", "Gt", ("7", "1")), False),
+        (Requirement("size", "Gt"), False),
+        (Requirement("size", "Gt", (" 7",)), False),
+        (Requirement("size", "Lt", ("1_0",)), False),
+        (Requirement("size", "Lt", ("9" * 5000,)), False),
+        (Requirement("absent", "Lt", ("7",)), False),
+    ],
+)
+def test_each_operator_reads_labels_as_the_scheduler_does(requirement: Requirement, holds: bool) -> None:
+    assert takes(NODE, Placement(required=(NodeTerm(expressions=(requirement,)),))) is holds
+
+
+def test_terms_are_alternatives_and_their_expressions_are_not() -> None:
+    yes, no = Requirement("pool", "Exists"), Requirement("pool", "DoesNotExist")
+    assert takes(NODE, Placement(required=(NodeTerm((no,)), NodeTerm((yes,)))))
+    assert not takes(NODE, Placement(required=(NodeTerm((yes, no)),)))
+    assert not takes(NODE, Placement(required=(NodeTerm(),)))
+
+
+def test_a_field_names_the_node() -> None:
+    assert takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "In", ("n0",)),)),)))
+    assert not takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)),)))
+    assert takes(NODE, Placement(required=(NodeTerm(fields=(Requirement("metadata.name", "NotIn", ("n1",)),)),)))
+    both = NodeTerm((Requirement("pool", "DoesNotExist"),), (Requirement("metadata.name", "In", ("n0",)),))
+    assert not takes(NODE, Placement(required=(both,)))
+
+
+def test_selector_and_affinity_must_both_hold() -> None:
+    gpu_pool = NodeTerm((Requirement("pool", "In", ("gpu",)),))
+    assert takes(NODE, Placement(node_selector=(("size", "8"),), required=(gpu_pool,)))
+    assert not takes(NODE, Placement(node_selector=(("size", "9"),), required=(gpu_pool,)))

@@ -1,0 +1,76 @@
+"""Trainers that would die only to start anew elsewhere: an arrival moves nobody for little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from tests.worlds.builders import make_job
+from tests.worlds.small_clusters import (
+    apply_plan,
+    cluster_of,
+    decision_of,
+    later,
+    plan_for,
+    small_nodes,
+    targets,
+    victims,
+    with_jobs,
+)
+
+quick = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+def arrival(cores: list[int], running: list[Job], new: Job) -> ClusterSnapshot:
+    """Jobs that have run for a while, and one that has just come."""
+    world = cluster_of(cores, running)
+    world = later(apply_plan(world, plan_for(world)), 100)
+    return with_jobs(world, replace(new, created_s=world.observed_at_s))
+
+
+def test_a_newcomer_is_packed_around_trainers_that_would_only_move() -> None:
+    """Its minimum would fit where 'large' loses one, but what 'small' loses for its share has room for all of it."""
+    small = make_job("small", cpu=3, minimum=1, maximum=42)
+    large = make_job("large", cpu=5, minimum=2, maximum=60)
+    world = arrival([21, 10], [small, large], make_job("new", cpu=5, minimum=1, maximum=24))
+    plan = plan_for(world)
+    assert targets(plan) == {"small": 2, "large": 3, "new": 2}
+    assert not decision_of(plan, "large").victims
+
+
+def test_trainers_are_not_moved_for_a_gain_below_the_dead_band() -> None:
+    """A fifth death, of a trainer that starts anew elsewhere, would leave everybody with the same counts."""
+    running = [make_job("j0", cpu=4, minimum=2, maximum=22), make_job("j1", cpu=5, minimum=1, maximum=57)]
+    plan = plan_for(arrival([21, 21, 11, 10], running, make_job("new", cpu=3, minimum=1, maximum=40)))
+    assert targets(plan) == {"j0": 6, "j1": 4, "new": 6}
+    assert len(victims(plan)) == 4
+    assert not any(d.victims and d.nodes for d in plan.decisions)
+
+
+many = st.builds(
+    make_job,
+    name=st.sampled_from(["a", "b", "c"]),
+    cpu=st.integers(1, 3),
+    minimum=st.integers(1, 2),
+    maximum=st.integers(20, 60),
+)
+
+
+@given(small_nodes().map(lambda cores: [2 * n for n in cores]), st.lists(many, min_size=1, max_size=3), many)
+@quick
+def test_no_job_keeps_its_count_by_moving_where_steps_are_small(
+    cores: list[int], running: list[Job], new: Job
+) -> None:
+    """With maxima so large that one trainer is little, nobody keeps its count at the price of a death.
+
+    A minimum of several large trainers may have to be made room for in one piece: then somebody may move.
+    """
+    world = arrival(cores, running, replace(new, key=new.key._replace(name="new")))
+    plan = plan_for(world)
+    minimum = new.min_trainers * (new.trainer.request["cpu"] // 1000)
+    for decision in plan.decisions:
+        assert not decision.victims or decision.target < decision.current or minimum > 1

@@ -1,0 +1,194 @@
+"""Serving pods that leave room unused: marked after half a minute, longer each time; nobody dies for them then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from edl.errors import PlanFailure
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import ServingReport
+from edl.model.pods import Pod
+from edl.planner.fallback import without_growth
+from edl.planner.guard import check
+from edl.planner.packing import startable
+from edl.planner.unplaceable import LONGEST_PAUSE_S, Offer, mark, watch
+from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
+from tests.worlds.small_clusters import decision_of, plan_for, targets, victims, with_pods
+
+Offers = dict[str, Offer]
+FREE = make_snapshot((make_node("n0", 4),), (make_job("a", maximum=4),))
+
+
+def tried(name: str, cpu: float = 3, *, unplaceable: bool = False) -> Pod:
+    return replace(make_serving(name, cpu=cpu), tried=True, unplaceable=unplaceable)
+
+
+def seen(offers: Offers, world: ClusterSnapshot, times_s: Iterable[float]) -> Offers:
+    for now_s in times_s:
+        offers = watch(offers, world, now_s)
+    return offers
+
+
+def marked(world: ClusterSnapshot, offers: Offers, now_s: float) -> set[str]:
+    return {pod.name for pod in mark(world, offers, now_s).pods if pod.unplaceable}
+
+
+def test_a_pod_that_leaves_room_unused_for_half_a_minute_is_marked_for_as_long() -> None:
+    world = with_pods(FREE, tried("s"))
+    offers = seen({}, world, (0, 5, 29.9))
+    assert marked(world, offers, 29.9) == set()
+    offers = seen(offers, world, [30])
+    assert marked(world, offers, 30) == {"s"}
+    assert marked(world, offers, 59.9) == {"s"}
+    assert marked(world, offers, 60) == set()
+
+
+def test_each_mark_lasts_twice_as_long_as_the_one_before_up_to_some_minutes() -> None:
+    world = with_pods(FREE, tried("s"))
+    offers: Offers = {}
+    lengths, length = [], 0
+    for now_s in range(2500):
+        offers = watch(offers, world, float(now_s))
+        if marked(world, offers, float(now_s)):
+            length += 1
+        elif length:
+            lengths.append(length)
+            length = 0
+    assert lengths == [30, 60, 120, 240, 480, 480, 480]
+    assert lengths[-1] == LONGEST_PAUSE_S
+
+
+BLOCKED: dict[str, Callable[[], ClusterSnapshot]] = {
+    "not tried": lambda: with_pods(FREE, make_serving("s")),
+    "no room": lambda: with_pods(FREE, tried("s"), make_serving("b", cpu=2, node="n0")),
+    "no room until others are gone": lambda: with_pods(
+        FREE, tried("s"), replace(make_serving("b", cpu=2, node="n0"), terminating=True)
+    ),
+    "room of trainers that still hold it": lambda: with_pods(
+        replace(FREE, jobs=(make_job("a", trainers=4, maximum=4, on=("n0",)),)), tried("s")
+    ),
+    "room on a node that takes nobody": lambda: with_pods(
+        replace(FREE, nodes=(make_node("n0", 4, cordoned=True),)), tried("s")
+    ),
+    "gated": lambda: with_pods(FREE, replace(tried("s"), gated=True)),
+    "of low priority": lambda: with_pods(FREE, replace(tried("s"), priority=-1)),
+    "nominated": lambda: with_pods(FREE, replace(tried("s"), nominated="n0")),
+    "bound": lambda: with_pods(FREE, replace(tried("s"), node="n0")),
+}
+
+
+@pytest.mark.parametrize("build", BLOCKED.values(), ids=BLOCKED.keys())
+def test_who_is_not_offered_room_is_never_marked(build: Callable[[], ClusterSnapshot]) -> None:
+    world = build()
+    offers = seen({}, world, range(0, 600, 5))
+    assert {offer.pause_s for offer in offers.values()} <= {0.0}
+
+
+def test_an_offer_that_is_interrupted_begins_anew() -> None:
+    world, full = with_pods(FREE, tried("s")), BLOCKED["no room"]()
+    offers = seen(seen({}, world, (0, 25)), full, [26])
+    assert marked(world, seen(offers, world, (27, 50)), 50) == set()
+    assert marked(world, seen(offers, world, (27, 57)), 57) == {"s"}
+
+
+def test_while_pods_of_its_shape_are_being_bound_a_pod_is_in_a_queue_and_not_stuck() -> None:
+    """One slot after the other comes free, and each is taken by the next of forty."""
+    offers: Offers = {}
+    nodes = (make_node("n0", 400, 400),)
+    for now_s in range(0, 80, 2):
+        queue = [tried(f"s{i:02d}") for i in range(40)]
+        pods = [replace(pod, node="n0") if i < now_s // 2 else pod for i, pod in enumerate(queue)]
+        world = make_snapshot(nodes, (), tuple(pods))
+        offers = watch(offers, world, float(now_s))
+        assert marked(world, offers, now_s) == set()
+
+
+def test_who_is_bound_or_gone_is_forgotten_and_who_is_nominated_is_not() -> None:
+    world = with_pods(FREE, tried("s"))
+    offers = seen({}, world, (0, 30))
+    uid = tried("s").uid
+    assert watch(offers, FREE, 31) == {}
+    assert watch(offers, with_pods(FREE, replace(tried("s"), node="n0")), 31) == {}
+    promised = watch(offers, with_pods(FREE, replace(tried("s"), nominated="n0")), 31)
+    assert promised[uid].pause_s == 30
+    assert marked(world, seen(promised, world, (61, 91)), 150) == {"s"}
+
+
+def test_what_is_remembered_does_not_grow() -> None:
+    offers: Offers = {}
+    for now_s in range(100):
+        offers = watch(offers, with_pods(FREE, tried(f"s{now_s}")), float(now_s))
+    assert len(offers) == 1
+
+
+def test_a_mark_is_for_waiting_serving_only() -> None:
+    offers = {tried("s").uid: Offer(None, 100.0, 30.0)}
+    assert marked(with_pods(FREE, replace(tried("s"), nominated="n0")), offers, 50) == set()
+
+
+# What a plan makes of it
+
+
+def crowded(*pods: Pod) -> ClusterSnapshot:
+    """Trainers hold the whole of one node; serving waits."""
+    return make_snapshot((make_node("n0", 4),), (make_job("a", trainers=4, maximum=4, on=("n0",)),), pods)
+
+
+def test_nobody_dies_for_a_pod_that_leaves_room_unused_and_it_is_short() -> None:
+    plan = plan_for(crowded(tried("s")))
+    assert len(victims(plan)) == 3
+    assert plan.serving == ServingReport(waiting=1, placed=1, short=0)
+    spared = plan_for(crowded(tried("s", unplaceable=True)))
+    assert victims(spared) == []
+    assert targets(spared) == {"a": 4}
+    assert spared.serving == ServingReport(waiting=1, placed=0, short=1)
+
+
+def test_the_others_are_still_served() -> None:
+    plan = plan_for(crowded(tried("s", unplaceable=True), tried("t", cpu=2)))
+    assert len(victims(plan)) == 2
+    assert plan.serving == ServingReport(waiting=2, placed=1, short=1)
+
+
+def test_room_that_is_left_unused_is_given_to_trainers() -> None:
+    world = with_pods(FREE, tried("s", unplaceable=True))
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 4}
+    assert len(startable(world, plan)) == 4
+
+
+def test_a_running_job_is_not_dropped_for_a_pod_that_leaves_room_unused() -> None:
+    job = make_job("a", trainers=4, minimum=4, maximum=4, on=("n0",))
+    world = make_snapshot((make_node("n0", 4),), (job,), (tried("s", unplaceable=True),))
+    plan = plan_for(world)
+    assert targets(plan) == {"a": 4}
+    gone = replace(
+        plan.decisions[0], admitted=False, target=0, victims=tuple(p.name for p in job.pods), shrink_reason="x"
+    )
+    assert any("is dropped" in problem for problem in check(world, replace(plan, decisions=(gone,))))
+
+
+def test_a_plan_that_hides_who_is_short_is_refused() -> None:
+    world = crowded(tried("s", unplaceable=True))
+    plan = plan_for(world)
+    assert check(world, plan) == ()
+    assert check(world, replace(plan, serving=ServingReport(waiting=1))) != ()
+
+
+def test_a_last_plan_kills_nobody_for_whom_leaves_room_unused_since() -> None:
+    world = crowded(tried("s"))
+    old = plan_for(world)
+    assert decision_of(without_growth(old, world, PlanFailure.LATE_SOLVER), "a").victims
+    now = crowded(tried("s", unplaceable=True))
+    kept = without_growth(old, now, PlanFailure.LATE_SOLVER)
+    assert decision_of(kept, "a").victims == ()
+    assert check(now, kept) == ()
+
+
+def test_each_shape_is_judged_by_the_room_that_it_could_use() -> None:
+    large, small = tried("large", cpu=5), replace(tried("small"), shape=make_shape(2, 2))
+    world = with_pods(FREE, large, small)
+    assert marked(world, seen({}, world, (0, 30)), 30) == {"small"}

@@ -1,0 +1,336 @@
+"""What a trainer's loop sees, with a real master behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from edl.errors import ConfigError, PermanentError
+from edl.ledger.permutation import EpochOrder
+from edl.master.journal_audit import audit, audit_json, audit_text
+from edl.worker.job import Job, connect
+from edl.worker.session import Session
+from edl.worker.wire import Wire
+from tests.worlds.master_server import CONTROLLER, TOKEN, Served, serving
+
+TLS = Path(__file__).parents[1] / "worlds" / "tls"
+_T = TypeVar("_T")
+
+
+def trainer(served: Served, name: str = "a", token: str = TOKEN, ca_file: str | None = None) -> Job:
+    environment = {"POD_NAME": name, "POD_UID": f"uid-{name}"}
+    return connect(served.url, token=token, ca_file=ca_file, environment=environment)
+
+
+def slowly(record: int) -> int:
+    time.sleep(0.001)
+    return record
+
+
+async def beside(work: Callable[[], _T], seconds: float = 30.0) -> _T:
+    """Run a trainer's loop while the master serves."""
+    async with asyncio.timeout(seconds):
+        return await asyncio.to_thread(work)
+
+
+async def test_one_trainer_gets_every_record_of_every_epoch_in_the_order_of_the_seed(tmp_path: Path) -> None:
+    def loop() -> list[tuple[int, int]]:
+        with trainer(served) as job:
+            return [(job.epoch, record) for record in job.records()]
+
+    async with serving(tmp_path, "index:500", epochs=2, seed=9) as served:
+        assert await beside(loop) == [(e, r) for e in range(2) for r in EpochOrder(500, 9, e).records(0, 500)]
+        assert served.master.status()["state"] == "finished"
+
+
+async def test_trainers_share_and_each_loop_ends_with_the_job(tmp_path: Path) -> None:
+    def loop(name: str) -> list[int]:
+        with trainer(served, name) as job:
+            return [slowly(record) for record in job.records()]
+
+    async with serving(tmp_path, "index:600", shard_size=20) as served:
+        parts = await asyncio.gather(*(beside(lambda name=name: loop(name)) for name in "abc"))  # type: ignore[misc]
+    assert sorted(record for part in parts for record in part) == list(range(600))
+    assert all(len(part) > 50 for part in parts)
+
+
+async def test_a_trainer_that_comes_when_all_is_done_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loop(name: str) -> list[int]:
+        with trainer(served, name) as job:
+            return sorted(job.records())
+
+    async with serving(tmp_path, "index:3") as served:
+        assert await beside(lambda: loop("early")) == [0, 1, 2]
+        assert not caplog.messages
+        assert await beside(lambda: loop("late")) == []
+    (said,) = caplog.messages
+    assert said.startswith("no record was left for this trainer: the job's data is used up; ")
+
+
+async def test_what_is_in_hand_or_prefetched_is_never_acknowledged(tmp_path: Path) -> None:
+    def loop() -> None:
+        with trainer(served) as job:
+            for number, _ in enumerate(job.records()):
+                if number == 7:  # the eighth record is in hand
+                    break
+
+    async with serving(tmp_path, shard_size=5) as served:
+        await beside(loop)
+        status = served.master.status()
+        assert (status["done"], status["leased"], status["todo"]) == (7, 0, 93)
+
+
+class LateWire(Wire):
+    """Answers arrive only once they are let through."""
+
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(url, token)
+        self.answered, self.let_through = threading.Event(), threading.Event()
+
+    def call(self, method: str, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
+        reply = super().call(method, path, body, timeout_s)
+        self.answered.set()
+        assert self.let_through.wait(30)
+        return reply
+
+
+async def test_leases_that_arrive_while_a_trainer_leaves_are_given_back(tmp_path: Path) -> None:
+    def leave() -> None:
+        session.start()
+        assert wire.answered.wait(30)
+        assert served.master.status()["leased"] > 0
+        closing = threading.Thread(target=session.close)
+        closing.start()
+        while not session._is_closing:
+            time.sleep(0.001)
+        wire.let_through.set()
+        closing.join()
+
+    async with serving(tmp_path) as served:
+        wire = LateWire(served.url, TOKEN)
+        session = Session(wire, {"pod_uid": "uid-a", "incarnation": "i", "name": "a"})
+        await beside(leave)
+        status = served.master.status()
+    assert (status["leased"], status["sessions"]["holding"], status["todo"]) == (0, 0, 100)
+
+
+async def test_a_record_that_breaks_the_loop_is_blamed_and_the_rest_given_back(tmp_path: Path) -> None:
+    def loop() -> None:
+        with trainer(served) as job:
+            for number, _ in enumerate(job.records()):
+                if number == 3:
+                    raise ZeroDivisionError("a bad record")
+
+    async with serving(tmp_path, shard_size=5) as served:
+        with pytest.raises(ZeroDivisionError):
+            await beside(loop)
+        state = served.master._ledger.state
+        assert state.done_ranges().size == 3
+        assert sorted(state.suspects) == [3, 4]
+        assert not state.leases
+
+
+async def test_a_record_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
+    def read(record: int) -> int:
+        if record == 42:
+            raise ValueError("torn")
+        return record
+
+    def loop() -> list[int]:
+        with trainer(served) as job:
+            return list(job.records(read))
+
+    async with serving(tmp_path, shard_size=20) as served:
+        assert sorted(await beside(loop)) == [n for n in range(100) if n != 42]
+        status = served.master.status()
+        assert (status["state"], status["done"], status["quarantined"]) == ("finished", 99, 1)
+        assert status["quarantined_records"] == [42]
+    report = audit(tmp_path)
+    assert "  quarantined: record 42\n" in audit_text(report)
+    assert json.loads(audit_json(report))["epochs"][0]["records"] == [42]
+
+
+async def test_a_job_with_too_many_bad_records_fails_in_every_trainer(tmp_path: Path) -> None:
+    def loop() -> list[int]:
+        with trainer(served) as job:
+            return list(job.records(lambda record: record // (record % 2)))
+
+    async with serving(tmp_path, "index:10", shard_size=5) as served:
+        with pytest.raises(PermanentError, match="more than the data set allows"):
+            await beside(loop)
+
+
+async def test_a_trainer_that_is_cut_off_stops_at_its_deadline_and_waits_for_the_master(tmp_path: Path) -> None:
+    seen: list[tuple[float, int]] = []
+    begun, cut_off, done = threading.Event(), threading.Event(), threading.Event()
+
+    def loop() -> None:
+        with trainer(served) as job:
+            for record in job.records():
+                seen.append((time.monotonic(), record))
+                begun.set()
+                cut_off.wait(10)
+                time.sleep(0.01)
+        done.set()
+
+    ttl_s = 0.6
+    async with serving(tmp_path / "j", "index:300", shard_size=100, ttl_s=ttl_s) as served:
+        port = served.port
+        running = asyncio.create_task(beside(loop, 60))
+        assert await beside(lambda: begun.wait(10))
+    left_s = time.monotonic()
+    cut_off.set()
+    await asyncio.sleep(3 * ttl_s)
+    assert not done.is_set(), "the loop ended without a job_end"
+    assert max(at for at, _ in seen) < left_s + ttl_s + 0.1
+    async with serving(tmp_path / "j", None, ttl_s=ttl_s, port=port) as served:
+        await running
+        assert served.master.status()["state"] == "finished"
+    assert {record for _, record in seen} == set(range(300))
+
+
+async def test_a_wrong_token_is_told_in_the_loop(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        with pytest.raises(PermanentError, match="foreign_token"):
+            await beside(lambda: list(trainer(served, token=CONTROLLER[::-1]).__enter__().records()))
+
+
+async def test_checkpoints_cover_what_was_consumed_and_one_trainer_saves(tmp_path: Path) -> None:
+    def loop() -> tuple[bool, bool]:
+        with trainer(served, "a") as job, trainer(served, "b") as other:
+            records = job.records()
+            for number in range(8):  # the eighth is in hand
+                next(records)
+                if number == 5:
+                    job._session.flush()  # so that only the checkpoint's own word tells of the seventh
+            saves = job.should_save(1), other.should_save(1)
+            with job.checkpoint(1):
+                pass
+            records.close()
+            return saves
+
+    async with serving(tmp_path, shard_size=5) as served:
+        assert await beside(loop) == (True, False)
+        await served.master.restore(None)
+        assert served.master.status()["committed"] == 7
+
+
+async def test_a_failed_save_commits_nothing(tmp_path: Path) -> None:
+    def loop() -> None:
+        with trainer(served) as job, job.checkpoint(1):
+            raise OSError("no room for the model")
+
+    async with serving(tmp_path) as served:
+        with pytest.raises(OSError, match="no room"):
+            await beside(loop)
+        assert served.master.status()["checkpoint"] is None
+
+
+async def test_training_code_may_say_what_is_sharded(tmp_path: Path) -> None:
+    def loop() -> list[int]:
+        with trainer(served) as job:
+            job.set_dataset("index:30", seed=1, shard_size=4)
+            job.set_dataset("index:30", seed=1, shard_size=4)
+            with pytest.raises(PermanentError, match="another one"):
+                job.set_dataset("index:31")
+            return list(job.records())
+
+    async with serving(tmp_path, None) as served:
+        assert sorted(await beside(loop)) == list(range(30))
+
+
+async def test_tls_is_spoken_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    async with serving(tmp_path, "index:30", tls=context) as served:
+        trusted = trainer(served, ca_file=str(TLS / "cert.pem"))
+
+        def loop() -> list[int]:
+            with trusted as job:
+                return list(job.records())
+
+        assert sorted(await beside(loop)) == list(range(30))
+        with pytest.raises(PermanentError, match="certificate"):
+            await beside(lambda: trainer(served).status())
+
+
+def hear(session: Session, reply: dict[str, Any]) -> None:
+    with session._lock:
+        session._hear(reply, [], [], time.monotonic())
+
+
+def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
+    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    nothing: dict[str, Any] = {
+        "results": [],
+        "truncate": [],
+        "revoked": [],
+        "leases": [],
+        "epoch": 0,
+        "status": "run",
+    }
+    ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
+    hear(session, {**nothing, "leases": ranges})
+    lease = next(session.leases())
+    positions = lease.positions()
+    assert [next(positions) for _ in range(6)] == list(range(6))  # five are consumed, the sixth is in hand
+    cuts = [{"fence": 7, "end": 3}, {"fence": 17, "end": 10}]
+    hear(session, {**nothing, "truncate": cuts})
+    body, _, _ = session._compose()
+    assert body["progress"] == [{"epoch": 0, "start": 0, "end": 6, "fence": 7, "cursor": 5}]
+    assert list(positions) == []
+    body, _, _ = session._compose()
+    assert (body["progress"], body["done"]) == ([], [{"epoch": 0, "start": 0, "end": 6, "fence": 7}])
+
+
+def test_a_revoked_lease_is_left_at_once() -> None:
+    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    nothing: dict[str, Any] = {
+        "results": [],
+        "truncate": [],
+        "revoked": [],
+        "leases": [],
+        "epoch": 0,
+        "status": "run",
+    }
+    ranges = [{"epoch": 0, "start": n, "end": n + 10, "fence": n + 7, "ttl_s": 60.0} for n in (0, 10)]
+    hear(session, {**nothing, "leases": ranges})
+    positions = next(session.leases()).positions()
+    assert next(positions) == 0
+    hear(session, {**nothing, "revoked": [7]})
+    assert list(positions) == []
+    assert next(session.leases()).start == 10
+    assert session._compose()[0]["done"] == []
+
+
+@pytest.mark.parametrize(
+    ("master", "token", "says"),
+    [
+        ("", "t", "EDL_MASTER"),
+        ("ftp://x", "t", "no URL"),
+        ("http://x:y", "t", "no URL"),
+        ("http://x", "", "EDL_TOKEN_FILE"),
+    ],
+)
+def test_what_is_missing_is_named(master: str, token: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        connect(master or None, token=token or None, environment={})
+
+
+def test_it_is_importable_where_nothing_but_python_is_installed() -> None:
+    code = "import sys; sys.path.insert(0, '.'); import edl.worker; print({m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert "edl" in done.stdout
+    assert not {"aiohttp", "msgspec", "numpy", "pydantic", "typer"} & set(done.stdout.split("'"))

@@ -1,0 +1,130 @@
+"""Builders of small worlds for tests: name what matters, leave the rest to the defaults.
+
+Amounts are given as people say them: cpu in cores, memory in GiB.
+"""
+
+from __future__ import annotations
+
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import CPU, MEMORY, PODS, Placement, PodShape, Resources
+
+GIB = 1024**3
+
+
+def make_resources(cpu: float = 0, memory_gib: float = 0, **devices: int) -> Resources:
+    """Resources without the pod count; `nvidia__com_gpu=1` is not supported: use `Resources.of` for odd names."""
+    return Resources.of({CPU: round(cpu * 1000), MEMORY: round(memory_gib * GIB), **devices})
+
+
+def make_shape(cpu: float = 1, memory_gib: float = 1, placement: Placement | None = None, **devices: int) -> PodShape:
+    """The shape of one pod."""
+    request = make_resources(cpu, memory_gib, **devices) + Resources.of({PODS: 1})
+    return PodShape(request, placement or Placement())
+
+
+def make_node(
+    name: str,
+    cpu: float = 8,
+    memory_gib: float = 32,
+    *,
+    pods: int = 110,
+    labels: dict[str, str] | None = None,
+    ready: bool = True,
+    cordoned: bool = False,
+    **devices: int,
+) -> Node:
+    """A node with that much allocatable."""
+    return Node(
+        name=name,
+        allocatable=make_resources(cpu, memory_gib, **devices) + Resources.of({PODS: pods}),
+        labels=tuple(sorted({"kubernetes.io/hostname": name, **(labels or {})}.items())),
+        ready=ready,
+        cordoned=cordoned,
+    )
+
+
+def make_nodes(count: int, cpu: float = 8, memory_gib: float = 32) -> tuple[Node, ...]:
+    """Equal nodes n000, n001, ..."""
+    return tuple(make_node(f"n{i:03d}", cpu, memory_gib) for i in range(count))
+
+
+def make_job(
+    name: str,
+    *,
+    trainers: int = 0,
+    minimum: int = 1,
+    maximum: int = 10,
+    cpu: float = 1,
+    memory_gib: float = 1,
+    namespace: str = "default",
+    on: tuple[str, ...] = (),
+    age_s: float = 0.0,
+    tier: int = 0,
+    fixed: tuple[FixedPods, ...] = (),
+    pinned: int = 0,
+) -> Job:
+    """A job with `trainers` running trainers on the nodes `on` (taken in turn); age counts from second 1,000."""
+    key = JobKey(namespace, name)
+    shape = make_shape(cpu, memory_gib)
+    pods = tuple(
+        Pod(
+            namespace=namespace,
+            name=f"{name}-trainer-{i}",
+            uid=f"{namespace}-{name}-t{i}",
+            shape=shape,
+            phase=PodPhase.RUNNING,
+            node=on[i % len(on)] if on else "",
+            ready=True,
+            job=key,
+            role=Role.TRAINER,
+            index=i,
+            priority=-5 if i < minimum else -100,
+            started_s=900.0,
+        )
+        for i in range(trainers)
+    )
+    return Job(
+        key=key,
+        uid=f"uid-{namespace}-{name}",
+        min_trainers=minimum,
+        max_trainers=maximum,
+        trainer=shape,
+        fixed=fixed,
+        pods=pods,
+        created_s=1000.0 - age_s,
+        tier=tier,
+        pinned=pinned,
+    )
+
+
+def make_serving(
+    name: str, *, cpu: float = 3, memory_gib: float = 3, node: str = "", nominated: str = "", priority: int = 0
+) -> Pod:
+    """A foreign pod: waiting where `node` is empty, else running there."""
+    return Pod(
+        namespace="serving",
+        name=name,
+        uid=f"serving-{name}",
+        shape=make_shape(cpu, memory_gib),
+        phase=PodPhase.RUNNING if node else PodPhase.PENDING,
+        node=node,
+        nominated=nominated,
+        priority=priority,
+        created_s=990.0,
+        ready=bool(node),
+    )
+
+
+def make_snapshot(
+    nodes: tuple[Node, ...], jobs: tuple[Job, ...] = (), pods: tuple[Pod, ...] = (), now_s: float = 1000.0
+) -> ClusterSnapshot:
+    """A snapshot, sorted as the adapters sort it."""
+    return ClusterSnapshot(
+        observed_at_s=now_s,
+        nodes=tuple(sorted(nodes, key=lambda n: n.name)),
+        pods=tuple(sorted(pods, key=lambda p: (p.namespace, p.name))),
+        jobs=tuple(sorted(jobs, key=lambda j: j.key)),
+    )

@@ -1,0 +1,216 @@
+"""A small API server of our own: lists, watches, and the faults that a script tells it to have.
+
+It speaks the HTTP of the real one on loopback, so that what is tested is what runs; nothing of a client library is
+replaced. Revisions count up over all collections, as etcd's do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from edl.kube.client.session import ApiSession
+
+Object = dict[str, Any]
+
+
+class FakeClock:
+    """Time that passes only by sleeping; sleeps are noted and take none."""
+
+    def __init__(self, now_s: float = 1000.0) -> None:
+        self.time_s = now_s
+        self.slept: list[float] = []
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def monotonic_s(self) -> float:
+        return self.time_s
+
+    async def sleep(self, duration_s: float) -> None:
+        self.slept.append(duration_s)
+        self.time_s += duration_s
+        await asyncio.sleep(0)
+
+
+class FakeApi:
+    """Collections by path, with a history that watches follow."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[tuple[str, str], Object]] = {}
+        self.history: list[tuple[int, str, str, Object, Object | None]] = []
+        self.revision = 100
+        self.compacted = 0
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
+        self.faults: deque[Callable[[web.Request], Any] | None] = deque()
+        self.mute = False
+        self.extra_lines: list[bytes] = []
+        self.duplicate_events = False
+        self._changed = asyncio.Event()
+        self._closing = asyncio.Event()
+        self.url = ""
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[FakeApi]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            self._closing.set()
+            self._wake()
+            await runner.cleanup()
+
+    def put(self, path: str, obj: Object) -> Object:
+        """Create or replace an object; returns it with its new resourceVersion."""
+        self.revision += 1
+        metadata = {"uid": f"uid-{obj['metadata']['name']}", **obj["metadata"], "resourceVersion": str(self.revision)}
+        stored = {**obj, "metadata": metadata}
+        collection = self.objects.setdefault(path, {})
+        key = (metadata.get("namespace", ""), metadata["name"])
+        before = collection.get(key)
+        collection[key] = stored
+        self.history.append((self.revision, path, "MODIFIED" if before else "ADDED", stored, before))
+        self._wake()
+        return stored
+
+    def remove(self, path: str, name: str, namespace: str = "", *, silently: bool = False) -> None:
+        """Delete an object; silently, as if the event were lost."""
+        self.revision += 1
+        gone = self.objects[path].pop((namespace, name))
+        if not silently:
+            last = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.revision)}}
+            self.history.append((self.revision, path, "DELETED", last, gone))
+        self._wake()
+
+    def compact(self) -> None:
+        """Forget the history, so that older watches get 410."""
+        self.compacted = self.revision
+        self._wake()
+
+    def end_watches(self) -> None:
+        """Let every open watch end, as the server does when its time is over."""
+        self._closing.set()
+        self._wake()
+        self._closing = asyncio.Event()
+
+    def count(self, kind: str) -> int:
+        """How many lists or watches were asked for."""
+        return sum(
+            1 for method, _, query in self.requests if method == "GET" and ("watch" in query) == (kind == "watch")
+        )
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        query = dict(request.query)
+        self.requests.append((request.method, request.path, query))
+        self.headers.append(dict(request.headers))
+        self.bodies.append(await request.read())
+        if self.faults and (fault := self.faults.popleft()) is not None:
+            answer = fault(request)
+            response: web.StreamResponse = await answer if asyncio.iscoroutine(answer) else answer
+            return response
+        if request.method != "GET":
+            return web.json_response({"kind": "Status", "status": "Success"})
+        return await self._watch(request, query) if "watch" in query else self._list(request, query)
+
+    def _list(self, request: web.Request, query: dict[str, str]) -> web.Response:
+        items = [o for o in self.objects.get(request.path, {}).values() if _selects(query, o)]
+        start = int(query.get("continue", "0"))
+        limit = int(query.get("limit", "0")) or len(items)
+        metadata = {"resourceVersion": str(self.revision)}
+        if start + limit < len(items):
+            metadata["continue"] = str(start + limit)
+        return web.json_response({"kind": "List", "metadata": metadata, "items": items[start : start + limit]})
+
+    async def _watch(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        closing, after = self._closing, int(query["resourceVersion"])
+        while not closing.is_set():
+            self._changed.clear()
+            if after < self.compacted:
+                await _send(response, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"})
+                return response
+            while self.extra_lines:
+                await response.write(self.extra_lines.pop(0) + b"\n")
+            for revision, path, kind, obj, before in list(self.history):
+                if path == request.path and revision > after and not self.mute:
+                    await self._tell(response, query, kind, obj, before)
+                    after = revision
+            await self._changed.wait()
+        return response
+
+    async def _tell(
+        self, response: web.StreamResponse, query: dict[str, str], kind: str, obj: Object, before: Object | None
+    ) -> None:
+        """Send an event as seen through the selectors: an object may enter or leave what they choose."""
+        was = before is not None and _selects(query, before)
+        now = kind != "DELETED" and _selects(query, obj)
+        if not was and not now:
+            return
+        kind = "MODIFIED" if was and now else "ADDED" if now else "DELETED"
+        for _ in range(2 if self.duplicate_events else 1):
+            await _send(response, kind, obj)
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+
+@asynccontextmanager
+async def connected(api: FakeApi, *, timeout_s: float = 5.0) -> AsyncIterator[ApiSession]:
+    """A session with the fake server, without credentials."""
+    from kubernetes.aio.client import Configuration  # noqa: PLC0415 - only tests of the network need it
+
+    async with api.serve(), ApiSession(Configuration(host=api.url), timeout_s=timeout_s) as session:
+        yield session
+
+
+async def eventually(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
+    """Let the loop run until the condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - a condition of the world, not of ours
+            await asyncio.sleep(0.001)
+
+
+def refusal(
+    code: int, reason: str = "", message: str = "no", **headers: str
+) -> Callable[[web.Request], web.Response]:
+    """A fault: answer with a metav1.Status."""
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return lambda _: web.json_response(body, status=code, headers=headers)
+
+
+def reset(request: web.Request) -> web.Response:
+    """A fault: cut the connection without an answer."""
+    transport = request.transport
+    if transport is not None:
+        transport.abort()
+    return web.Response()
+
+
+async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:
+    await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+
+
+def _selects(query: dict[str, str], obj: Object) -> bool:
+    """Selectors as the cache uses them: a label that is there or not, and phases that are not."""
+    label = query.get("labelSelector", "")
+    labels = obj["metadata"].get("labels") or {}
+    if label and (label.lstrip("!") in labels) == label.startswith("!"):
+        return False
+    status = obj.get("status")
+    phase = status.get("phase", "") if isinstance(status, dict) else ""
+    return f"status.phase!={phase}" not in query.get("fieldSelector", "").split(",")

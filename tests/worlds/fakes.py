@@ -1,0 +1,312 @@
+"""Fakes of our own ports: a small world of pods, a clock that jumps, a lease, a recorder.
+
+The world behaves like a cluster as far as the ports can tell: names are unique, a UID is never used again, a deleted
+pod that runs takes its time to go, and a refusal is an Outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from edl.controller.ports import RoundResult
+from edl.errors import NotSyncedError, PlanFailure
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    Result,
+)
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Limits, ScalePlan
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import PodShape
+from edl.planner.fallback import failure_of
+from edl.planner.guard import RefusedPlanError
+
+T = TypeVar("T")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Where the loop would sleep, time jumps instead."""
+
+    def __init__(self, jump: Callable[[float], None]) -> None:
+        super().__init__()
+        self._jump = jump
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout is None or self._is_thinking():
+            return ready or super().select(timeout and 0.05)
+        self._jump(timeout)
+        return []
+
+    @staticmethod
+    def _is_thinking() -> bool:
+        """A decision is being made in a thread, which takes real time."""
+        return any(thread.name == "edl-decide" for thread in threading.enumerate())
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time costs nothing, and stands still while a thread decides."""
+
+    def __init__(self) -> None:
+        self._now_s = 1000.0
+        super().__init__(_JumpingSelector(self._jump))
+
+    def time(self) -> float:
+        return self._now_s
+
+    def _jump(self, duration_s: float) -> None:
+        self._now_s += duration_s
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
+
+
+class LoopClock:
+    """The time of the running loop, as the ports want it."""
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def monotonic_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+
+
+@dataclass
+class PodWorld:
+    """Jobs and their pods, changed by actions and by what `step` and the tests let happen."""
+
+    jobs: dict[JobKey, Job] = field(default_factory=dict)
+    events: list[EmitEvent] = field(default_factory=list)
+    writes: list[Action] = field(default_factory=list)
+    born: int = 0
+
+    def add(self, job: Job) -> None:
+        self.jobs[job.key] = job
+
+    def pods(self, key: JobKey) -> dict[str, Pod]:
+        return {pod.name: pod for pod in self.jobs[key].pods}
+
+    def put(self, key: JobKey, pod: Pod) -> None:
+        """Replace or add a pod."""
+        self._set(key, {**self.pods(key), pod.name: pod})
+
+    def change(self, key: JobKey, name: str, **fields: Any) -> None:
+        """Let something happen to a pod."""
+        self.put(key, replace(self.pods(key)[name], **fields))
+
+    def drop(self, key: JobKey, name: str) -> None:
+        self._set(key, {n: p for n, p in self.pods(key).items() if n != name})
+
+    def finish(self, key: JobKey, name: str, exit_code: int = 0) -> None:
+        """End a pod of its own accord."""
+        phase = PodPhase.SUCCEEDED if exit_code == 0 else PodPhase.FAILED
+        self.change(key, name, phase=phase, exit_code=exit_code, ready=False)
+
+    def preempt(self, key: JobKey, name: str) -> None:
+        self.change(key, name, terminating=True, ready=False, disruption="PreemptionByScheduler")
+
+    def step(self, node: str = "n000") -> None:
+        """Terminating pods go; pending ones run."""
+        for key, job in list(self.jobs.items()):
+            for pod in job.pods:
+                if pod.terminating:
+                    self.drop(key, pod.name)
+                elif pod.phase is PodPhase.PENDING:
+                    self.change(
+                        key, pod.name, phase=PodPhase.RUNNING, ready=True, node=pod.planned or node, started_s=1.0
+                    )
+
+    def apply(self, action: Action) -> Outcome:
+        """Carry out one action as an API server would."""
+        self.writes.append(action)
+        job = self.jobs.get(action.job)
+        if job is None or job.uid != action.job_uid:
+            return Outcome(action, Result.CONFLICT, "Conflict", "no such job")
+        match action:
+            case CreatePod():
+                return self._create(job, action)
+            case MarkPod() | DeletePod():
+                return self._delete(action)
+            case PatchStatus():
+                self.jobs[job.key] = replace(job, status=action.status)
+            case EmitEvent():
+                self.events.append(action)
+            case DeleteJob():
+                del self.jobs[job.key]
+        return Outcome(action, Result.DONE)
+
+    def _create(self, job: Job, action: CreatePod) -> Outcome:
+        if action.pod_name in self.pods(job.key):
+            return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is taken")
+        self.born += 1
+        pod = Pod(
+            namespace=job.key.namespace,
+            name=action.pod_name,
+            uid=f"uid-{self.born}",
+            shape=_shape(job, action.role),
+            planned=action.node or "",
+            job=job.key,
+            role=action.role,
+            index=action.index,
+        )
+        self.put(job.key, pod)
+        return Outcome(action, Result.DONE)
+
+    def _delete(self, action: MarkPod | DeletePod) -> Outcome:
+        pod = self.pods(action.job).get(action.pod)
+        if pod is None:
+            return Outcome(action, Result.UNCHANGED)
+        if pod.uid != action.pod_uid:
+            return Outcome(action, Result.CONFLICT, "Conflict", "another pod")
+        if not (isinstance(action, DeletePod) and action.marked):
+            self.change(action.job, pod.name, intent=action.intent)
+        if isinstance(action, DeletePod):
+            if action.force or pod.is_finished or not pod.node:
+                self.drop(action.job, pod.name)
+            else:
+                self.change(action.job, pod.name, terminating=True, ready=False)
+        return Outcome(action, Result.DONE)
+
+    def _set(self, key: JobKey, pods: dict[str, Pod]) -> None:
+        ordered = sorted(pods.values(), key=lambda p: (p.role or "", p.index or 0, p.name))
+        self.jobs[key] = replace(self.jobs[key], pods=tuple(ordered))
+
+
+def _shape(job: Job, role: Role) -> PodShape:
+    return next((f.shape for f in job.fixed if f.role is role), job.trainer)
+
+
+class FakeCluster:
+    """A Cluster over a PodWorld.
+
+    Attributes:
+        answers: called for each action before the world is; an Outcome stands instead of the world's.
+        problem: why observing is refused; empty where it is not.
+    """
+
+    def __init__(self, world: PodWorld, nodes: tuple[Node, ...] = (), serving: tuple[Pod, ...] = ()) -> None:
+        self.world, self.nodes, self.serving = world, nodes, serving
+        self.problem = ""
+        self.answers: Callable[[Action], Outcome | None] = lambda _: None
+        self.on_observe: Callable[[], None] = lambda: None
+        self.observed = 0
+        self.missing_priority_classes: tuple[str, ...] = ()
+        self._changed = asyncio.Event()
+        self.under_way = 0
+        self.most_under_way = 0
+
+    def touch(self) -> None:
+        """Tell that something has changed."""
+        self._changed.set()
+
+    async def observe(self) -> ClusterSnapshot:
+        self.on_observe()
+        if self.problem:
+            raise NotSyncedError(self.problem)
+        self.observed += 1
+        self._changed.clear()
+        return ClusterSnapshot(
+            observed_at_s=asyncio.get_running_loop().time(),
+            nodes=self.nodes,
+            pods=self.serving,
+            jobs=tuple(self.world.jobs[key] for key in sorted(self.world.jobs)),
+            missing_priority_classes=self.missing_priority_classes,
+        )
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def apply(self, action: Action) -> Outcome:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(0.01)
+        self.under_way -= 1
+        return self.answers(action) or self.world.apply(action)
+
+
+@dataclass
+class FakeLease:
+    """Held or not, as the test says."""
+
+    held: bool = True
+
+    def is_held(self) -> bool:
+        return self.held
+
+
+@dataclass
+class FakeRecorder:
+    """Remembers what it was told."""
+
+    results: list[RoundResult] = field(default_factory=list)
+    skips: list[str] = field(default_factory=list)
+    snapshots: list[ClusterSnapshot] = field(default_factory=list)
+    limits: list[Limits] = field(default_factory=list)
+    plans: list[ScalePlan] = field(default_factory=list)
+    refusals: list[ScalePlan] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    undecided_by: list[PlanFailure] = field(default_factory=list)
+    put_off: list[str] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    leads: list[bool] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        self.snapshots.append(snapshot)
+        self.leads.append(leader)
+
+    def skipped(self, reason: str) -> None:
+        self.skips.append(reason)
+
+    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+        self.snapshots.append(snapshot)
+        self.limits.append(limits)
+        self.plans.append(plan)
+
+    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        self.snapshots.append(snapshot)
+        self.undecided_by.append(failure_of(error))
+        if isinstance(error, RefusedPlanError):
+            self.refusals.append(error.plan)
+            self.problems += error.problems
+        else:
+            self.failures.append(f"plan: {error}")
+
+    def failed(self, what: str, error: BaseException) -> None:
+        self.failures.append(f"{what}: {error}")
+
+    def held(self, what: str) -> None:
+        self.put_off.append(what)
+
+    def acted(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        self.results.append(result)
+        self.seconds.append(seconds)

@@ -1,0 +1,170 @@
+"""A controller at work on a cluster in virtual time (`living_world`), through a cache that lags behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from copy import copy
+from typing import Any, TypeVar
+
+from edl.controller.loop import Controller, Pace, Planner
+from edl.model.actions import Action, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.plan import Limits
+from edl.planner.decide import decide, policy_named
+from edl.planner.guard import check
+from edl.planner.packing import startable
+from tests.worlds.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
+from tests.worlds.living_world import STRANDED_S, World
+
+T = TypeVar("T")
+LIMITS = Limits()
+
+
+class Crash(BaseException):
+    """The controller is killed; no `except Exception` of its own sees it."""
+
+
+class Access:
+    """One controller's way to the world: ends with the controller that held it.
+
+    A status takes longer than a pod, so that what is written beside it comes first.
+
+    Attributes:
+        effects: of each action that was asked for, whether the world is another one since.
+        kill_at: (number of an effect, whether the effect still happens): there the controller dies.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.effects: list[bool] = []
+        self.kill_at: tuple[int, bool] | None = None
+        self.alive = True
+
+    async def observe(self) -> ClusterSnapshot:
+        return self.world.snapshot()
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.world.changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def apply(self, action: Action) -> Outcome:
+        await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
+        if not self.alive:
+            raise Crash
+        dies = self.kill_at is not None and len(self.effects) == self.kill_at[0]
+        self.effects.append(False)
+        if dies:
+            self.alive = False
+            if self.kill_at is not None and not self.kill_at[1]:
+                raise Crash
+        outcome = self.world.apply(action)
+        self.effects[-1] = outcome.result is Result.DONE and not isinstance(action, EmitEvent)
+        if dies:
+            raise Crash
+        return outcome
+
+
+class Inline:
+    """Thinks at once: no thread, so that a run is the same each time."""
+
+    async def run(self, call: Callable[[], T], _: float) -> T:
+        return call()
+
+
+class Living:
+    """A world with a controller over it, in virtual time that goes on between the calls."""
+
+    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS) -> None:
+        self.runner = asyncio.Runner(loop_factory=VirtualLoop)
+        self.world = World(nodes={node.name: node for node in nodes})
+        self.recorder = FakeRecorder()
+        self.lease = FakeLease()
+        self.limits = limits
+        self.run(self._new())
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(what)
+
+    def close(self) -> None:
+        self.runner.close()
+
+    async def _new(self) -> None:
+        self.access = Access(self.world)
+        policy = policy_named("maxmin")
+        self.controller = Controller(
+            cluster=self.access,
+            clock=LoopClock(),
+            lease=self.lease,
+            recorder=self.recorder,
+            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
+            limits=self.limits,
+            pace=Pace(stranded_s=STRANDED_S),
+        )
+        self.controller._thinker = Inline()  # type: ignore[assignment]
+
+    def crash(self) -> None:
+        """The controller is killed; the next one lists everything before it decides."""
+        self.access.alive = False
+        self.world.expected.clear()
+        self.world.list_again()
+        self.run(self._new())
+
+    def copy(self) -> Living:
+        """The same world at the same time, with a controller that knows nothing yet."""
+        other = Living(self.world.nodes.values(), self.limits)
+        loop = other.runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop._now_s = self.runner.get_loop().time()
+        for name in ("jobs", "pods", "serving", "failed", "owners"):
+            setattr(other.world, name, copy(getattr(self.world, name)))
+        other.world.born = self.world.born
+        other.world.list_again()
+        return other
+
+    def do(self, happening: Callable[[World], None]) -> None:
+        """Let something happen."""
+
+        async def now() -> None:
+            happening(self.world)
+
+        self.run(now())
+
+    def round(self) -> None:
+        """One round; a controller that dies in it is followed by another."""
+
+        async def once() -> bool:
+            try:
+                await self.controller.round()
+            except Crash:
+                await asyncio.sleep(0)
+                return False
+            return True
+
+        if not self.run(once()):
+            self.crash()
+
+    def wait(self, duration_s: float) -> None:
+        self.run(asyncio.sleep(duration_s))
+
+    def step(self, duration_s: float = 1.0) -> None:
+        """A round, then the cluster has its time."""
+        self.round()
+        self.wait(duration_s)
+        self.do(World.live)
+
+    def settle(self, most: int = 120, *, quiet_s: float = 16.0) -> None:
+        """Steps until nothing has been written, and no pod has gone, for that long."""
+        since_s = self.runner.get_loop().time()
+        for _ in range(most):
+            before = len(self.world.writes), len(self.world.pods)
+            self.step(2.0)
+            if before != (len(self.world.writes), len(self.world.pods)):
+                since_s = self.runner.get_loop().time()
+            if self.runner.get_loop().time() - since_s >= quiet_s:
+                return
+        raise AssertionError(f"the cluster does not come to rest: {self.world.writes[-6:]}")

@@ -1,0 +1,36 @@
+"""Jobs with pservers that run, for the tests of what moves them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
+from edl.model.plan import Limits
+from edl.model.pods import Pod, PodPhase
+from tests.worlds.builders import make_shape
+
+REST = Limits(consolidate_after_s=600)
+
+
+def with_pservers(job: Job, cores: float, on: tuple[str, ...], *, safe: bool | None = True) -> Job:
+    """The job with pservers that run on those nodes; any number of them may end at once, unless said otherwise."""
+    shape = make_shape(cores)
+    pods = tuple(
+        Pod(
+            namespace=job.key.namespace,
+            name=f"{job.key.name}-pserver-{i}",
+            uid=f"{job.key}-p{i}",
+            shape=shape,
+            phase=PodPhase.RUNNING,
+            node=node,
+            ready=True,
+            job=job.key,
+            role=Role.PSERVER,
+            index=i,
+            started_s=900.0,
+            safe_to_evict=safe,
+        )
+        for i, node in enumerate(on)
+    )
+    return replace(job, fixed=(FixedPods(Role.PSERVER, shape, len(on)),), pods=(*pods, *job.pods))
