@@ -15,13 +15,13 @@ from scipy.sparse import coo_array
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 
 MOST_VARIABLES = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RolePolicy:
     """What the program found: CPU seconds, trainers, and the sum of fulfilment; None where it found nothing."""
 
     cpu_s: float
@@ -29,11 +29,11 @@ class Answer:
     fulfilment: float | None
 
 
-def solve(snapshot: ClusterSnapshot, limit_s: float) -> Answer | None:
+def solve(snapshot: ClusterSnapshot, limit_s: float) -> RolePolicy | None:
     """Solve the program for an empty cluster; None where it would be too large to be built."""
-    world = read_world(snapshot, Limits())
-    pods = [(claim.index, claim.shape, -1) for claim in world.claims]
-    pods += [(claim.index, need.shape, need.missing) for claim in world.claims for need in claim.needs]
+    world = read_problem(snapshot, Limits())
+    pods = [(demand.index, demand.shape, -1) for demand in world.demands]
+    pods += [(demand.index, need.shape, need.missing) for demand in world.demands for need in demand.needs]
     nodes = len(world.empty)
     if len(pods) * nodes > MOST_VARIABLES:
         return None
@@ -57,9 +57,9 @@ def solve(snapshot: ClusterSnapshot, limit_s: float) -> Answer | None:
     count = coo_array(
         (np.ones(size), (np.repeat(np.arange(len(pods)), nodes), np.concatenate(sums))), shape=(len(pods), size)
     ).tocsr()
-    low = np.array([world.claims[j].low if n < 0 else n for j, _, n in pods], dtype=np.float64)
-    most = np.array([world.claims[j].high if n < 0 else n for j, _, n in pods], dtype=np.float64)
-    each = np.array([1.0 / max(1, c.high - c.low) for c in world.claims])
+    low = np.array([world.demands[j].min_trainers if n < 0 else n for j, _, n in pods], dtype=np.float64)
+    most = np.array([world.demands[j].max_trainers if n < 0 else n for j, _, n in pods], dtype=np.float64)
+    each = np.array([1.0 / max(1, c.max_trainers - c.min_trainers) for c in world.demands])
     gain = np.array([each[j] if n < 0 else 0.0 for j, _, n in pods])
     result = milp(
         -np.repeat(gain, nodes),
@@ -70,6 +70,6 @@ def solve(snapshot: ClusterSnapshot, limit_s: float) -> Answer | None:
     )
     cpu_s = time.process_time() - started_s
     if result.x is None:
-        return Answer(cpu_s, None, None)
-    given = np.asarray(count @ np.asarray(result.x).round(), dtype=np.float64)[: len(world.claims)]
-    return Answer(cpu_s, int(given.sum()), float(((given - low[: len(given)]) * each).sum()))
+        return RolePolicy(cpu_s, None, None)
+    given = np.asarray(count @ np.asarray(result.x).round(), dtype=np.float64)[: len(world.demands)]
+    return RolePolicy(cpu_s, int(given.sum()), float(((given - low[: len(given)]) * each).sum()))

@@ -187,7 +187,7 @@ async def heartbeats() -> None:
             for n in range(10_000)
         ]
         leases = [await _pass(line, bodies[i::50]) for i, line in enumerate(lines)]
-        held = [lease for answers in leases for lease in answers]
+        held = [lease for policies in leases for lease in policies]
         cpu_s, begun = process.cpu_s, time.monotonic()
 
         async def beat(line: Client, number: int) -> None:

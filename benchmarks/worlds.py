@@ -44,7 +44,7 @@ def jobs_2017(count: int) -> tuple[Job, ...]:
         FixedPods(Role.PSERVER, make_shape(4, 5), 10),
     )
     return tuple(
-        make_job(f"j{i:02d}", minimum=2, maximum=60, cpu=5, memory_gib=8, fixed=fixed, age_s=100.0 - i)
+        make_job(f"j{i:02d}", min_trainers=2, max_trainers=60, cpu=5, memory_gib=8, fixed=fixed, age_s=100.0 - i)
         for i in range(count)
     )
 
@@ -56,7 +56,9 @@ def mixed(node_count: int, job_count: int) -> ClusterSnapshot:
     )
     shapes = ((1, 2), (2, 4), (3, 8), (5, 8), (7, 30), (4, 4))
     jobs = tuple(
-        make_job(f"j{i:05d}", minimum=1 + i % 3, maximum=10 + i % 50, cpu=cpu, memory_gib=memory, age_s=float(i))
+        make_job(
+            f"j{i:05d}", min_trainers=1 + i % 3, max_trainers=10 + i % 50, cpu=cpu, memory_gib=memory, age_s=float(i)
+        )
         for i in range(job_count)
         for cpu, memory in (shapes[i % len(shapes)],)
     )
@@ -88,11 +90,11 @@ def fleet(node_count: int, job_count: int, seed: int = 1) -> ClusterSnapshot:
 def _fleet_job(i: int, share: float, random: Random, prefix: str = "j") -> Job:
     cpu, memory, gpus = TRAINERS[i % len(TRAINERS)]
     fixed = (FixedPods(Role.MASTER, make_shape(1, 1), 1), FixedPods(Role.PSERVER, make_shape(2, 4), 2))
-    minimum = random.randint(1, 4)
+    min_trainers = random.randint(1, 4)
     job = make_job(
         f"{prefix}{i:05d}",
-        minimum=minimum,
-        maximum=minimum + max(1, round(share * random.uniform(0.4, 1.6))),
+        min_trainers=min_trainers,
+        max_trainers=min_trainers + max(1, round(share * random.uniform(0.4, 1.6))),
         cpu=cpu,
         memory_gib=memory,
         fixed=fixed if i % 3 == 0 else (),

@@ -20,7 +20,7 @@ Positive = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
 Passes = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class Policy(Part):
+class EventPolicy(Part):
     """One event and its answer."""
 
     event: Annotated[JobEvent, Field(strict=False)]
@@ -29,7 +29,7 @@ class Policy(Part):
     """RestartJob, RestartPod, CompleteJob or AbortJob."""
 
 
-Policies = Annotated[list[Policy], AfterValidator(unique_by("event"))]
+EventPolicies = Annotated[list[EventPolicy], AfterValidator(unique_by("event"))]
 
 
 def _container_rule(role: Role) -> Rule:
@@ -95,7 +95,7 @@ class RoleSpec(Part):
     """What one pod requests and may use; limits alone stand for requests too."""
     template: PodTemplate | None = None
     """Overlay over the pods of the role: what the controller does not set itself."""
-    policies: Policies = keyed("event", limit=16)
+    policies: EventPolicies = keyed("event", limit=16)
     """Answers to events of this role; they go before those of the job."""
 
     @property
@@ -113,7 +113,7 @@ class RoleSpec(Part):
         return choose_action(self.policies, event)
 
 
-def choose_action(policies: list[Policy], event: JobEvent) -> JobAction | None:
+def choose_action(policies: list[EventPolicy], event: JobEvent) -> JobAction | None:
     """The action for an event: its own entry, else the one for Any, else None."""
     actions = {policy.event: policy.action for policy in policies}
     return actions.get(event, actions.get(JobEvent.ANY))

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from edl.api.base import MAX_INT32, MAX_SAFE, Label, Part, Rule, Seconds, Whole, keyed, unique_by
-from edl.api.roles import MasterSpec, Passes, Policies, Positive, PserverSpec, TrainerSpec
+from edl.api.roles import EventPolicies, MasterSpec, Passes, Positive, PserverSpec, TrainerSpec
 from edl.api.template import LocalReference, Volume, VolumeMount
 
 MAX_NAME_LENGTH = 50
@@ -140,7 +140,7 @@ class Spec(Part):
     """The scheduler of the pods."""
     gang: bool | None = None
     """Whether the minimum set is scheduled as a Volcano PodGroup; with Volcano's scheduler it is."""
-    policies: Policies = keyed("event", limit=16)
+    policies: EventPolicies = keyed("event", limit=16)
     """Answers to events; what they leave out follows from fault_tolerant."""
     backoff_limit: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = 6
     """How many failures of pods end the job; preemption and scaling down never count."""

@@ -108,11 +108,11 @@ def plan(
     from edl.explain.plan_table import plan_json, print_plan
     from edl.explain.whatif import changes_of
     from edl.kube.queue_file import unmatched
-    from edl.kube.snapshot_files import read_saved
+    from edl.kube.snapshot_files import read_snapshot_files
     from edl.planner.consolidation import unrest
 
     limits = _limits(max_load_desired, serving_headroom, queues, consolidate_after_s)
-    saved, now_s = read_saved(filenames), _seconds(now)
+    saved, now_s = read_snapshot_files(filenames), _seconds(now)
     snapshot, left_out = saved.snapshot(now_s)
     for one in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, queues)):
         typer.echo(f"edl: {one}", err=True)
@@ -263,9 +263,9 @@ def explain(
     output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
 ) -> None:
     """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
-    from edl.explain.job_text import account_json, explain_job, print_account
+    from edl.explain.job_text import explain_job, job_report_json, print_job_report
     from edl.explain.plan_table import make_console
-    from edl.kube.snapshot_files import read_saved
+    from edl.kube.snapshot_files import read_snapshot_files
 
     if now and not filenames:
         raise ConfigError(
@@ -273,17 +273,17 @@ def explain(
         )
     left_out: Sequence[object]
     if filenames:
-        snapshot, left_out = read_saved(filenames).snapshot(_seconds(now))
+        snapshot, left_out = read_snapshot_files(filenames).snapshot(_seconds(now))
     else:
         snapshot, left_out = _look(kubeconfig)
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
     limits = _limits(max_load_desired, serving_headroom, queues)
-    account = explain_job(snapshot, job, namespace, policy, limits)
+    report = explain_job(snapshot, job, namespace, policy, limits)
     if output is TextOutput.JSON:
-        typer.echo(account_json(account, snapshot.observed_at_s))
+        typer.echo(job_report_json(report, snapshot.observed_at_s))
     else:
-        print_account(account, snapshot, make_console())
+        print_job_report(report, snapshot, make_console())
 
 
 def replay(

@@ -18,15 +18,15 @@ from typing import Protocol
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
-from edl.controller.master_monitor import Masters
-from edl.controller.planner_thread import Thinker
-from edl.controller.ports import Cluster, Lease, Recorder, RoundResult
+from edl.controller.master_monitor import MasterMonitor
+from edl.controller.planner_thread import PlannerThread
+from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
 from edl.errors import EdlError, TemporaryError
-from edl.lifecycle.action_order import complaint_of, growth_of, words_of
-from edl.lifecycle.data_progress import Heard
-from edl.lifecycle.desired_state import Surroundings, as_planned, desired_state
+from edl.lifecycle.action_order import creations, degraded_update, status_updates
+from edl.lifecycle.data_progress import MasterView
+from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
 from edl.lifecycle.node_pinning import loosen, pin
-from edl.lifecycle.unreachable_pods import stranded_pods
+from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -35,7 +35,7 @@ from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import RefusedPlanError, serving_grace_left_s
-from edl.planner.unplaceable import Offer, mark, watch
+from edl.planner.unplaceable import WaitRecord, mark, watch
 
 _JITTER = SystemRandom()
 _DEADLINE_SLACK_S = 1.0
@@ -81,7 +81,7 @@ class Pace:
 
     interval_s: float = 5.0
     debounce_s: float = 0.5
-    stranded_s: float = 30.0
+    unreachable_s: float = 30.0
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
     writes: int = 16
@@ -92,8 +92,8 @@ class _Memory:
     """What one round leaves for the next; losing it costs time, never correctness."""
 
     plan: ScalePlan | None = None
-    stranded: dict[str, float] = field(default_factory=dict)
-    offers: dict[str, Offer] = field(default_factory=dict)
+    unreachable: dict[str, float] = field(default_factory=dict)
+    wait_records: dict[str, WaitRecord] = field(default_factory=dict)
     loose: dict[tuple[str, str], float] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     failed_rounds: int = 0
@@ -112,13 +112,13 @@ class Controller:
         *,
         cluster: Cluster,
         clock: Clock,
-        lease: Lease,
+        lease: LeaderLease,
         recorder: Recorder,
         planner: Planner,
         limits: Limits,
         pace: Pace | None = None,
         show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None,
-        masters: Masters | None = None,
+        masters: MasterMonitor | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -127,7 +127,7 @@ class Controller:
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._planner, self._limits, self._pace, self._show = planner, limits, pace or Pace(), show
-        self._thinker, self._masters = Thinker(), masters
+        self._planner_thread, self._masters = PlannerThread(), masters
         self._memory = _Memory()
         self.last_round_s = clock.monotonic_s()
 
@@ -195,7 +195,7 @@ class Controller:
         """A plan that passed its checks; None leaves the cluster as it is."""
         late_s = self._limits.deadline_s + _DEADLINE_SLACK_S
         try:
-            plan = await self._thinker.run(lambda: self._planner.decide(view, self._limits), late_s)
+            plan = await self._planner_thread.run(lambda: self._planner.decide(view, self._limits), late_s)
             if problems := tuple(self._planner.check(view, plan)):
                 raise RefusedPlanError(plan, problems)
         except Exception as error:  # whatever the solver throws, the last plan stands
@@ -253,8 +253,8 @@ class Controller:
         loose = self._memory.loose = loosen(self._memory.loose, snapshot, self._clock.monotonic_s())
         wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
-            around = Surroundings(lost, self._trouble(snapshot, job), self._heard(job))
-            actions = self._desired(job, decisions.get(job.key), places[job.key], around)
+            context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
+            actions = self._desired(job, decisions.get(job.key), places[job.key], context)
             wanted.append((job, pin(actions, len(snapshot.nodes), loose)))
         return await self._carry_out(wanted)
 
@@ -263,10 +263,10 @@ class Controller:
         job: Job,
         decision: ScaleDecision | None,
         places: Sequence[tuple[Role, str]],
-        around: Surroundings,
+        context: JobContext,
     ) -> tuple[Action, ...]:
         try:
-            _, actions = desired_state(job, decision, places, self._clock.now_s(), around)
+            _, actions = desired_state(job, decision, places, self._clock.now_s(), context)
         except Exception as error:  # one poison job must not stop the others
             self._recorder.failed(f"job {job.key}", error)
             return ()
@@ -279,12 +279,12 @@ class Controller:
             a for a in actions if isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)
         )
 
-    def _heard(self, job: Job) -> Heard | None:
-        return self._masters.heard(job) if self._masters is not None else None
+    def _master_view(self, job: Job) -> MasterView | None:
+        return self._masters.master_view(job) if self._masters is not None else None
 
     def _is_finishing(self, job: Job) -> bool:
-        heard = self._heard(job)
-        return heard is not None and heard.is_finished
+        master_view = self._master_view(job)
+        return master_view is not None and master_view.is_finished
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
         refused = self._memory.backoff.refusal(job.uid)
@@ -305,8 +305,8 @@ class Controller:
             chain
             for job, actions in wanted
             for chain in (
-                growth_of(actions),
-                complaint_of(job, actions) if job.uid in unmarked else words_of(actions),
+                creations(actions),
+                degraded_update(job, actions) if job.uid in unmarked else status_updates(actions),
             )
             if chain
         ]
@@ -358,24 +358,24 @@ class Controller:
 
     def _mark_unplaceable(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The view with the serving pods marked that leave room unused; whoever is newly marked is told of."""
-        now_s, before = self._clock.monotonic_s(), self._memory.offers
-        self._memory.offers = offers = watch(before, view, now_s)
-        marked = mark(view, offers, now_s)
+        now_s, before = self._clock.monotonic_s(), self._memory.wait_records
+        self._memory.wait_records = wait_records = watch(before, view, now_s)
+        marked = mark(view, wait_records, now_s)
         for pod in marked.pods:
-            if pod.unplaceable and offers[pod.uid] != before.get(pod.uid):
+            if pod.unplaceable and wait_records[pod.uid] != before.get(pod.uid):
                 self._recorder.held(
                     f"room for serving pod {pod.namespace}/{pod.name}: kube-scheduler leaves room that is open to it"
                     f" unused (pod affinity, spread, volumes or claims?); no trainer dies for it for"
-                    f" {offers[pod.uid].pause_s:g} s"
+                    f" {wait_records[pod.uid].pause_s:g} s"
                 )
         return marked
 
     def _lost(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         now_s = self._clock.monotonic_s()
-        before = self._memory.stranded
-        self._memory.stranded = {uid: before.get(uid, now_s) for uid in stranded_pods(snapshot)}
+        before = self._memory.unreachable
+        self._memory.unreachable = {uid: before.get(uid, now_s) for uid in unreachable_pods(snapshot)}
         return frozenset(
-            u for u, since_s in self._memory.stranded.items() if now_s - since_s >= self._pace.stranded_s
+            u for u, since_s in self._memory.unreachable.items() if now_s - since_s >= self._pace.unreachable_s
         )
 
     def _grace_left_s(self, snapshot: ClusterSnapshot) -> float | None:

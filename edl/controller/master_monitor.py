@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 
 from edl.clock import Clock
-from edl.controller.ports import Lease, MasterAt, MasterWire
+from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
 from edl.errors import EdlError
 from edl.lifecycle.data_progress import (
-    Heard,
-    Report,
-    Seat,
-    Stand,
+    MasterReport,
+    MasterState,
+    MasterView,
+    RosterEntry,
     has_master,
     is_news,
     master_of,
@@ -28,7 +28,7 @@ from edl.lifecycle.data_progress import (
     must_go_back,
     roster_of,
 )
-from edl.lifecycle.measurement import WINDOW_S, Meter, Reading, is_told_by, observe, rounded
+from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_told_by, observe, rounded
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
@@ -75,16 +75,16 @@ class _Post:
     """
 
     job: Job
-    seats: tuple[Seat, ...] = ()
-    at: MasterAt | None = None
+    seats: tuple[RosterEntry, ...] = ()
+    at: MasterAddress | None = None
     model: str = ""
     since_s: float = 0.0
     visited_s: float = -1.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    published: tuple[int, tuple[Seat, ...]] | None = None
-    report: Report | None = None
+    published: tuple[int, tuple[RosterEntry, ...]] | None = None
+    report: MasterReport | None = None
     restored: str = ""
-    meter: Meter = field(default_factory=Meter)
+    meter: SpeedMeter = field(default_factory=SpeedMeter)
     progress: Progress | None = None
     progress_s: float = 0.0
     measured: Measured | None = None
@@ -106,15 +106,17 @@ class _Post:
         if not self.failures or before[1] != self.at:
             self.changed.set()
 
-    def hear(self, report: Report, now_s: float, pace: CallPace) -> bool:
+    def hear(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
         """Take in what the master says; True where the next round should not wait for it."""
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
-        is_open = report.stand is Stand.RUNNING and report.waiting > 0 and not report.blocked
+        is_open = report.stand is MasterState.RUNNING and report.waiting > 0 and not report.blocked
         is_steady = is_open and not must_go_back(self.job, report, self.restored)
-        reading = Reading(now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady)
+        reading = ProgressReading(
+            now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
+        )
         self.meter = observe(self.meter, reading, pace.window_s)
-        if report.stand is Stand.FINISHED and self.finished_s is None:
+        if report.stand is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s
         was_begun = self.progress is not None and self.progress.is_begun
         self._keep(report, now_s, pace)
@@ -122,7 +124,7 @@ class _Post:
         is_new = before is None or (before.stand, before.blocked) != (report.stand, report.blocked)
         return is_new or begins
 
-    def _keep(self, report: Report, now_s: float, pace: CallPace) -> None:
+    def _keep(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
         """What is worth storing of it now."""
         if report.total:
             progress = Progress(report.epoch, report.done, report.total)
@@ -135,7 +137,7 @@ class _Post:
             self.measured, self.measured_s = measured, now_s
 
 
-class Masters:
+class MasterMonitor:
     """Keeps in touch with every job's master.
 
     Args:
@@ -151,9 +153,9 @@ class Masters:
 
     def __init__(
         self,
-        wire: MasterWire,
+        wire: MasterClient,
         clock: Clock,
-        lease: Lease,
+        lease: LeaderLease,
         tell: Callable[[JobKey, str], None],
         pace: CallPace | None = None,
     ) -> None:
@@ -180,7 +182,7 @@ class Masters:
             _cancel(post)
         self._posts = kept
 
-    def heard(self, job: Job) -> Heard | None:
+    def master_view(self, job: Job) -> MasterView | None:
         """What is known of a job's master; None where nobody looks after it."""
         post = self._posts.get(job.uid)
         if post is None:
@@ -188,7 +190,7 @@ class Masters:
         now_s = self._clock.monotonic_s()
         has_ledger = post.report is not None or (job.status is not None and job.status.dataset is not None)
         is_heard = post.visited_s >= post.since_s or now_s - post.since_s > self._pace.patience_s
-        return Heard(
+        return MasterView(
             report=post.report,
             progress=post.progress,
             measured=post.measured,
@@ -222,7 +224,7 @@ class Masters:
     def _begin(self, job: Job) -> _Post:
         post = _Post(job)
         if job.status is not None:
-            post.meter = Meter(job.status.measured)
+            post.meter = SpeedMeter(job.status.measured)
         post.task = asyncio.create_task(self._attend(post), name=f"master of {job.key}")
         return post
 
@@ -241,7 +243,7 @@ class Masters:
                 alarm.cancel()
                 change.cancel()
 
-    async def _try(self, post: _Post, at: MasterAt) -> float:
+    async def _try(self, post: _Post, at: MasterAddress) -> float:
         """One visit; returns the pause after it."""
         try:
             await self._visit(post, at)
@@ -258,7 +260,7 @@ class Masters:
         rest_s = max(self._pace.interval_s, len(self._posts) / self._pace.calls_per_s)
         return rest_s * _JITTER.uniform(0.8, 1.2)
 
-    async def _visit(self, post: _Post, at: MasterAt) -> None:
+    async def _visit(self, post: _Post, at: MasterAddress) -> None:
         began_s = self._clock.monotonic_s()
         job, seats, model = post.job, post.seats, post.model
         report = await self._wire.report(at)
@@ -274,7 +276,9 @@ class Masters:
         if is_news:
             self.news.set()
 
-    async def _publish(self, post: _Post, at: MasterAt, report: Report, seats: tuple[Seat, ...]) -> None:
+    async def _publish(
+        self, post: _Post, at: MasterAddress, report: MasterReport, seats: tuple[RosterEntry, ...]
+    ) -> None:
         """Say who may hold leases, where the master does not know it from us."""
         last, now = post.published, report.roster
         if last is not None and last[1] == seats and now == (last[0], len(seats)):
@@ -286,7 +290,7 @@ class Masters:
         await self._wire.publish(at, generation, seats)
         post.published = (generation, seats)
 
-    async def _take_back(self, post: _Post, at: MasterAt, model: str) -> None:
+    async def _take_back(self, post: _Post, at: MasterAddress, model: str) -> None:
         if not self._lease.is_held():
             return
         checkpoint = await self._wire.restore(at)
@@ -295,12 +299,12 @@ class Masters:
         self._tell(post.job.key, f"the model was lost: the accounts went back {where}")
 
 
-def _address(job: Job) -> MasterAt | None:
+def _address(job: Job) -> MasterAddress | None:
     """Where the master is called; None while its pod does not run."""
     master = master_of(job)
     if master is None or not master.ip or master.phase is not PodPhase.RUNNING:
         return None
-    return MasterAt(job.key, job.uid, master.uid, master.ip)
+    return MasterAddress(job.key, job.uid, master.uid, master.ip)
 
 
 def _cancel(post: _Post) -> None:

@@ -16,7 +16,7 @@ from edl.errors import PlanError, PlanFailure
 T = TypeVar("T")
 
 
-class Thinker:
+class PlannerThread:
     """Runs one function at a time in a thread, and stops waiting for it at a deadline.
 
     A thread cannot be ended; one that is late goes on, and until it ends no other is started, so that a solver that

@@ -72,6 +72,7 @@ def _as_controllers_see(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
     declared = {job.key: job for job in snapshot.jobs}
     decisions = tuple(
-        replace(d, minimum=declared[d.job].min_trainers, maximum=declared[d.job].max_trainers) for d in plan.decisions
+        replace(d, min_trainers=declared[d.job].min_trainers, max_trainers=declared[d.job].max_trainers)
+        for d in plan.decisions
     )
     return replace(plan, decisions=decisions)

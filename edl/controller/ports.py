@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from edl.lifecycle.data_progress import Report, Seat
+from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import Action, Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
@@ -37,7 +37,7 @@ class Cluster(Protocol):
         """
 
 
-class Lease(Protocol):
+class LeaderLease(Protocol):
     """Who may write."""
 
     def is_held(self) -> bool:
@@ -82,7 +82,7 @@ class Recorder(Protocol):
         """A round is over."""
 
 
-class MasterAt(NamedTuple):
+class MasterAddress(NamedTuple):
     """Where a job's master is.
 
     Attributes:
@@ -97,10 +97,10 @@ class MasterAt(NamedTuple):
     ip: str
 
 
-class MasterWire(Protocol):
+class MasterClient(Protocol):
     """Calls to the masters of jobs. Each ends in a few seconds; none is repeated here."""
 
-    async def report(self, master: MasterAt) -> Report:
+    async def report(self, master: MasterAddress) -> MasterReport:
         """What the master holds.
 
         Raises:
@@ -108,7 +108,7 @@ class MasterWire(Protocol):
             PermanentError: it refuses us, or what answers there is no master.
         """
 
-    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+    async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
         """Say who may hold leases; whoever is not on it loses its own at once.
 
         Raises:
@@ -116,7 +116,7 @@ class MasterWire(Protocol):
             TemporaryError, PermanentError: as for `report`.
         """
 
-    async def restore(self, master: MasterAt) -> int:
+    async def restore(self, master: MasterAddress) -> int:
         """Take the accounts back to the last committed checkpoint, else to the epoch's start, and end every lease.
 
         Returns:

@@ -61,8 +61,8 @@ def fulfilment_of(decision: ScaleDecision | None) -> float:
     """(n - min) / (max - min) by the declared bounds, 1 where they are one; 0 for a job that does not run."""
     if decision is None or not decision.admitted:
         return 0.0
-    span = decision.maximum - decision.minimum
-    return 1.0 if span <= 0 else (decision.target - decision.minimum) / span
+    span = decision.max_trainers - decision.min_trainers
+    return 1.0 if span <= 0 else (decision.target - decision.min_trainers) / span
 
 
 def _target(decision: ScaleDecision | None) -> int:

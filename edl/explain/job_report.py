@@ -15,13 +15,13 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
 from edl.model.units import amount, count, listed
-from edl.planner.context import Outcome, Scarce
+from edl.planner.context import DecisionContext, Scarce
 from edl.planner.decide import Study
 from edl.planner.pools import pool_of
-from edl.planner.problem import Claim
-from edl.planner.programs.fair_share import Proof, could_reach, prove, read_cluster
+from edl.planner.problem import JobDemand
+from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
 from edl.planner.programs.utility import prove_utility
-from edl.planner.scarcity import Holder, Shortage, nearest, open_nodes
+from edl.planner.scarcity import Shortage, SurplusHolder, nearest, open_nodes
 
 EPSILON = 1e-6
 
@@ -81,7 +81,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class JobReport:
     """What can be said of one job.
 
     Attributes:
@@ -105,7 +105,7 @@ class Account:
     remedies: tuple[str, ...] = ()
 
 
-def account_for(study: Study, key: JobKey, deadline_s: float) -> Account:
+def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
     """Account for one job of a plan.
 
     Args:
@@ -116,66 +116,66 @@ def account_for(study: Study, key: JobKey, deadline_s: float) -> Account:
     Raises:
         PlanError: a program was late.
     """
-    outcome, decision = study.outcome, next(d for d in study.plan.decisions if d.job == key)
-    claim = next((c for c in outcome.world.claims if c.job.key == key), None)
+    context, decision = study.context, next(d for d in study.plan.decisions if d.job == key)
+    demand = next((c for c in context.problem.demands if c.job.key == key), None)
     policy, objective = study.plan.policy, study.plan.certificate.objective
-    if claim is None or claim.index not in outcome.shared.room.count:
-        return Account(decision, policy, objective, remedies=tuple(_to_start(claim, decision, outcome)))
-    room = outcome.shared.room
-    limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or room.count[claim.index] >= claim.high
+    if demand is None or demand.index not in context.shared.packing.count:
+        return JobReport(decision, policy, objective, remedies=tuple(_to_start(demand, decision, context)))
+    packing = context.shared.packing
+    limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
-    scarce = outcome.scarce(claim.shape) if is_short else Scarce()
-    return Account(
+    scarce = context.scarce(demand.shape) if is_short else Scarce()
+    return JobReport(
         decision,
         policy,
         objective,
-        fair_share=outcome.shared.level[claim.index],
-        fulfilment=room.fulfilment(claim.index),
-        standing=tuple(_standing(claim, decision, outcome)),
-        full=tuple(_full(claim, outcome, one) for one in scarce.shortages),
-        held=tuple(_held(outcome, h) for h in scarce.holders if h.claim != claim.index),
-        one_more=None if limited else confirm(study, claim, deadline_s),
-        remedies=tuple(_to_grow(claim, decision, outcome)),
+        fair_share=context.shared.level[demand.index],
+        fulfilment=packing.fulfilment(demand.index),
+        standing=tuple(_standing(demand, decision, context)),
+        full=tuple(_full(demand, context, one) for one in scarce.shortages),
+        held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
+        one_more=None if limited else confirm(study, demand, deadline_s),
+        remedies=tuple(_to_grow(demand, decision, context)),
     )
 
 
-def confirm(study: Study, claim: Claim, deadline_s: float) -> Confirmed:
+def confirm(study: Study, demand: JobDemand, deadline_s: float) -> Confirmed:
     """Solve once more with one more trainer for a job, and say what that costs all jobs together.
 
     Raises:
         PlanError: a program was late.
     """
-    outcome, room = study.outcome, study.outcome.shared.room
-    more = {claim.index: room.count[claim.index] + 1}
-    price = _price(study.proof, claim)
-    promised = {j: min(int(outcome.shared.level[j] + EPSILON), room.count[j]) for j in room.members}
-    if could_reach(read_cluster(room), {**promised, **more}, deadline_s):
-        cost = study.proof.bound - _prove(outcome, more, deadline_s).bound
+    context, packing = study.context, study.context.shared.packing
+    more = {demand.index: packing.count[demand.index] + 1}
+    price = _price(study.proof, demand)
+    promised = {j: min(int(context.shared.level[j] + EPSILON), packing.count[j]) for j in packing.members}
+    if could_reach(read_share_problem(packing), {**promised, **more}, deadline_s):
+        cost = study.proof.bound - _prove(context, more, deadline_s).bound
         noise = EPSILON * max(1.0, abs(study.proof.bound))
         return Confirmed(price, OneMore.COSTS, cost) if cost > noise else Confirmed(price, OneMore.FREE)
-    least = {j: outcome.world.claims[j].low for j in room.members}
-    reachable = could_reach(read_cluster(room), {**least, **more}, deadline_s)
+    least = {j: context.problem.demands[j].min_trainers for j in packing.members}
+    reachable = could_reach(read_share_problem(packing), {**least, **more}, deadline_s)
     return Confirmed(price, OneMore.BELOW_SHARES if reachable else OneMore.IMPOSSIBLE)
 
 
-def _prove(outcome: Outcome, least: dict[int, int], deadline_s: float) -> Proof:
-    shared = outcome.shared
+def _prove(context: DecisionContext, least: dict[int, int], deadline_s: float) -> Proof:
+    shared = context.shared
     if shared.worths is None:
-        return prove(shared.room, shared.level, deadline_s, least=least)
+        return prove(shared.packing, shared.level, deadline_s, least=least)
     floor = {j: int(n) for j, n in shared.level.items()}
-    return prove_utility(shared.room, shared.worths, floor, deadline_s, least=least)
+    return prove_utility(shared.packing, shared.worths, floor, deadline_s, least=least)
 
 
-def _price(proof: Proof, claim: Claim) -> float:
+def _price(proof: Proof, demand: JobDemand) -> float:
     shapes = proof.cluster.columns.shapes
-    if proof.solution is None or claim.shape not in shapes:
+    if proof.solution is None or demand.shape not in shapes:
         return 0.0
-    return float(proof.solution.slot_price[shapes.index(claim.shape)])
+    return float(proof.solution.slot_price[shapes.index(demand.shape)])
 
 
-def _standing(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[Standing]:
-    nodes = {node.name: node for node in outcome.world.snapshot.nodes}
-    live = claim.job.live_trainers
+def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[Standing]:
+    nodes = {node.name: node for node in context.problem.snapshot.nodes}
+    live = demand.job.live_trainers
     going = Counter(p.node for p in live if p.name in decision.victims)
     staying = Counter(p.node for p in live if p.name not in decision.victims)
     coming = Counter(dict(decision.nodes))
@@ -185,57 +185,57 @@ def _standing(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[S
     ]
 
 
-def _full(claim: Claim, outcome: Outcome, shortage: Shortage) -> Full:
-    world, name = outcome.world, shortage.resource
-    asked = int(world.request[claim.shape, world.names.index(name)])
-    place = outcome.pools().where(shortage.nodes, open_nodes(outcome.shared.room, claim.shape))
+def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> Full:
+    problem, name = context.problem, shortage.resource
+    asked = int(problem.request[demand.shape, problem.names.index(name)])
+    place = context.pools().where(shortage.nodes, open_nodes(context.shared.packing, demand.shape))
     return Full(name, place, len(shortage.nodes), amount(name, shortage.most_free), amount(name, asked))
 
 
-def _held(outcome: Outcome, holder: Holder) -> Held:
-    return Held(outcome.world.claims[holder.claim].job.key, holder.surplus, holder.part)
+def _held(context: DecisionContext, holder: SurplusHolder) -> Held:
+    return Held(context.problem.demands[holder.demand].job.key, holder.surplus, holder.part)
 
 
-def _to_grow(claim: Claim, decision: ScaleDecision, outcome: Outcome) -> list[str]:
+def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[str]:
     """What would let a job that runs have one more trainer."""
-    room, world = outcome.shared.room, outcome.world
+    packing, problem = context.shared.packing, context.problem
     known = {
         Reason.PINNED: "set spec.trainer.instances to another number, or to 0 to leave it to the planner",
         Reason.AT_MAX: "raise spec.trainer.max-instance",
         Reason.COOLDOWN: "nothing: it is a matter of time",
-        Reason.QUOTA_REACHED: _within_quota(claim),
+        Reason.QUOTA_REACHED: _within_quota(demand),
     }
     if decision.reason in known:
         return [known[decision.reason]]
-    scarce = outcome.scarce(claim.shape)
-    node, lacks = nearest(room, claim.shape)
+    scarce = context.scarce(demand.shape)
+    node, lacks = nearest(packing, demand.shape)
     if node < 0:
         return ["make a node that takes its trainers ready"]
-    if room.count[claim.index] >= claim.high:
+    if packing.count[demand.index] >= demand.max_trainers:
         return ["add a node that takes its trainers: no more would fit even if no other job ran"]
     found = []
-    if scarce.kept and outcome.world.limits.serving_headroom:
+    if scarce.kept and context.problem.limits.serving_headroom:
         found.append("lower --serving-headroom")
     if lacks:
         more = listed([amount(name, number) for name, number in lacks])
         found.append(
-            f"free {more} more on node {world.snapshot.nodes[node].name}, or add a node that takes its trainers"
+            f"free {more} more on node {problem.snapshot.nodes[node].name}, or add a node that takes its trainers"
         )
-    offers = [e for e in scarce.exchanges if e.donor != claim.index]
-    for offer in sorted(offers, key=lambda e: (e.deaths, e.donor))[:1]:
-        key = world.claims[offer.donor].job.key
-        found.append(f"let {key} go without {count(offer.deaths, 'trainer')}: lower its max-instance, or end it")
+    offers = [e for e in scarce.exchanges if e.donor != demand.index]
+    for offer in sorted(offers, key=lambda e: (e.deletions, e.donor))[:1]:
+        key = problem.demands[offer.donor].job.key
+        found.append(f"let {key} go without {count(offer.deletions, 'trainer')}: lower its max-instance, or end it")
     return found
 
 
-def _within_quota(claim: Claim) -> str:
-    queue = claim.job.queue
+def _within_quota(demand: JobDemand) -> str:
+    queue = demand.job.queue
     return f"raise the quota of queue {queue}, or let a job of that queue end or go without trainers"
 
 
-def _to_start(claim: Claim | None, decision: ScaleDecision, outcome: Outcome) -> list[str]:
+def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: DecisionContext) -> list[str]:
     """What would let a job that does not run start."""
-    if claim is None:
+    if demand is None:
         known = {
             Reason.SUSPENDED: "set spec.suspend to false",
             Reason.INVALID_SPEC: "correct the job: each sentence above names what is wrong, the rule and the remedy",
@@ -246,10 +246,10 @@ def _to_start(claim: Claim | None, decision: ScaleDecision, outcome: Outcome) ->
             "let its pods ask for less or go to more nodes, lower spec.trainer.min-instance, or add a node that fits"
         ]
     if decision.reason is Reason.QUOTA_REACHED:
-        return [_within_quota(claim), "lower its own spec.trainer.min-instance"]
-    head = outcome.admission.head.get(claim.index, claim.index)
-    if head != claim.index:
-        return [f"{outcome.world.claims[head].job.key} starts, ends or is suspended: it is first in the queue"]
+        return [_within_quota(demand), "lower its own spec.trainer.min-instance"]
+    head = context.admission.head.get(demand.index, demand.index)
+    if head != demand.index:
+        return [f"{context.problem.demands[head].job.key} starts, ends or is suspended: it is first in the queue"]
     return [
         "another job ends or lowers its min-instance, serving takes less, or a node is added",
         "lower its own spec.trainer.min-instance",

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from edl.controller.planning import study_snapshot
 from edl.errors import ConfigError
-from edl.explain.job_report import Account, Confirmed, OneMore, account_for
+from edl.explain.job_report import Confirmed, JobReport, OneMore, report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits
@@ -24,7 +24,7 @@ HOLDERS_TOLD = 5
 NAMES_OFFERED = 5
 
 
-def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: str, limits: Limits) -> Account:
+def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: str, limits: Limits) -> JobReport:
     """Plan the cluster and account for one job of it.
 
     Args:
@@ -39,7 +39,7 @@ def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: st
         PlanError: no plan could be made.
     """
     key = find_job(snapshot, name, namespace)
-    return account_for(study_snapshot(snapshot, policy, limits), key, limits.deadline_s)
+    return report_on_job(study_snapshot(snapshot, policy, limits), key, limits.deadline_s)
 
 
 def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
@@ -73,98 +73,99 @@ def _offer(keys: list[JobKey], wanted: str) -> str:
     return f"there are {shown}{f' and {len(keys) - NAMES_OFFERED} more' if len(keys) > NAMES_OFFERED else ''}"
 
 
-def account_json(account: Account, observed_at_s: float) -> str:
+def job_report_json(report: JobReport, observed_at_s: float) -> str:
     """The account for scripts; no time where the cluster was seen at 0, as one is whose files hold none."""
-    decision, one = account.decision, account.one_more
+    decision, one = report.decision, report.one_more
     body: dict[str, Any] = {
         "namespace": decision.job.namespace,
         "name": decision.job.name,
         "observedAt": text_of(observed_at_s) if observed_at_s else None,
-        "policy": account.policy,
-        "objective": account.objective,
+        "policy": report.policy,
+        "objective": report.objective,
         "current": decision.current,
         "target": decision.target,
-        "min": decision.minimum,
-        "max": decision.maximum,
+        "min": decision.min_trainers,
+        "max": decision.max_trainers,
         "admitted": decision.admitted,
         "reason": decision.reason.value,
         "message": decision.message,
         "victims": list(decision.victims),
-        "fairShare": account.fair_share,
-        "fulfilment": account.fulfilment,
+        "fairShare": report.fair_share,
+        "fulfilment": report.fulfilment,
         "nodes": [
-            {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in account.standing
+            {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in report.standing
         ],
         "full": [
             {"resource": f.resource, "where": f.place, "nodes": f.nodes, "free": f.most_free, "asked": f.asked}
-            for f in account.full
+            for f in report.full
         ],
         "holders": [
             {"namespace": h.job.namespace, "name": h.job.name, "trainers": h.trainers, "part": h.part}
-            for h in account.held
+            for h in report.held
         ],
         "oneMore": {"price": one.price, "result": one.verdict.value, "cost": one.cost} if one else None,
-        "remedies": list(account.remedies),
+        "remedies": list(report.remedies),
     }
     return json.dumps(body, indent=2, allow_nan=False)
 
 
-def print_account(account: Account, snapshot: ClusterSnapshot, console: Console) -> None:
+def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Console) -> None:
     """The account for people, like a short report."""
-    for line in _lines(account, snapshot):
+    for line in _lines(report, snapshot):
         console.print(Text(line), soft_wrap=True)
 
 
-def _lines(account: Account, snapshot: ClusterSnapshot) -> Iterator[str]:
-    decision = account.decision
+def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
+    decision = report.decision
     state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
-    yield f"{decision.job}: {state} (min {decision.minimum}, max {decision.maximum}), {decision.reason.value}"
+    bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
+    yield f"{decision.job}: {state} ({bounds}), {decision.reason.value}"
     yield f"  {decision.message}"
     said = next((j.status.explanation for j in snapshot.jobs if j.key == decision.job and j.status), "")
     if said and said != decision.message:
         yield f"  The controller said last: {said}"
-    if account.standing:
+    if report.standing:
         yield from ("", "What it has")
-        yield from _standing(account)
-    if account.full or account.held:
+        yield from _standing(report)
+    if report.full or report.held:
         yield from ("", "Why not more")
-        yield from _scarcity(account)
-    if account.remedies:
+        yield from _scarcity(report)
+    if report.remedies:
         yield from (
             "",
-            "What would have to happen" if len(account.remedies) == 1 else "What would help, each by itself",
+            "What would have to happen" if len(report.remedies) == 1 else "What would help, each by itself",
         )
-        yield from (f"  - {remedy}" for remedy in account.remedies)
+        yield from (f"  - {remedy}" for remedy in report.remedies)
     yield ""
     at_s = snapshot.observed_at_s
     when = f", as of {text_of(at_s)}" if at_s else "; the input holds no time, and --now sets one"
-    yield f"Policy {account.policy}{when}; nothing was changed."
+    yield f"Policy {report.policy}{when}; nothing was changed."
 
 
-def _standing(account: Account) -> Iterator[str]:
-    if account.fair_share is not None and account.fulfilment is not None:
-        share = "at least" if account.objective == "utility" else "fair share"
-        yield f"  {share} {account.fair_share:.4g} trainers, fulfilment {account.fulfilment:.2g}"
-    for one in account.standing[:NODES_TOLD]:
+def _standing(report: JobReport) -> Iterator[str]:
+    if report.fair_share is not None and report.fulfilment is not None:
+        share = "at least" if report.objective == "utility" else "fair share"
+        yield f"  {share} {report.fair_share:.4g} trainers, fulfilment {report.fulfilment:.2g}"
+    for one in report.standing[:NODES_TOLD]:
         parts = [f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to come"), (one.go, "to go")) if n]
         yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
-    if (more := len(account.standing) - NODES_TOLD) > 0:
+    if (more := len(report.standing) - NODES_TOLD) > 0:
         yield f"  and {count(more, 'more node')} (-o json names them)"
 
 
-def _scarcity(account: Account) -> Iterator[str]:
-    for full in account.full:
+def _scarcity(report: JobReport) -> Iterator[str]:
+    for full in report.full:
         yield (
             f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free,"
             f" a trainer asks for {full.asked}"
         )
-    for held in account.held[:HOLDERS_TOLD]:
+    for held in report.held[:HOLDERS_TOLD]:
         trainers = count(held.trainers, "trainer")
         yield f"  {held.job} holds {100 * held.part:.2g} % of it above its minimum ({trainers})"
-    if rest := account.held[HOLDERS_TOLD:]:
+    if rest := report.held[HOLDERS_TOLD:]:
         yield f"  {count(len(rest), 'other job')} {100 * sum(h.part for h in rest):.2g} %"
-    if account.one_more is not None:
-        yield f"  {_confirmed(account.one_more, account.objective)}"
+    if report.one_more is not None:
+        yield f"  {_confirmed(report.one_more, report.objective)}"
 
 
 def _confirmed(one: Confirmed, unit: str) -> str:

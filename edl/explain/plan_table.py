@@ -103,8 +103,8 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "name": decision.job.name,
         "current": decision.current,
         "target": decision.target,
-        "min": decision.minimum,
-        "max": decision.maximum,
+        "min": decision.min_trainers,
+        "max": decision.max_trainers,
         "admitted": decision.admitted,
         "victims": list(decision.victims),
         "nodes": dict(decision.nodes),
@@ -124,7 +124,7 @@ def _decision_table(plan: ScalePlan) -> Table:
     table.add_column("CHANGE", overflow="fold")
     for decision in sorted(plan.decisions, key=lambda d: d.job):
         is_read = decision.reason is not Reason.INVALID_SPEC  # else its bounds are a guess
-        bounds = (decision.minimum, decision.maximum) if is_read else ("-", "-")
+        bounds = (decision.min_trainers, decision.max_trainers) if is_read else ("-", "-")
         counts = (*bounds, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"
         change = Text(", ".join(_changes(decision)) or "-")

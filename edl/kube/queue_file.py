@@ -16,7 +16,7 @@ import yaml
 from edl.api.resources import is_device
 from edl.errors import ConfigError
 from edl.kube.translate.shapes import OLD_GPU
-from edl.kube.yaml_files import TwiceError, bytes_of, read_text, refuse_twins, told_by_place
+from edl.kube.yaml_files import DuplicateKeyError, bytes_of, errors_with_position, read_text, reject_duplicate_keys
 from edl.model.jobs import Job
 from edl.model.plan import Quota
 from edl.model.quantity import exact_quantity, parse_quantity
@@ -81,7 +81,7 @@ def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterat
 
 
 def _compose(text: str, name: str) -> yaml.Node:
-    with told_by_place(name):
+    with errors_with_position(name):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     if root is None:
         raise ConfigError(f"{name} is empty; {_EXAMPLE}, or leave the flag out")
@@ -121,8 +121,8 @@ def _entries(node: yaml.Node, name: str, what: str) -> Iterator[tuple[str, str, 
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{_place(name, node)}: {what}: expected a mapping; {_EXAMPLE}")
     try:
-        refuse_twins(node)
-    except TwiceError as error:
+        reject_duplicate_keys(node)
+    except DuplicateKeyError as error:
         raise ConfigError(f"{name}, line {error.line}: {what}: {error}") from error
     for key, value in node.value:
         at = _place(name, key)

@@ -31,7 +31,7 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 Amounts = dict[str, int]
 
 
-def inquiry_resource(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) -> str:
+def resource_log_line(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) -> str:
     """Sum up a cluster.
 
     Args:

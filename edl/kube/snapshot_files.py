@@ -35,7 +35,14 @@ from edl.kube.translate.decoders import (
 from edl.kube.translate.objects import TRAINING_JOB_API
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.snapshot import Translator
-from edl.kube.yaml_files import TwiceError, bytes_of, read_text, refuse_twins, told_by_place, without_twins
+from edl.kube.yaml_files import (
+    DuplicateKeyError,
+    bytes_of,
+    errors_with_position,
+    object_with_unique_keys,
+    read_text,
+    reject_duplicate_keys,
+)
 from edl.model.cluster import ClusterSnapshot
 from edl.model.times import seconds_of
 
@@ -113,7 +120,7 @@ class SavedCluster:
         return [obj for identity, obj in self.objects.items() if identity[0] == kind]
 
 
-def read_saved(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None = None) -> SavedCluster:
+def read_snapshot_files(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None = None) -> SavedCluster:
     """Read files, of which a later one replaces objects of an earlier one.
 
     Args:
@@ -165,14 +172,14 @@ def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
     """One JSON value after the other, as several kubectl calls into one pipe give them."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=without_twins)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=object_with_unique_keys)
     at, number = 0, 1
     while (at := _skip_space(text, at)) < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{name}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-        except TwiceError as error:
+        except DuplicateKeyError as error:
             raise ConfigError(f"{name}, document {number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{name}, document {number}: not JSON: {error}") from error
@@ -181,7 +188,7 @@ def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    with told_by_place(name):
+    with errors_with_position(name):
         for number, value in enumerate(yaml.load_all(text, Loader=_Loader), 1):
             if value is not None:
                 yield _place(name, number), value
@@ -324,7 +331,7 @@ class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type:
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's stubs name it wrongly
         mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
-        refuse_twins(mapping)
+        reject_duplicate_keys(mapping)
         return mapping
 
 

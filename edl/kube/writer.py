@@ -46,7 +46,7 @@ WRITE_TIMEOUT_S = 4.5
 JOBS_API = "/apis/paddlepaddle.org/v1"
 
 
-class Sight(Protocol):
+class CacheView(Protocol):
     """What the writer needs of the caches: what to make pods of, and to be told what we wrote."""
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ class Writer:
     """Carries out actions."""
 
     def __init__(
-        self, session: ApiSession, sight: Sight, clock: Clock, *, key: MasterKey, default_master_image: str
+        self, session: ApiSession, sight: CacheView, clock: Clock, *, key: MasterKey, default_master_image: str
     ) -> None:
         self._session, self._sight, self._clock = session, sight, clock
         self._key, self._master_image = key, default_master_image

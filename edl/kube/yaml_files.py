@@ -19,7 +19,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 _SHOWN = 80
 
 
-class TwiceError(ValueError):
+class DuplicateKeyError(ValueError):
     """A name stands twice in a mapping.
 
     Attributes:
@@ -56,7 +56,7 @@ def bytes_of(path: str | Path) -> Callable[[], bytes]:
 
 
 @contextmanager
-def told_by_place(name: str) -> Iterator[None]:
+def errors_with_position(name: str) -> Iterator[None]:
     """What reading YAML raises, as an error that names the file and the place."""
     try:
         yield
@@ -64,13 +64,13 @@ def told_by_place(name: str) -> Iterator[None]:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(f"{name}{where}: not YAML: {error.problem or error.context}") from error
-    except TwiceError as error:
+    except DuplicateKeyError as error:
         raise ConfigError(f"{name}{f', line {error.line}' if error.line else ''}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
 
 
-def refuse_twins(mapping: yaml.MappingNode) -> None:
+def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
     """Refuse a name that stands twice; `<<`, which merges another mapping, is no name.
 
     Raises:
@@ -80,11 +80,11 @@ def refuse_twins(mapping: yaml.MappingNode) -> None:
     for key, _ in mapping.value:
         if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
             if key.value in seen:
-                raise TwiceError(key.value, key.start_mark.line + 1)
+                raise DuplicateKeyError(key.value, key.start_mark.line + 1)
             seen.add(key.value)
 
 
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs, for a decoder of JSON.
 
     Raises:
@@ -93,5 +93,5 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise TwiceError(next(name for name in names if names.count(name) > 1))
+        raise DuplicateKeyError(next(name for name in names if names.count(name) > 1))
     return found

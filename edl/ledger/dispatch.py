@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edl.ledger.state import Lease, Session
+from edl.ledger.state import Lease, TrainerSession
 
 _FIRST = 32  # positions, while nothing is known of a trainer's speed
 _TAPER_S = 0.2  # a lease gets no shorter than this at the end: asking again costs too
@@ -62,7 +62,7 @@ def lease_size(waiting: int, trainers: int, rate: float | None, shard_size: int 
     return max(1, size)
 
 
-def measure(session: Session, positions: int, now_s: float) -> None:
+def measure(session: TrainerSession, positions: int, now_s: float) -> None:
     """Take into account that a session has consumed so many positions more."""
     session.counted += positions
     passed_s = now_s - session.mark_s
@@ -72,7 +72,7 @@ def measure(session: Session, positions: int, now_s: float) -> None:
         session.mark_s, session.counted = now_s, 0
 
 
-def cuts(session: Session, split_s: float, now_s: float) -> list[tuple[Lease, int]]:
+def cuts(session: TrainerSession, split_s: float, now_s: float) -> list[tuple[Lease, int]]:
     """Where to cut a session's leases, so that it keeps half of what it has not consumed yet.
 
     Returns:

@@ -45,7 +45,7 @@ from edl.ledger.request import (
     SessionKey,
     SyncRequest,
 )
-from edl.ledger.state import Checkpoint, Lease, LedgerState, Session
+from edl.ledger.state import Checkpoint, Lease, LedgerState, TrainerSession
 
 _ERROR_KEPT = 200  # characters of a trainer's error that go into the journal
 
@@ -223,7 +223,7 @@ class Ledger(Membership):
         self._election_until_s = now_s + ttl_s
         return True
 
-    def _lease(self, session: Session, item: Item) -> Lease | None:
+    def _lease(self, session: TrainerSession, item: Item) -> Lease | None:
         """The present lease that an item names in every part."""
         lease = session.leases.get(item.fence)
         if lease is None or item.epoch != self.state.epoch or item.start != lease.start:
@@ -232,7 +232,7 @@ class Ledger(Membership):
             return lease
         return None
 
-    def _note_progress(self, session: Session, items: Sequence[ProgressItem], now_s: float) -> list[int]:
+    def _note_progress(self, session: TrainerSession, items: Sequence[ProgressItem], now_s: float) -> list[int]:
         """Move cursors; returns the fences of leases that the session thinks it has and has not."""
         revoked = []
         for item in items:
@@ -245,7 +245,7 @@ class Ledger(Membership):
                 lease.cursor, lease.moved_s = item.cursor, now_s
         return revoked
 
-    def _take_cuts(self, session: Session, request: SyncRequest) -> None:
+    def _take_cuts(self, session: TrainerSession, request: SyncRequest) -> None:
         """This is the first request since the cuts were told: the leases now end where their holder says."""
         cut = [lease for lease in session.leases.values() if lease.cut is not None]
         if not cut:
@@ -260,7 +260,7 @@ class Ledger(Membership):
             self._cutting.discard(lease.fence)
             self._emit(CutTaken(lease.fence, max(lease.cursor, said.get(lease.fence, lease.cut or 0))))
 
-    def _report_done(self, session: Session, item: Item, now_s: float) -> str:
+    def _report_done(self, session: TrainerSession, item: Item, now_s: float) -> str:
         lease = self._lease(session, item)
         if lease is None:
             return self._not_present(session, item)
@@ -268,7 +268,7 @@ class Ledger(Membership):
         self._emit(Done(lease.fence))
         return ACCEPTED
 
-    def _report_failed(self, session: Session, item: FailedItem) -> str:
+    def _report_failed(self, session: TrainerSession, item: FailedItem) -> str:
         lease = self._lease(session, item)
         if lease is None:
             return self._not_present(session, item)
@@ -279,11 +279,11 @@ class Ledger(Membership):
         return ACCEPTED
 
     @staticmethod
-    def _not_present(session: Session, item: Item) -> str:
+    def _not_present(session: TrainerSession, item: Item) -> str:
         return DUPLICATE if (item.fence, item.epoch, item.start, item.end) in session.finished else STALE
 
     def _answer(
-        self, session: Session, seq: int, want: int, now_s: float, *, results: list[str], revoked: list[int]
+        self, session: TrainerSession, seq: int, want: int, now_s: float, *, results: list[str], revoked: list[int]
     ) -> Replied:
         state = self.state
         leases: list[list[int]] = []
@@ -307,7 +307,7 @@ class Ledger(Membership):
         session.seq, session.reply = seq, reply
         return reply
 
-    def _grant(self, session: Session, want: int, now_s: float) -> list[list[int]]:
+    def _grant(self, session: TrainerSession, want: int, now_s: float) -> list[list[int]]:
         """New leases; what failed before is given out alone, so that no batch has it together with anything else."""
         state, granted = self.state, list[list[int]]()
         if want and not session.leases:
@@ -334,7 +334,7 @@ class Ledger(Membership):
             self._hungry[session.number] = now_s
         return granted
 
-    def _offer_cuts(self, session: Session, now_s: float) -> list[list[int]]:
+    def _offer_cuts(self, session: TrainerSession, now_s: float) -> list[list[int]]:
         state = self.state
         if not session.leases or state.todo or state.suspects:
             return []

@@ -14,7 +14,7 @@ from edl.ledger.dispatch import LedgerSettings
 from edl.ledger.errors import replaced
 from edl.ledger.events import EpochClosed, Event, Returned, RosterSet, SessionOpened
 from edl.ledger.request import SessionKey
-from edl.ledger.state import LedgerState, Session
+from edl.ledger.state import LedgerState, TrainerSession
 
 
 class Membership:
@@ -29,7 +29,7 @@ class Membership:
         self.state = state or LedgerState()
         self.settings = settings or LedgerSettings()
         self._events: list[Event] = []
-        self._alive: OrderedDict[int, Session] = OrderedDict()  # by when they were last heard
+        self._alive: OrderedDict[int, TrainerSession] = OrderedDict()  # by when they were last heard
         self._hungry: dict[int, float] = {}  # session -> when it asked in vain
         self._stalls = 0  # in this epoch
 
@@ -39,7 +39,7 @@ class Membership:
         return events
 
     @property
-    def alive(self) -> Iterable[Session]:
+    def alive(self) -> Iterable[TrainerSession]:
         """The sessions that were heard within the last TTL."""
         return self._alive.values()
 
@@ -83,7 +83,7 @@ class Membership:
         self.state.apply(event)
         self._events.append(event)
 
-    def _session(self, who: SessionKey) -> Session:
+    def _session(self, who: SessionKey) -> TrainerSession:
         state = self.state
         session = state.session_of.get((who.pod_uid, who.incarnation))
         if session is not None:
@@ -101,15 +101,15 @@ class Membership:
         self._emit(SessionOpened(*who))
         return state.sessions[state.serial]
 
-    def _is_listed(self, session: Session) -> bool:
+    def _is_listed(self, session: TrainerSession) -> bool:
         return self.state.roster is None or session.pod_uid in self.state.roster_uids
 
-    def _renew(self, session: Session, now_s: float) -> None:
+    def _renew(self, session: TrainerSession, now_s: float) -> None:
         session.renewed_s = now_s
         self._alive[session.number] = session
         self._alive.move_to_end(session.number)
 
-    def _take_back(self, session: Session, why: str) -> None:
+    def _take_back(self, session: TrainerSession, why: str) -> None:
         for lease in list(session.leases.values()):
             session.lost.append(lease.fence)
             self._emit(Returned(lease.fence, lease.cursor, why))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet
 from edl.ledger.intervals import IntervalSet
-from edl.ledger.state import Checkpoint, ClosedEpoch, Lease, LedgerState, Session
+from edl.ledger.state import Checkpoint, ClosedEpoch, Lease, LedgerState, TrainerSession
 
 _FORMAT = 1
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ def _state(value: _Object) -> LedgerState:
     return state
 
 
-def _session(session: Session) -> list[Any]:
+def _session(session: TrainerSession) -> list[Any]:
     replied = session.replied and list(session.replied)
     finished = [list(entry) for entry in session.finished]
     named = [session.number, session.pod_uid, session.incarnation, session.name]
@@ -93,7 +93,7 @@ def _session(session: Session) -> list[Any]:
 
 def _add_session(state: LedgerState, entry: list[Any]) -> None:
     number, pod_uid, incarnation, name, replied, done, ended, finished = entry
-    session = Session(number, pod_uid, incarnation, name, _optional(Replied, replied), done, ended)
+    session = TrainerSession(number, pod_uid, incarnation, name, _optional(Replied, replied), done, ended)
     session.finished = deque(map(tuple, finished), maxlen=session.finished.maxlen)
     state.sessions[number] = state.session_of[pod_uid, incarnation] = session
     if not ended:

@@ -63,7 +63,7 @@ class Lease:
 
 
 @dataclass(slots=True)
-class Session:
+class TrainerSession:
     """One process of a trainer.
 
     Attributes:
@@ -144,9 +144,9 @@ class LedgerState:
         self.todo, self.reported, self.committed, self.quarantined = (IntervalSet() for _ in range(4))
         self.suspects: dict[int, tuple[int, int]] = {}
         self.leases: dict[int, Lease] = {}
-        self.sessions: dict[int, Session] = {}
-        self.session_of: dict[tuple[str, int | str], Session] = {}
-        self.current: dict[str, Session] = {}
+        self.sessions: dict[int, TrainerSession] = {}
+        self.session_of: dict[tuple[str, int | str], TrainerSession] = {}
+        self.current: dict[str, TrainerSession] = {}
         self.checkpoints: dict[int, Checkpoint] = {}
         self.closed: list[ClosedEpoch] = []
         self.redispatched = 0
@@ -229,7 +229,7 @@ class LedgerState:
         self.todo = IntervalSet([(0, self.total)] if not self.is_finished else [])
 
     def _session_opened(self, event: SessionOpened) -> None:
-        session = Session(self.serial, event.pod_uid, event.incarnation, event.name, seen_epoch=self.epoch)
+        session = TrainerSession(self.serial, event.pod_uid, event.incarnation, event.name, seen_epoch=self.epoch)
         older = self.current.get(event.pod_uid)
         if older is not None:
             older.ended = True

@@ -7,7 +7,7 @@ from typing import Any
 from edl.ledger.events import DatasetSet
 from edl.ledger.ledger import Ledger
 from edl.ledger.permutation import EpochOrder
-from edl.ledger.state import LedgerState, Session
+from edl.ledger.state import LedgerState, TrainerSession
 
 _LISTED, _NAMED = 1000, 100
 _Object = dict[str, Any]
@@ -95,7 +95,7 @@ def _dataset(dataset: DatasetSet) -> _Object:
     }
 
 
-def _holder(session: Session) -> _Object:
+def _holder(session: TrainerSession) -> _Object:
     return {
         "name": session.name,
         "pod_uid": session.pod_uid,

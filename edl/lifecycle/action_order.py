@@ -14,19 +14,19 @@ from edl.model.actions import Action, CreatePod, DeleteJob, EmitEvent, Need, Pat
 from edl.model.jobs import Job
 
 
-def growth_of(actions: Iterable[Action]) -> tuple[Action, ...]:
+def creations(actions: Iterable[Action]) -> tuple[Action, ...]:
     """What new pods need, then the pods."""
     return tuple(a for a in actions if isinstance(a, Need | CreatePod))
 
 
-def words_of(actions: Iterable[Action]) -> tuple[Action, ...]:
+def status_updates(actions: Iterable[Action]) -> tuple[Action, ...]:
     """The status, then its events, then the deletion of a job whose time is over."""
     return tuple(a for a in actions if isinstance(a, PatchStatus | EmitEvent | DeleteJob))
 
 
-def complaint_of(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
+def degraded_update(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
     """Of the words, only what the API server refuses: a failure whose mark does not stand must not be stored."""
-    words = words_of(actions)
+    words = status_updates(actions)
     patch = next((a for a in words if isinstance(a, PatchStatus)), None)
     if patch is None or job.status is None:
         return ()

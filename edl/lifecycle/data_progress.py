@@ -30,7 +30,7 @@ TELL_S, TELL_SOON_S, TELL_PART = 60.0, 10.0, 0.01
 _SHOWN = 300
 
 
-class Stand(StrEnum):
+class MasterState(StrEnum):
     """`state` of a master."""
 
     EMPTY = "empty"  # nobody has said yet what it shards
@@ -40,7 +40,7 @@ class Stand(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MasterReport:
     """What a master says of its ledger, as far as the controller needs it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Report:
         blocked: why nothing can be written to its journal; empty where it can.
     """
 
-    stand: Stand
+    stand: MasterState
     epoch: int = 0
     done: int = 0
     total: int = 0
@@ -68,7 +68,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RosterEntry:
     """One trainer that may hold leases."""
 
     uid: str
@@ -77,7 +77,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class MasterView:
     """What was heard of a job's master, and what came of listening.
 
     Attributes:
@@ -90,7 +90,7 @@ class Heard:
         finished_for_s: for how long the last epoch has been closed.
     """
 
-    report: Report | None = None
+    report: MasterReport | None = None
     progress: Progress | None = None
     measured: Measured | None = None
     lost_s: float | None = None
@@ -101,7 +101,7 @@ class Heard:
     @property
     def is_finished(self) -> bool:
         """True where every epoch is closed."""
-        return self.report is not None and self.report.stand is Stand.FINISHED
+        return self.report is not None and self.report.stand is MasterState.FINISHED
 
 
 def master_of(job: Job) -> Pod | None:
@@ -114,14 +114,14 @@ def has_master(job: Job) -> bool:
     return any(fixed.role is Role.MASTER for fixed in job.fixed)
 
 
-def roster_of(job: Job, lost: frozenset[str] = frozenset()) -> tuple[Seat, ...]:
+def roster_of(job: Job, lost: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
     """Who may hold leases: trainers that exist and have not ended.
 
     One that is on its way out stays, because it may still report what it has done; one that no kubelet will ever end
     does not, wherever it may still run.
     """
     return tuple(
-        Seat(p.uid, p.name, p.index or 0)
+        RosterEntry(p.uid, p.name, p.index or 0)
         for p in job.pods
         if p.role is Role.TRAINER and not p.is_finished and p.uid not in lost
     )
@@ -136,7 +136,7 @@ def model_of(job: Job) -> str:
     return sha256(",".join(sorted(uids)).encode()).hexdigest()[:12] if len(uids) >= wanted else ""
 
 
-def must_go_back(job: Job, report: Report, restored: str) -> bool:
+def must_go_back(job: Job, report: MasterReport, restored: str) -> bool:
     """True where the accounts count work that the model does not hold any more.
 
     Args:
@@ -145,7 +145,7 @@ def must_go_back(job: Job, report: Report, restored: str) -> bool:
         restored: the model that they were last taken back for.
     """
     stored = job.status.dataset if job.status is not None else None
-    if stored is None or not stored.model or report.stand is not Stand.RUNNING:
+    if stored is None or not stored.model or report.stand is not MasterState.RUNNING:
         return False
     if not (stored.is_begun or report.epoch or report.consumed):
         return False
@@ -153,26 +153,26 @@ def must_go_back(job: Job, report: Report, restored: str) -> bool:
     return now not in {stored.model, restored} or not now
 
 
-def stored_progress(job: Job, heard: Heard | None, *, runs: bool) -> Progress | None:
+def stored_progress(job: Job, master_view: MasterView | None, *, runs: bool) -> Progress | None:
     """How far the job is, as its status should say.
 
     Args:
         job: with its stored status.
-        heard: what its master says; None where it has said nothing.
+        master_view: what its master says; None where it has said nothing.
         runs: the job is to run; else its pods, and with them the model, go.
     """
     stored = job.status.dataset if job.status is not None else None
-    told = heard.progress if heard is not None else None
+    told = master_view.progress if master_view is not None else None
     if told is None and stored is None:
         return None
     before = stored or Progress()
-    report = heard.report if heard is not None else None
+    report = master_view.report if master_view is not None else None
     is_begun = before.is_begun or (report is not None and bool(report.epoch or report.consumed))
     model = before.model
     if not runs:
         model = LOST_MODEL if is_begun else ""
-    elif (now := model_of(job)) and heard is not None and told is not None:
-        model = now if not (model and is_begun) or now == heard.restored else model
+    elif (now := model_of(job)) and master_view is not None and told is not None:
+        model = now if not (model and is_begun) or now == master_view.restored else model
     return replace(told or before, model=model)
 
 
@@ -220,22 +220,22 @@ def loss(job: Job) -> str:
     return f"{words[:_SHOWN]} (spec.dataset.onLedgerLost: RestartEpoch, of a new job)"
 
 
-def quarantine_of(heard: Heard | None) -> str:
+def quarantine_of(master_view: MasterView | None) -> str:
     """Why the job has failed by its data; empty where it has not."""
-    if heard is None or heard.report is None or heard.report.stand is not Stand.FAILED:
+    if master_view is None or master_view.report is None or master_view.report.stand is not MasterState.FAILED:
         return ""
-    report = heard.report
+    report = master_view.report
     return (
         f"{report.quarantined} of {report.total} positions of epoch {report.epoch} cannot be worked on, more than"
         " spec.dataset.maxQuarantinedFraction; the trainers' logs say why"
     )
 
 
-def trouble_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
+def master_problem(job: Job, master_view: MasterView | None) -> tuple[str, str] | None:
     """(reason, sentence) of what keeps the master from its work."""
     master = master_of(job)
-    if heard is not None and heard.report is not None and heard.report.blocked:
-        said = heard.report.blocked
+    if master_view is not None and master_view.report is not None and master_view.report.blocked:
+        said = master_view.report.blocked
         remedy = "" if "make room" in said else "; make room on its volume"
         return (
             "JournalBlocked",
@@ -247,9 +247,9 @@ def trouble_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
     return None
 
 
-def worry_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
+def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] | None:
     """(reason, sentence) of what may go wrong with the ledger, or has gone wrong in part."""
-    report = heard.report if heard is not None else None
+    report = master_view.report if master_view is not None else None
     if report is not None and report.left_out:
         told = f"{report.left_out} positions failed again and again and are left out; edl audit names them"
         return "RecordsQuarantined", told
@@ -264,9 +264,9 @@ def worry_of(job: Job, heard: Heard | None) -> tuple[str, str] | None:
     return None
 
 
-def unfinished(heard: Heard | None) -> str:
+def unfinished(master_view: MasterView | None) -> str:
     """What is left of the data set, for a job whose trainers say that they are done; empty where nothing is."""
-    report = heard.report if heard is not None else None
-    if report is None or report.stand is not Stand.RUNNING:
+    report = master_view.report if master_view is not None else None
+    if report is None or report.stand is not MasterState.RUNNING:
         return ""
     return f", with {report.done} of {report.total} positions of epoch {report.epoch} done"

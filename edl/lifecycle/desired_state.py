@@ -13,21 +13,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from edl.lifecycle.data_progress import FINISH_GRACE_S, LEDGER_LOST, Heard, loss, quarantine_of, trouble_of, worry_of
+from edl.lifecycle.data_progress import (
+    FINISH_GRACE_S,
+    LEDGER_LOST,
+    MasterView,
+    ledger_warning,
+    loss,
+    master_problem,
+    quarantine_of,
+)
 from edl.lifecycle.measurement import with_measured
 from edl.lifecycle.node_pinning import refused
 from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
-    Happening,
+    PodEvent,
     cannot_start,
     count_failures,
-    done_pods,
-    finished_trainers,
-    happenings,
     is_restarting,
     is_spent,
     is_told_to_go,
     lost_the_last,
+    pod_events,
     running_again,
 )
 from edl.lifecycle.status import Stage, Step, describe, ended_as, is_over
@@ -47,7 +53,7 @@ from edl.model.status import JobPhase, JobStatus, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class JobContext:
     """What a job's life depends on beside itself and the plan.
 
     Attributes:
@@ -59,7 +65,7 @@ class Surroundings:
 
     lost: frozenset[str] = frozenset()
     trouble: tuple[str, str] | None = None
-    heard: Heard | None = None
+    master_view: MasterView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class _Case:
     decision: ScaleDecision | None
     starts: Sequence[tuple[Role, str]]
     now_s: float
-    around: Surroundings
+    context: JobContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def desired_state(
     decision: ScaleDecision | None,
     starts: Sequence[tuple[Role, str]],
     now_s: float,
-    around: Surroundings | None = None,
+    context: JobContext | None = None,
 ) -> tuple[JobStatus, tuple[Action, ...]]:
     """What a job should be told and done to now.
 
@@ -95,22 +101,22 @@ def desired_state(
         decision: the plan's word about the job; None keeps it as it is, without growth.
         starts: (role, node) of the pods that have room now; nothing else is created.
         now_s: seconds since the epoch.
-        around: the rest of the world; by default nothing is wrong.
+        context: the rest of the world; by default nothing is wrong.
 
     Returns:
         The status, and the actions: marks and deletions, then what new pods need, then new pods, then the status
         (only where it changed) and its events. Without a change in the world the same call returns the same status,
         and no actions but those whose effect is still outstanding.
     """
-    around = around or Surroundings()
+    context = context or JobContext()
     if job.deleting:
         return job.status or JobStatus(), ()
     if is_over(job):
-        status, told = describe(job, ended_as(job), now_s, around.heard)
-        actions = (*_cleanup(job, status, around), *_expire(job, status, now_s))
+        status, told = describe(job, ended_as(job), now_s, context.master_view)
+        actions = (*_cleanup(job, status, context), *_expire(job, status, now_s))
     else:
-        move = _move(_Case(job, decision, starts, now_s, around))
-        status, told = describe(job, move.step, now_s, around.heard)
+        move = _move(_Case(job, decision, starts, now_s, context))
+        status, told = describe(job, move.step, now_s, context.master_view)
         actions = move.actions
     said = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
     return status, (*once_per_pod(actions), *said, *told)
@@ -123,7 +129,7 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
     gang needs those that have not finished; in fault-tolerant mode those that live are enough.
     """
     job = with_measured(job)
-    done = len(finished_trainers(job))
+    done = len(job.completed(Role.TRAINER))
     if not (done or is_finishing) or is_over(job):
         return job
     if not job.fault_tolerant:
@@ -134,10 +140,10 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
 
 
 def _move(case: _Case) -> _Move:
-    job, lost = case.job, case.around.lost
+    job, lost = case.job, case.context.lost
     failures, marks = count_failures(job)
-    happened = happenings(job, lost, case.around.heard)
-    ended = _verdict(case, failures, happened)
+    events = pod_events(job, lost, case.context.master_view)
+    ended = _verdict(case, failures, events)
     if ended is not None:
         stays = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
         going = () if stays else job.pods
@@ -146,22 +152,22 @@ def _move(case: _Case) -> _Move:
     if step.stage is Stage.WAITING:
         going = () if step.held else job.pods
         return _Move(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, lost)))
-    cause = _cause_of_restart(case, happened)
+    cause = _cause_of_restart(case, events)
     if cause:
         move = _restart(case, step, cause)
     else:
-        again = _runs_again(job, happened)
-        done = bool(finished_trainers(job)) or _is_finished(case.around)
+        again = _runs_again(job, events)
+        done = bool(job.completed(Role.TRAINER)) or _is_finished(case.context)
         step = replace(step, again=again, finishing=done and again is not Role.TRAINER)
         move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(case, again))
     return replace(move, actions=(*marks, *move.actions))
 
 
-def _is_finished(around: Surroundings) -> bool:
-    return around.heard is not None and around.heard.is_finished
+def _is_finished(context: JobContext) -> bool:
+    return context.master_view is not None and context.master_view.is_finished
 
 
-def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step | None:
+def _verdict(case: _Case, failures: int, events: Sequence[PodEvent]) -> Step | None:
     """How the job ends, or that it is suspended; None while it goes on."""
     job, now_s = case.job, case.now_s
     start_s = job.status.start_s if job.status else None
@@ -169,12 +175,12 @@ def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step 
         return Step(Stage.FAILED, 0, Reason.INVALID_SPEC.value, job.problem)
     if job.suspended:
         return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, "spec.suspend is true: the job has no pods")
-    ended = _policy_verdict(happened) or _ledger_verdict(job, case.around.heard)
+    ended = _policy_verdict(events) or _ledger_verdict(job, case.context.master_view)
     if ended is not None:
         return ended
     if failures > job.backoff_limit:
         message = f"failed pods: {failures}, more than spec.backoffLimit {job.backoff_limit}"
-        said = [h.message for h in happened if h.event is JobEvent.POD_FAILED]
+        said = [h.message for h in events if h.event is JobEvent.POD_FAILED]
         message += f": {'; '.join(said)}; kubectl logs says why" if said else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
@@ -183,22 +189,22 @@ def _verdict(case: _Case, failures: int, happened: Sequence[Happening]) -> Step 
     return None
 
 
-def _ledger_verdict(job: Job, heard: Heard | None) -> Step | None:
+def _ledger_verdict(job: Job, master_view: MasterView | None) -> Step | None:
     """How the job ends by what its master says."""
     if lost := loss(job):
         return Step(Stage.FAILED, 0, LEDGER_LOST, lost)
-    if too_many := quarantine_of(heard):
+    if too_many := quarantine_of(master_view):
         return Step(Stage.FAILED, 0, "TooManyQuarantined", too_many)
-    if heard is not None and heard.is_finished and heard.finished_for_s >= FINISH_GRACE_S:
+    if master_view is not None and master_view.is_finished and master_view.finished_for_s >= FINISH_GRACE_S:
         message = f"the data set was used up {FINISH_GRACE_S:g} s ago; trainers that still run are ended"
         return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
     return None
 
 
-def _policy_verdict(happened: Sequence[Happening]) -> Step | None:
-    if not happened:
+def _policy_verdict(events: Sequence[PodEvent]) -> Step | None:
+    if not events:
         return None
-    first = happened[0]
+    first = events[0]
     message = first.message
     if (first.event, first.role) != (JobEvent.TASK_COMPLETED, Role.TRAINER):
         message += f": the policy for {first.event} of the {first.role.value} is {first.action}"
@@ -209,7 +215,7 @@ def _policy_verdict(happened: Sequence[Happening]) -> Step | None:
     return None
 
 
-def _cleanup(job: Job, status: JobStatus, around: Surroundings) -> tuple[Action, ...]:
+def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, ...]:
     """Deletions of the pods that an ended job does not keep for their logs."""
     if status.phase is JobPhase.SUCCEEDED:
         going = [p for p in job.pods if p.role is not Role.TRAINER or not p.is_finished]
@@ -218,7 +224,7 @@ def _cleanup(job: Job, status: JobStatus, around: Surroundings) -> tuple[Action,
         going, intent = list(job.pods), status.reason
     else:
         going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    return tuple(delete(going, job, intent, around.lost))
+    return tuple(delete(going, job, intent, context.lost))
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
@@ -228,8 +234,13 @@ def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
 
 
 def _wish(case: _Case, failures: int) -> Step:
-    job, decision, around = case.job, case.decision, case.around
-    trouble = trouble_of(job, around.heard) or around.trouble or cannot_start(job) or worry_of(job, around.heard)
+    job, decision, context = case.job, case.decision, case.context
+    trouble = (
+        master_problem(job, context.master_view)
+        or context.trouble
+        or cannot_start(job)
+        or ledger_warning(job, context.master_view)
+    )
     if decision is None:
         old = job.status or JobStatus(reason="", explanation="no plan has been made for the job yet")
         stage = Stage.RUNNING if job.was_admitted else Stage.WAITING
@@ -250,7 +261,7 @@ def _wish(case: _Case, failures: int) -> Step:
 def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     """Fault-tolerant mode: a lost pod is replaced, named victims go, and trainers grow to the target."""
     job, decision = case.job, case.decision
-    lost_last = lost_the_last(job, case.around.heard)
+    lost_last = lost_the_last(job, case.context.master_view)
     step = replace(step, trainer_lost=lost_last)
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
@@ -258,9 +269,9 @@ def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     moving = [p for p in job.pods if decision and p.name in decision.moves and p.is_live]
     step = replace(step, moving=tuple(p.name for p in moving))
     deletions = (
-        *delete(victims, job, step.shrink_reason or step.reason, case.around.lost),
-        *delete(spent, job, Intent.REPLACED.value, case.around.lost),
-        *delete(moving, job, Intent.MOVED.value, case.around.lost),
+        *delete(victims, job, step.shrink_reason or step.reason, case.context.lost),
+        *delete(spent, job, Intent.REPLACED.value, case.context.lost),
+        *delete(moving, job, Intent.MOVED.value, case.context.lost),
         *_finish_what_is_marked(case),
     )
     kept = len(job.live_trainers) - len(victims)
@@ -272,7 +283,7 @@ def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
 def _gang(case: _Case, step: Step, spent: list[Pod]) -> _Move:
     """Gang mode, while nothing asks for a restart: what the policies replace is replaced, all start or none."""
     job = case.job
-    deletions = (*delete(spent, job, Intent.REPLACED.value, case.around.lost), *_finish_what_is_marked(case))
+    deletions = (*delete(spent, job, Intent.REPLACED.value, case.context.lost), *_finish_what_is_marked(case))
     wanted = max(0, step.target - len(job.live_trainers))
     is_free = not (step.held or step.again)
     return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
@@ -285,14 +296,14 @@ def _restart(case: _Case, step: Step, cause: str) -> _Move:
     """
     job = case.job
     going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_spent(job, p)]
-    actions = delete(going, job, Intent.RESTART.value, case.around.lost)
+    actions = delete(going, job, Intent.RESTART.value, case.context.lost)
     return _Move(replace(step, restarting=cause if job.pods else ""), tuple(actions))
 
 
-def _cause_of_restart(case: _Case, happened: Sequence[Happening]) -> str:
+def _cause_of_restart(case: _Case, events: Sequence[PodEvent]) -> str:
     """Why the job has to be taken down, or is being taken down; empty where it goes on."""
     job = case.job
-    asked = next((h for h in happened if h.action is JobAction.RESTART_JOB), None)
+    asked = next((h for h in events if h.action is JobAction.RESTART_JOB), None)
     if asked is not None:
         return asked.message
     if is_restarting(job) or any(p.intent == Intent.RESTART for p in job.pods):
@@ -318,9 +329,9 @@ def _was_whole(job: Job) -> bool:
     return running is not None and running.status == "True"
 
 
-def _runs_again(job: Job, happened: Sequence[Happening]) -> Role | None:
+def _runs_again(job: Job, events: Sequence[PodEvent]) -> Role | None:
     """The role whose pods all exited 0 and are to run again; the status says so before the first of them goes."""
-    asked = (h.role for h in happened if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
+    asked = (h.role for h in events if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
     return running_again(job) or next(asked, None)
 
 
@@ -328,11 +339,11 @@ def _to_replace(case: _Case, again: Role | None) -> list[Pod]:
     """Pods that make way for others: those that ended, and those that kube-scheduler keeps from their node."""
     job = case.job
     spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
-    redone = done_pods(job, again) if again is not None and running_again(job) is again else ()
+    redone = job.completed(again) if again is not None and running_again(job) is again else ()
     return [*spent, *redone, *refused(job, case.now_s), *(superfluous(job) if job.fault_tolerant else [])]
 
 
 def _finish_what_is_marked(case: _Case) -> list[DeletePod]:
     """Deletions that were stated but not carried out, and those that only we can carry out."""
-    pods = [p for p in case.job.pods if p.uid in case.around.lost or (p.intent and p.is_live)]
-    return delete(pods, case.job, Intent.NODE_LOST.value, case.around.lost)
+    pods = [p for p in case.job.pods if p.uid in case.context.lost or (p.intent and p.is_live)]
+    return delete(pods, case.job, Intent.NODE_LOST.value, case.context.lost)

@@ -46,7 +46,7 @@ TOLD_SPEED, TOLD_RESIZE, TOLD_RESIZE_S = 0.05, 0.1, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ProgressReading:
     """What a master tells at one moment.
 
     Attributes:
@@ -67,7 +67,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OpenResize:
     """A resize that is being measured.
 
     Attributes:
@@ -75,12 +75,12 @@ class Change:
         settled: the first one at which every trainer took part; None until then.
     """
 
-    before: Reading
-    settled: Reading | None = None
+    before: ProgressReading
+    settled: ProgressReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class SpeedMeter:
     """What is known so far, and the window that is open.
 
     Attributes:
@@ -89,14 +89,14 @@ class Meter:
     """
 
     measured: Measured = NOTHING_MEASURED
-    last: Reading | None = None
+    last: ProgressReading | None = None
     since_s: float = 0.0
-    start: Reading | None = None
-    change: Change | None = None
+    start: ProgressReading | None = None
+    change: OpenResize | None = None
     lost_s: float | None = None
 
 
-def observe(meter: Meter, reading: Reading, window_s: float = WINDOW_S) -> Meter:
+def observe(meter: SpeedMeter, reading: ProgressReading, window_s: float = WINDOW_S) -> SpeedMeter:
     """Take one more reading into account.
 
     Args:
@@ -108,7 +108,7 @@ def observe(meter: Meter, reading: Reading, window_s: float = WINDOW_S) -> Meter
     if last is None or not _follows(last, reading):
         return replace(meter, last=reading, since_s=reading.at_s, start=None, change=None)
     if reading.trainers != last.trainers:
-        change = Change(last) if last.trainers and reading.trainers else None
+        change = OpenResize(last) if last.trainers and reading.trainers else None
         meter = replace(meter, since_s=reading.at_s, start=None, change=change, lost_s=None)
     if meter.start is None:
         return _opened(meter, reading)
@@ -174,13 +174,13 @@ def is_told_by(told: Measured, measured: Measured) -> bool:
     return all(abs(new.per_s - old.per_s) <= TOLD_SPEED * old.per_s for old, new in pairs)
 
 
-def _follows(last: Reading, reading: Reading) -> bool:
+def _follows(last: ProgressReading, reading: ProgressReading) -> bool:
     """True where the work between two readings can be counted."""
     is_later = reading.at_s > last.at_s and reading.consumed >= last.consumed
     return is_later and reading.epoch == last.epoch and reading.is_steady and last.is_steady
 
 
-def _opened(meter: Meter, reading: Reading) -> Meter:
+def _opened(meter: SpeedMeter, reading: ProgressReading) -> SpeedMeter:
     """Open a window once every trainer takes part, or those that do not are not waited for any longer."""
     is_whole = reading.working >= reading.trainers
     if not is_whole and reading.at_s - meter.since_s < SETTLE_S:
@@ -189,7 +189,7 @@ def _opened(meter: Meter, reading: Reading) -> Meter:
     return replace(meter, last=reading, start=reading if reading.trainers else None, change=change)
 
 
-def _closed(meter: Meter, reading: Reading, per_s: float, seconds: float) -> Meter:
+def _closed(meter: SpeedMeter, reading: ProgressReading, per_s: float, seconds: float) -> SpeedMeter:
     """The window has come to a speed, and with it the resize before it to a cost."""
     measured, lost_s = meter.measured, meter.lost_s
     change = meter.change

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edl.lifecycle.data_progress import Heard, unfinished
+from edl.lifecycle.data_progress import MasterView, unfinished
 from edl.model.actions import Intent, MarkPod
-from edl.model.job_policies import JobAction, JobEvent, default_action
+from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
@@ -29,7 +29,7 @@ _LAST_OWN_CODE, _SIGNALLED = 125, 128
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class PodEvent:
     """An event of a role and its answer.
 
     Attributes:
@@ -43,21 +43,15 @@ class Happening:
     message: str
 
 
-def answer_to(job: Job, role: Role, event: JobEvent) -> JobAction | None:
-    """What the job does about an event of one of its roles; None does nothing."""
-    given = next((a.action for a in job.answers if a.role is role and a.event is event), None)
-    return given or default_action(event, fault_tolerant=job.fault_tolerant, of_trainers=role is Role.TRAINER)
-
-
-def happenings(job: Job, lost: frozenset[str], heard: Heard | None = None) -> tuple[Happening, ...]:
+def pod_events(job: Job, lost: frozenset[str], master_view: MasterView | None = None) -> tuple[PodEvent, ...]:
     """The events that stand now, the most decisive answer first: work that is done, then Abort, Complete, Restart.
 
     Args:
         job: the job; while it is taken down to start anew nothing that befalls its pods is an event.
         lost: UIDs of pods that no kubelet will ever end.
-        heard: what the job's master says; None where it has none.
+        master_view: what the job's master says; None where it has none.
     """
-    return () if is_restarting(job) else tuple(sorted(_find(job, lost, heard), key=_rank))
+    return () if is_restarting(job) else tuple(sorted(_find(job, lost, master_view), key=_rank))
 
 
 def event_of(pod: Pod, lost: frozenset[str]) -> JobEvent | None:
@@ -86,7 +80,7 @@ def running_again(job: Job) -> Role | None:
     """The role that the stored status says is to run again, as long as pods of it that exited 0 are left."""
     running = job.status.condition("Running") if job.status else None
     said = running.reason if running is not None else ""
-    return next((r for r in Role if said == again_reason(r) and done_pods(job, r)), None)
+    return next((r for r in Role if said == again_reason(r) and job.completed(r)), None)
 
 
 def again_reason(role: Role) -> str:
@@ -94,24 +88,10 @@ def again_reason(role: Role) -> str:
     return f"{role.value.capitalize()}RunsAgain"
 
 
-def finished_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that exited 0 of their own accord; one that was told to go did not finish, whatever its exit code."""
-    return done_pods(job, Role.TRAINER)
-
-
 def cannot_start(job: Job) -> tuple[str, str] | None:
     """(reason, sentence) of the first pod that its node takes and cannot start."""
     pod = next((p for p in job.pods if p.said and p.phase is PodPhase.PENDING and not p.terminating), None)
     return (CANNOT_START, f"{pod.name} cannot start: {pod.said}") if pod is not None else None
-
-
-def done_pods(job: Job, role: Role) -> tuple[Pod, ...]:
-    """Pods of a role that exited 0 of their own accord; a trainer that was told to go did not finish."""
-    return tuple(
-        p
-        for p in job.pods
-        if p.role is role and p.phase is PodPhase.SUCCEEDED and not (p.terminating or p.intent or p.disruption)
-    )
 
 
 def preempted_trainers(job: Job) -> tuple[Pod, ...]:
@@ -121,16 +101,16 @@ def preempted_trainers(job: Job) -> tuple[Pod, ...]:
     )
 
 
-def lost_the_last(job: Job, heard: Heard | None = None) -> bool:
+def lost_the_last(job: Job, master_view: MasterView | None = None) -> bool:
     """True where the last trainer was lost before somebody has seen the end of the data: it has to be replaced.
 
     Where the master has closed the last epoch one trainer that has exited 0 is enough, and one is needed. Without a
     data set the others must have; the stored condition remembers the lost one once its pod is gone.
     """
-    done = finished_trainers(job)
+    done = job.completed(Role.TRAINER)
     if job.live_trainers or not job.was_admitted:
         return False
-    if heard is not None and heard.is_finished:
+    if master_view is not None and master_view.is_finished:
         return not done
     if not done:
         return False
@@ -153,7 +133,7 @@ def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
         if pod.intent or event_of(pod, frozenset()) is not JobEvent.POD_FAILED:
             continue
         number = count + 1
-        if pod.role is not None and answer_to(job, pod.role, JobEvent.POD_FAILED) is JobAction.RESTART_JOB:
+        if pod.role is not None and job.action_for(pod.role, JobEvent.POD_FAILED) is JobAction.RESTART_JOB:
             number = together = together or number
         count = max(count, number)
         marks.append(MarkPod(job.key, job.uid, pod.name, pod.uid, f"{Intent.POD_FAILED.value}/{number}"))
@@ -195,24 +175,24 @@ def is_spent(job: Job, pod: Pod) -> bool:
     return bool(pod.intent or pod.disruption)
 
 
-def _find(job: Job, lost: frozenset[str], heard: Heard | None) -> Iterator[Happening]:
+def _find(job: Job, lost: frozenset[str], master_view: MasterView | None) -> Iterator[PodEvent]:
     for role in Role:
         pods = [p for p in job.pods if p.role is role]
         failed = [p for p in pods if event_of(p, lost) is JobEvent.POD_FAILED]
         evicted = [p for p in pods if event_of(p, lost) is JobEvent.POD_EVICTED]
         if failed:
-            yield _happening(job, role, JobEvent.POD_FAILED, _list(failed, failure_of))
+            yield _pod_event(job, role, JobEvent.POD_FAILED, _list(failed, failure_of))
         if evicted:
-            yield _happening(job, role, JobEvent.POD_EVICTED, _list(evicted, _eviction))
+            yield _pod_event(job, role, JobEvent.POD_EVICTED, _list(evicted, _eviction))
         elif _has_vanished(job, role):
-            yield _happening(job, role, JobEvent.POD_EVICTED, f"a {role.value} is gone")
-        if _is_completed(job, role, heard):
-            said = _completion(job, role) + (unfinished(heard) if role is Role.TRAINER else "")
-            yield _happening(job, role, JobEvent.TASK_COMPLETED, said)
+            yield _pod_event(job, role, JobEvent.POD_EVICTED, f"a {role.value} is gone")
+        if _is_completed(job, role, master_view):
+            said = _completion(job, role) + (unfinished(master_view) if role is Role.TRAINER else "")
+            yield _pod_event(job, role, JobEvent.TASK_COMPLETED, said)
 
 
-def _happening(job: Job, role: Role, event: JobEvent, message: str) -> Happening:
-    return Happening(event, role, answer_to(job, role, event), message)
+def _pod_event(job: Job, role: Role, event: JobEvent, message: str) -> PodEvent:
+    return PodEvent(event, role, job.action_for(role, event), message)
 
 
 _ORDER = (
@@ -224,22 +204,22 @@ _ORDER = (
 )
 
 
-def _rank(happening: Happening) -> tuple[bool, int]:
-    is_done = happening.event is JobEvent.TASK_COMPLETED and happening.action is JobAction.COMPLETE_JOB
-    return (not is_done, _ORDER.index(happening.action))
+def _rank(event: PodEvent) -> tuple[bool, int]:
+    is_done = event.event is JobEvent.TASK_COMPLETED and event.action is JobAction.COMPLETE_JOB
+    return (not is_done, _ORDER.index(event.action))
 
 
-def _is_completed(job: Job, role: Role, heard: Heard | None) -> bool:
+def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
     """True where all pods of the role exited 0 of their own accord, and the master has been heard since."""
-    done = len(done_pods(job, role))
+    done = len(job.completed(role))
     if not done or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
         return done >= sum(f.count for f in job.fixed if f.role is role)
     if not job.fault_tolerant:
         return done >= job.min_trainers
-    is_told = heard is None or heard.is_current
-    return is_told and not (job.live_trainers or lost_the_last(job, heard))
+    is_told = master_view is None or master_view.is_current
+    return is_told and not (job.live_trainers or lost_the_last(job, master_view))
 
 
 def _has_vanished(job: Job, role: Role) -> bool:
@@ -277,5 +257,5 @@ def _eviction(pod: Pod) -> str:
 
 
 def _completion(job: Job, role: Role) -> str:
-    done = len(done_pods(job, role))
+    done = len(job.completed(role))
     return f"all {role.value}s exited 0" + (f" ({done} are kept)" if role is Role.TRAINER else "")

@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from edl.lifecycle.data_progress import Heard, stored_progress
+from edl.lifecycle.data_progress import MasterView, stored_progress
 from edl.lifecycle.pod_events import (
     RESTARTING,
     TRAINER_LOST,
     again_reason,
-    done_pods,
     failure_of,
-    finished_trainers,
     preempted_trainers,
 )
 from edl.model.actions import EmitEvent, EventKind, Intent
@@ -79,7 +77,7 @@ class Step:
 
 
 def describe(
-    job: Job, step: Step, now_s: float, heard: Heard | None = None
+    job: Job, step: Step, now_s: float, master_view: MasterView | None = None
 ) -> tuple[JobStatus, tuple[EmitEvent, ...]]:
     """The status that says what `step` decided, and the events that tell what is new in it.
 
@@ -87,7 +85,7 @@ def describe(
         job: the job with its stored status and its pods.
         step: what was decided.
         now_s: the stamp of whatever changed; unchanged entries keep theirs.
-        heard: what the job's master says; None where nothing was heard.
+        master_view: what the job's master says; None where nothing was heard.
     """
     stamp = float(int(now_s))
     old = job.status or JobStatus()
@@ -105,11 +103,13 @@ def describe(
         master=counts[Role.MASTER],
         start_s=_start(old, step, started),
         completion_s=(old.completion_s or stamp) if phase.is_final else None,
-        last_resize=_with_cost(_resize(job, old, step, counts[Role.TRAINER], stamp), heard),
+        last_resize=_with_cost(_resize(job, old, step, counts[Role.TRAINER], stamp), master_view),
         failures=step.failures,
         explanation=step.message,
-        dataset=_progress(job, step, heard),
-        measured=heard.measured if heard is not None and heard.measured is not None else old.measured,
+        dataset=_progress(job, step, master_view),
+        measured=master_view.measured
+        if master_view is not None and master_view.measured is not None
+        else old.measured,
     )
     return status, _events(job, old, status, step)
 
@@ -199,11 +199,11 @@ def _has_base(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
     A pserver of a gang that has exited 0 is not replaced either, and the job goes on without it.
     """
     for fixed in job.fixed:
-        done = 0 if job.fault_tolerant else len(done_pods(job, fixed.role))
+        done = 0 if job.fault_tolerant else len(job.completed(fixed.role))
         if counts[fixed.role].ready + done < fixed.count:
             return False
     return (step.finishing and job.fault_tolerant) or counts[Role.TRAINER].ready + len(
-        finished_trainers(job)
+        job.completed(Role.TRAINER)
     ) >= job.min_trainers
 
 
@@ -214,7 +214,7 @@ def _conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Co
     complete = "Finishing" if step.finishing else "NotFinished"
     complete = TRAINER_LOST if step.trainer_lost else complete
     complete_message = {
-        "Finishing": f"{len(finished_trainers(job))} trainers have exited 0",
+        "Finishing": f"{len(job.completed(Role.TRAINER))} trainers have exited 0",
         TRAINER_LOST: "the last trainer was lost before it finished; it is replaced",
         "NotFinished": "no trainer has finished",
     }[complete]
@@ -302,18 +302,20 @@ def _less_wanted(last: Resize | None, step: Step, stamp: float) -> Resize | None
     return replace(last, time_s=stamp, from_count=min(last.from_count, step.target), to_count=step.target)
 
 
-def _with_cost(resize: Resize | None, heard: Heard | None) -> Resize | None:
+def _with_cost(resize: Resize | None, master_view: MasterView | None) -> Resize | None:
     """The resize with what it has cost, once that is measured."""
-    if resize is None or heard is None or heard.lost_s is None or resize.lost_s is not None:
+    if resize is None or master_view is None or master_view.lost_s is None or resize.lost_s is not None:
         return resize
-    return replace(resize, lost_s=round(heard.lost_s, 1))
+    return replace(resize, lost_s=round(master_view.lost_s, 1))
 
 
-def _progress(job: Job, step: Step, heard: Heard | None) -> Progress | None:
+def _progress(job: Job, step: Step, master_view: MasterView | None) -> Progress | None:
     """A job that has ended keeps what was last heard."""
     if step.stage in {Stage.SUCCEEDED, Stage.FAILED}:
-        return (heard.progress if heard is not None else None) or (job.status.dataset if job.status else None)
-    return stored_progress(job, heard, runs=step.stage is Stage.RUNNING and not step.restarting)
+        return (master_view.progress if master_view is not None else None) or (
+            job.status.dataset if job.status else None
+        )
+    return stored_progress(job, master_view, runs=step.stage is Stage.RUNNING and not step.restarting)
 
 
 def _shrink_reason(job: Job, step: Step) -> str:

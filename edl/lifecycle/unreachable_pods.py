@@ -10,7 +10,7 @@ from __future__ import annotations
 from edl.model.cluster import ClusterSnapshot
 
 
-def stranded_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
+def unreachable_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the pods of jobs that are bound to a missing node, or terminating on one that is not ready.
 
     A gang's pod on a node that is not ready is left alone: the node may come back with the pod alive, and a gang that

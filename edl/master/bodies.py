@@ -210,7 +210,7 @@ def read_body(data: bytes, kind: type[_Body]) -> _Body:
     """
     try:
         body = msgspec.json.decode(data, type=kind)
-        _find_twins(data.decode())  # the decoder above takes the last of two equal keys
+        _find_duplicate_keys(data.decode())  # the decoder above takes the last of two equal keys
         return body
     except RecursionError as error:
         raise MalformedError("the body is nested too deeply") from error
@@ -231,11 +231,11 @@ def sync_answer(reply: Replied, ttl_s: float) -> bytes:
     return msgspec.json.encode(answer)
 
 
-def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise MalformedError(f"the key {twice[:100]!r} stands twice in one object")
 
 
-_find_twins = json.JSONDecoder(object_pairs_hook=_refuse_twins).decode
+_find_duplicate_keys = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys).decode

@@ -16,7 +16,7 @@ from edl.ledger.events import DatasetSet
 from edl.ledger.permutation import BLOCK
 from edl.master.bodies import DatasetBody
 from edl.master.dataset_index import DatasetIndex, Piece, load_index, version_of
-from edl.worker.files import LINES, PARQUET, DatasetError, SourceFile, Store
+from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
 
 MOST_RECORDS = 10**18
 _CHUNK_BYTES = 64 * 1024
@@ -62,7 +62,7 @@ class Catalog:
         """
         if _kind(dataset.source) not in {LINES, PARQUET}:
             return
-        store = Store(dataset.source)
+        store = FileStore(dataset.source)
         files = store.find()
         kept = load_index(self._folder, dataset.version) if self._folder is not None else None
         if version_of(files) != dataset.version:
@@ -95,14 +95,14 @@ class Catalog:
         if kind not in {LINES, PARQUET}:
             raise ConfigError(f"dataset {body.source!r}: give index:N, lines:GLOB or parquet:GLOB")
         try:
-            store = Store(body.source)
+            store = FileStore(body.source)
             index = self._index(store, store.find())
         except DatasetError as error:
             raise ConfigError(str(error)) from error
         block = BLOCK if kind == LINES else max(BLOCK, min(index.largest, _LARGEST_BLOCK))
         return asked(body, index.version, index.total, block)
 
-    def _index(self, store: Store, files: list[SourceFile]) -> DatasetIndex:
+    def _index(self, store: FileStore, files: list[SourceFile]) -> DatasetIndex:
         index = DatasetIndex(files)
         scan = _scan_lines if store.kind == LINES else _scan_parquet
         for number in range(len(files)):
@@ -137,7 +137,7 @@ def _whole(source: str) -> int:
     return int(rest)
 
 
-def _scan_lines(store: Store, index: DatasetIndex, number: int) -> None:
+def _scan_lines(store: FileStore, index: DatasetIndex, number: int) -> None:
     """Cut a file into pieces that end with a line, as soon as enough lines or bytes have gathered."""
     begin = end = place = lines = 0  # of the piece; `place` is where the chunk begins
     last, size = b"\n", index.files[number].size
@@ -161,7 +161,7 @@ def _scan_lines(store: Store, index: DatasetIndex, number: int) -> None:
         )
 
 
-def _scan_parquet(store: Store, index: DatasetIndex, number: int) -> None:
+def _scan_parquet(store: FileStore, index: DatasetIndex, number: int) -> None:
     """A piece for each row group."""
     parquet, arrow = importlib.import_module("pyarrow.parquet"), importlib.import_module("pyarrow")
     path = index.files[number].path

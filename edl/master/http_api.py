@@ -65,7 +65,7 @@ class Tokens:
     controller: bytes | None
 
 
-class RefusedError(Exception):
+class HttpRefusalError(Exception):
     """An answer other than 200."""
 
     def __init__(self, status: int, code: str, message: str, retry_after_s: float | None = None) -> None:
@@ -148,37 +148,37 @@ class MasterApi:
             self._check_connections()
             response = await handler(request)
         except web.HTTPException as error:
-            response = _refusal(RefusedError(error.status, _code(error.status), error.reason))
+            response = _refusal(HttpRefusalError(error.status, _code(error.status), error.reason))
         except Exception as error:
             response = _refusal(self._translate(error, name))
         self._metrics.answered(name, response.status, time.perf_counter() - begun)
         return response
 
-    def _translate(self, error: Exception, route: str) -> RefusedError:
+    def _translate(self, error: Exception, route: str) -> HttpRefusalError:
         match error:
-            case RefusedError():
+            case HttpRefusalError():
                 return error
             case MalformedError() | ConfigError():
-                return RefusedError(400, "malformed", str(error))
+                return HttpRefusalError(400, "malformed", str(error))
             case UnknownCheckpointError():
-                return RefusedError(404, "unknown_checkpoint", str(error))
+                return HttpRefusalError(404, "unknown_checkpoint", str(error))
             case ConflictError():
-                return RefusedError(409, "conflict", str(error))
+                return HttpRefusalError(409, "conflict", str(error))
             case TemporaryError():
-                return RefusedError(503, "unavailable", str(error), error.retry_after_s or 1.0)
+                return HttpRefusalError(503, "unavailable", str(error), error.retry_after_s or 1.0)
             case _:
                 say(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
-                return RefusedError(500, "internal", "the master has a fault; its log says more")
+                return HttpRefusalError(500, "internal", "the master has a fault; its log says more")
 
     def _check_connections(self) -> None:
         server = self._runner.server if self._runner is not None else None
         if server is not None and len(server.connections) > MOST_CONNECTIONS:
-            raise RefusedError(429, "too_many_connections", "too many connections; close some", 5.0)
+            raise HttpRefusalError(429, "too_many_connections", "too many connections; close some", 5.0)
 
     def _authorize(self, request: web.Request, *, is_controller: bool = False) -> None:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not shown:
-            raise RefusedError(401, "no_token", "this route needs the job's token: Authorization: Bearer TOKEN")
+            raise HttpRefusalError(401, "no_token", "this route needs the job's token: Authorization: Bearer TOKEN")
         given = shown.strip().encode("utf-8", "surrogateescape")
         controller = self._tokens.controller
         by_controller = controller is not None and hmac.compare_digest(given, controller)
@@ -186,17 +186,19 @@ class MasterApi:
         if by_controller or (by_trainer and not is_controller):
             return
         if by_trainer:
-            raise RefusedError(403, "wrong_role", "only the controller publishes the roster, with a token of its own")
-        raise RefusedError(403, "foreign_token", "the token is none of this job's; read EDL_TOKEN_FILE again")
+            raise HttpRefusalError(
+                403, "wrong_role", "only the controller publishes the roster, with a token of its own"
+            )
+        raise HttpRefusalError(403, "foreign_token", "the token is none of this job's; read EDL_TOKEN_FILE again")
 
     async def _body(self, request: web.Request, kind: type[_Body], limit: int = BODY_BYTES) -> _Body:
         """Judge the token, then read the body."""
         self._authorize(request, is_controller=kind is RosterBody)
         if request.content_type != _JSON:
-            raise RefusedError(400, "malformed", f"Content-Type {request.content_type!r} is not {_JSON}")
+            raise HttpRefusalError(400, "malformed", f"Content-Type {request.content_type!r} is not {_JSON}")
         data = b"" if (request.content_length or 0) > limit else await request.read()
         if len(data) > limit or (request.content_length or 0) > limit:
-            raise RefusedError(413, "too_large", f"the body is larger than {limit} bytes; send less at a time")
+            raise HttpRefusalError(413, "too_large", f"the body is larger than {limit} bytes; send less at a time")
         return read_body(data, kind)
 
     def _spend(self, caller: tuple[str, int | str]) -> None:
@@ -205,7 +207,9 @@ class MasterApi:
         left, since = self._budgets.get(caller, (_BURST, now))
         left = min(_BURST, left + (now - since) * _CALLS_PER_S)
         if left < 1:
-            raise RefusedError(429, "too_many_calls", f"more than {_CALLS_PER_S:g} calls per second; slow down", 1.0)
+            raise HttpRefusalError(
+                429, "too_many_calls", f"more than {_CALLS_PER_S:g} calls per second; slow down", 1.0
+            )
         if len(self._budgets) > MOST_CONNECTIONS:
             self._budgets.clear()
         self._budgets[caller] = (left - 1, now)
@@ -277,7 +281,7 @@ def _answer(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type=_JSON)
 
 
-def _refusal(error: RefusedError) -> web.Response:
+def _refusal(error: HttpRefusalError) -> web.Response:
     body = msgspec.json.encode(ErrorAnswer(ErrorDetail(error.code, str(error))))
     headers = {"Retry-After": str(math.ceil(error.retry_after_s))} if error.retry_after_s is not None else None
     return web.Response(status=error.status, body=body, content_type=_JSON, headers=headers)

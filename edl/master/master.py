@@ -37,7 +37,7 @@ class LedgerLostError(PermanentError):
     """The journal is empty although the job has made progress."""
 
 
-class Progress(NamedTuple):
+class ExpectedProgress(NamedTuple):
     """How far the job was, by its status."""
 
     epoch: int
@@ -63,7 +63,12 @@ class StoppingError(TemporaryError):
 
 
 def recover(
-    store: LedgerStore, settings: LedgerSettings, now_s: float, *, expected: Progress | None, restarts_epoch: bool
+    store: LedgerStore,
+    settings: LedgerSettings,
+    now_s: float,
+    *,
+    expected: ExpectedProgress | None,
+    restarts_epoch: bool,
 ) -> Recovered:
     """The ledger that a journal tells of.
 

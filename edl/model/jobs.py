@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edl.model.job_policies import JobAction, JobEvent
+from edl.model.job_policies import JobAction, JobEvent, default_action
 from edl.model.names import JobKey, Role
-from edl.model.pods import Pod
+from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Preference
 from edl.model.status import JobStatus
 
@@ -31,12 +31,19 @@ class FixedPods:
     preferred: tuple[Preference, ...] = ()
 
 
-class Answer(NamedTuple):
+class RolePolicy(NamedTuple):
     """What the job's policies say to an event of the pods of a role."""
 
     role: Role
     event: JobEvent
     action: JobAction
+
+
+class Bounds(NamedTuple):
+    """The fewest and the most trainers that a job may have."""
+
+    min_trainers: int
+    max_trainers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Job:
     weight: float = 1.0
     fault_tolerant: bool = True
     gang: bool = False
-    answers: tuple[Answer, ...] = ()
+    policies: tuple[RolePolicy, ...] = ()
     suspended: bool = False
     finished: bool = False
     deleting: bool = False
@@ -102,9 +109,30 @@ class Job:
     status: JobStatus | None = None
 
     @property
+    def bounds(self) -> Bounds:
+        """How many trainers the job may have: exactly the pinned count, else its minimum to its maximum."""
+        if self.pinned:
+            return Bounds(self.pinned, self.pinned)
+        return Bounds(self.min_trainers, self.max_trainers)
+
+    @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
         return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # lists: jobs are large
+
+    def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
+        """What the job does about an event of one of its roles; None does nothing."""
+        given = next((p.action for p in self.policies if p.role is role and p.event is event), None)
+        of_trainers = role is Role.TRAINER
+        return given or default_action(event, fault_tolerant=self.fault_tolerant, of_trainers=of_trainers)
+
+    def completed(self, role: Role) -> tuple[Pod, ...]:
+        """Pods of a role that exited 0 on their own; a pod that is being deleted or evicted did not complete."""
+        return tuple(
+            p
+            for p in self.pods
+            if p.role is role and p.phase is PodPhase.SUCCEEDED and not (p.terminating or p.intent or p.disruption)
+        )
 
     @property
     def is_schedulable(self) -> bool:

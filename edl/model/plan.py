@@ -66,13 +66,15 @@ class ScaleDecision:
     Attributes:
         current: live trainers when the snapshot was taken.
         target: trainers it should have; 0 where it is not admitted.
-        minimum, maximum: the declared bounds.
+        min_trainers, max_trainers: the declared bounds.
         victims: names of the trainer pods to delete; all of them where it is not admitted.
         nodes: (node, count) where the new trainers are meant to go, sorted by node.
         fixed_nodes: (role, node) where missing masters and pservers are meant to go.
         moves: names of the pservers that end so that they start elsewhere and leave room for trainers.
         shrink_reason: why victims die: ServingNeedsRoom, Moved, or the reason of the plan; empty without victims.
-        message: one sentence for the user: why this count.
+        message: the short form, one line: why this count (`7 of 12: cpu is full on pool gpu-a`).
+        details: the full account, with who holds the room and what one more trainer would cost; empty if the message
+            says it all.
         pending: trainers of the target that have no room; only a plan to compare with leaves any.
     """
 
@@ -80,8 +82,8 @@ class ScaleDecision:
     generation: int
     current: int
     target: int
-    minimum: int
-    maximum: int
+    min_trainers: int
+    max_trainers: int
     admitted: bool
     reason: Reason
     message: str
@@ -91,6 +93,12 @@ class ScaleDecision:
     shrink_reason: str = ""
     pending: int = 0
     moves: tuple[str, ...] = ()
+    details: str = ""
+
+    @property
+    def account(self) -> str:
+        """The full account: `details`, or the message if that says it all."""
+        return self.details or self.message
 
 
 @dataclass(frozen=True, slots=True)

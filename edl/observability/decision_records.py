@@ -142,7 +142,7 @@ class ControllerRecorder:
         for decision in changed:
             if decision.target != decision.current:
                 self._metrics.resized(decision)
-            self._metrics.sentenced(decision)
+            self._metrics.count_victims(decision)
             say(_log, logging.INFO, "decision", **_fields(decision))
         gap, serving = plan.certificate.gap, plan.serving
         say(
@@ -238,8 +238,8 @@ def _fields(decision: ScaleDecision) -> dict[str, object]:
         "job": decision.job,
         "current": decision.current,
         "target": decision.target,
-        "min": decision.minimum,
-        "max": decision.maximum,
+        "min": decision.min_trainers,
+        "max": decision.max_trainers,
         "admitted": decision.admitted,
         "reason": decision.reason,
         "victims": ",".join(decision.victims) or None,

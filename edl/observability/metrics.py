@@ -108,7 +108,7 @@ class Metrics:
         reason = decision.shrink_reason or decision.reason.value
         self._resizes.labels(*decision.job, direction, reason).inc()
 
-    def sentenced(self, decision: ScaleDecision) -> None:
+    def count_victims(self, decision: ScaleDecision) -> None:
         """Count the trainers that a decision ends, also where others take their place elsewhere."""
         if decision.victims:
             self._victims.labels(decision.shrink_reason or decision.reason.value).inc(len(decision.victims))

@@ -21,7 +21,6 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from edl.lifecycle.pod_events import answer_to, finished_trainers
 from edl.model.actions import Intent
 from edl.model.cluster import ClusterSnapshot
 from edl.model.job_policies import JobAction, JobEvent
@@ -31,17 +30,17 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.planner.minimums import size_of
 from edl.planner.packing import has_load_left
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 
 Terms = list[tuple[int, float]]
 Row = tuple[Terms, float, float]
 """(column, factor) of a sum, and the least and the most that it may be."""
 
 VARIABLES_LIMIT = 20_000
-WITH_DEATHS_LIMIT = 2_000  # above, trainers stay where they are
+WITH_VICTIMS_LIMIT = 2_000  # above, trainers stay where they are
 SEARCH_NODES = 100  # and no limit of time but the deadline, so that equal snapshots give equal plans
 NEAR = 0.005  # of the best value: not worth searching on for
-INTERRUPTION, DEATH, MOVE = 0.7, 0.1, 0.01
+INTERRUPTION, DELETION, MOVE = 0.7, 0.1, 0.01
 """Prices in the smallest trainers: a job's step back, a trainer that starts anew elsewhere, a pserver that does."""
 
 
@@ -103,23 +102,23 @@ def unrest(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -> str:
     return f"{what} {rest_s:g} s ago, and nothing may change for {after_s:g} s" if rest_s else what
 
 
-def moves(room: Room, deadline_s: float) -> Moving:
+def moves(packing: TrialPacking, deadline_s: float) -> Moving:
     """The pservers to end, and trainers, so that they and more trainers find room; none where nothing is gained.
 
     As few jobs as pay for it, and as few pods of them. Where the pods go is for the next plan to say: it packs them
     with the trainers that come.
 
     Args:
-        room: the finished packing of a plan that changes nothing; not changed.
+        packing: the finished packing of a plan that changes nothing; not changed.
         deadline_s: time for the program.
     """
-    program = _Program(room, with_deaths=True)
-    if program.size > WITH_DEATHS_LIMIT:
-        program = _Program(room, with_deaths=False)
+    program = _Program(packing, with_victims=True)
+    if program.size > WITH_VICTIMS_LIMIT:
+        program = _Program(packing, with_victims=False)
     if not program.groups or not any(program.wanted.values()) or program.size > VARIABLES_LIMIT:
         return Moving({}, {})
-    ended, dying = program.solve(deadline_s)
-    pairs = (zip(program.groups, ended, strict=True), zip(program.trainers, dying, strict=True))
+    ended, deleted = program.solve(deadline_s)
+    pairs = (zip(program.groups, ended, strict=True), zip(program.trainers, deleted, strict=True))
     return Moving(*map(_by_job, pairs))
 
 
@@ -142,13 +141,13 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
     """The plan for the pods that moved, as one for those that are to."""
 
     def both(old: ScaleDecision, new: ScaleDecision) -> ScaleDecision:
-        dying = moving.trainers.get(new.job, ())
+        deleted = moving.trainers.get(new.job, ())
         return replace(
             new,
             current=old.current,
-            victims=dying,
+            victims=deleted,
             moves=moving.pservers.get(new.job, ()),
-            shrink_reason=Intent.MOVED.value if dying else "",
+            shrink_reason=Intent.MOVED.value if deleted else "",
         )
 
     decisions = tuple(both(old, new) for old, new in zip(before.decisions, after.decisions, strict=True))
@@ -157,18 +156,18 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
 
 def may_move(job: Job, pod: Pod) -> bool:
     """True for a pserver that nobody asks to leave alone, whose job goes on without it and is not about to end."""
-    goes_on = job.fault_tolerant and answer_to(job, Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_POD
+    goes_on = job.fault_tolerant and job.action_for(Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_POD
     if pod.role is not Role.PSERVER or not pod.is_live or pod.safe_to_evict is False:
         return False
     comes_back_alike = any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
-    return goes_on and comes_back_alike and not finished_trainers(job)
+    return goes_on and comes_back_alike and not job.completed(Role.TRAINER)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Pods of one job and shape on one node, of which any number may end, in the order in which they should."""
 
-    claim: int
+    demand: int
     node: int
     shape: int
     is_safe: bool
@@ -189,26 +188,26 @@ class _Program:
         size: the number of variables.
     """
 
-    def __init__(self, room: Room, *, with_deaths: bool) -> None:
-        self._room, opened = room, room.world.opened
-        self.groups = _pservers(room)
-        self.trainers = _surplus(room) if with_deaths and self.groups else []
-        self.wanted = _wanted(room)
+    def __init__(self, packing: TrialPacking, *, with_victims: bool) -> None:
+        self._room, opened = packing, packing.problem.opened
+        self.groups = _pservers(packing)
+        self.trainers = _surplus(packing) if with_victims and self.groups else []
+        self.wanted = _wanted(packing)
         self._pserver_shapes = sorted({g.shape for g in self.groups})
         shapes = {s for s, n in self.wanted.items() if n} | {g.shape for g in self.trainers}
         self._trainer_shapes = sorted(shapes)
         left = {g.node for g in (*self.groups, *self.trainers)}
-        self._jobs = sorted({g.claim for g in self.groups})
+        self._jobs = sorted({g.demand for g in self.groups})
         self._starts = [
             (n, s)
             for s in self._pserver_shapes
-            for n in sorted({*left, *np.flatnonzero(room.slots(s)).tolist()})
+            for n in sorted({*left, *np.flatnonzero(packing.slots(s)).tolist()})
             if opened[s, n]
         ]
         self._grows = [
             (n, s)
             for s in self._trainer_shapes
-            for n in sorted({*left, *np.flatnonzero(room.slots(s)).tolist()})
+            for n in sorted({*left, *np.flatnonzero(packing.slots(s)).tolist()})
             if opened[s, n]
         ]
         parts = (self.groups, self.trainers, self._starts, self._grows, self._jobs)
@@ -218,13 +217,13 @@ class _Program:
 
     def solve(self, deadline_s: float) -> tuple[list[int], list[int]]:
         """How many pods of each group end, pservers and trainers; none of any where no answer was found."""
-        sizes = {s: size_of(self._room.world, s) for s in self._trainer_shapes}
+        sizes = {s: size_of(self._room.problem, s) for s in self._trainer_shapes}
         least = min((size for size in sizes.values() if size), default=1.0)
         worth = {s: max(1.0, size / least) for s, size in sizes.items()}
         cost, most = np.zeros(self.size), np.full(self.size, np.inf)
         cost[self._end], most[self._end] = MOVE, [len(g.pods) for g in self.groups]
         cost[self._die], most[self._die] = (
-            [worth[g.shape] + DEATH for g in self.trainers],
+            [worth[g.shape] + DELETION for g in self.trainers],
             [len(g.pods) for g in self.trainers],
         )
         cost[self._grow] = [-worth[s] for _, s in self._grows]
@@ -250,8 +249,8 @@ class _Program:
 
     def _room_rows(self) -> Iterator[Row]:
         """On each node no more of a resource is taken than is free or given back; in parts of the largest node."""
-        world = self._room.world
-        request, free = world.request / world.largest, self._room.free / world.largest
+        problem = self._room.problem
+        request, free = problem.request / problem.largest, self._room.free / problem.largest
         here: dict[int, list[tuple[int, int, float]]] = {}
         for groups, first in ((self.groups, self._end.start), (self.trainers, self._die.start)):
             for k, group in enumerate(groups, start=first):
@@ -260,7 +259,7 @@ class _Program:
             for k, (node, shape) in enumerate(places, start=first):
                 here.setdefault(node, []).append((k, shape, 1.0))
         for node, users in here.items():
-            for r in range(len(world.names)):
+            for r in range(len(problem.names)):
                 terms = [(k, sign * request[shape, r]) for k, shape, sign in users if request[shape, r]]
                 if terms:
                     yield terms, -np.inf, max(0.0, float(free[node, r]))
@@ -283,9 +282,9 @@ class _Program:
         careful: dict[int, Terms] = {j: [(k, -1.0)] for j, k in number.items()}
         for k, group in enumerate(self.groups, start=self._end.start):
             if group.is_safe:
-                yield [(k, 1.0), (number[group.claim], -float(len(group.pods)))], -np.inf, 0.0
+                yield [(k, 1.0), (number[group.demand], -float(len(group.pods)))], -np.inf, 0.0
             else:
-                careful[group.claim].append((k, 1.0))
+                careful[group.demand].append((k, 1.0))
         for terms in careful.values():
             yield terms, -np.inf, 0.0
         more = [(k, 1.0) for k in range(self._grow.start, self._grow.stop)]
@@ -301,50 +300,53 @@ def _of(groups: list[_Group], first: int, shape: int) -> Terms:
     return [(k, -1.0) for k, group in enumerate(groups, start=first) if group.shape == shape]
 
 
-def _pservers(room: Room) -> list[_Group]:
-    world = room.world
-    number = {shape: i for i, shape in enumerate(world.shapes)}
+def _pservers(packing: TrialPacking) -> list[_Group]:
+    problem = packing.problem
+    number = {shape: i for i, shape in enumerate(problem.shapes)}
     found: dict[tuple[int, int, int, bool], list[str]] = {}
-    for j in room.members:
-        job = world.claims[j].job
+    for j in packing.members:
+        job = problem.demands[j].job
         for pod in job.pods:
-            node = world.node_index.get(pod.node, -1)
+            node = problem.node_index.get(pod.node, -1)
             if node >= 0 and may_move(job, pod):
                 found.setdefault((j, node, number[pod.shape], bool(pod.safe_to_evict)), []).append(pod.name)
     return [
-        _Group(j, node, shape, is_safe, world.claims[j].job.key, tuple(sorted(pods)))
+        _Group(j, node, shape, is_safe, problem.demands[j].job.key, tuple(sorted(pods)))
         for (j, node, shape, is_safe), pods in sorted(found.items())
     ]
 
 
-def _surplus(room: Room) -> list[_Group]:
+def _surplus(packing: TrialPacking) -> list[_Group]:
     """Trainers beyond the minimum of jobs that go on without them, of the shape that new ones would have."""
-    world = room.world
+    problem = packing.problem
     found: dict[tuple[int, int, int], list[int]] = {}
-    for index, node in room.node_of.items():
-        seat = world.seats[index]
-        claim = world.claims[seat.claim]
-        may_die = claim.job.fault_tolerant and not seat.is_base and seat.pod.safe_to_evict is not False
-        if may_die and seat.shape == claim.shape:
-            found.setdefault((seat.claim, node, seat.shape), []).append(index)
+    for index, node in packing.node_of.items():
+        trainer = problem.live_trainers[index]
+        demand = problem.demands[trainer.demand]
+        may_die = demand.job.fault_tolerant and not trainer.is_base and trainer.pod.safe_to_evict is not False
+        if may_die and trainer.shape == demand.shape:
+            found.setdefault((trainer.demand, node, trainer.shape), []).append(index)
     return [
-        _Group(j, node, shape, True, world.claims[j].job.key, _in_dying_order(room, seats))
-        for (j, node, shape), seats in sorted(found.items())
+        _Group(j, node, shape, True, problem.demands[j].job.key, _in_dying_order(packing, live_trainers))
+        for (j, node, shape), live_trainers in sorted(found.items())
     ]
 
 
-def _in_dying_order(room: Room, seats: list[int]) -> tuple[str, ...]:
-    return tuple(room.world.seats[i].pod.name for i in sorted(seats, key=lambda i: room.world.seats[i].order))
+def _in_dying_order(packing: TrialPacking, live_trainers: list[int]) -> tuple[str, ...]:
+    return tuple(
+        packing.problem.live_trainers[i].pod.name
+        for i in sorted(live_trainers, key=lambda i: packing.problem.live_trainers[i].order)
+    )
 
 
-def _wanted(room: Room) -> dict[int, int]:
+def _wanted(packing: TrialPacking) -> dict[int, int]:
     """Trainers of each shape that jobs would take if there were room."""
-    meter, wanted = room.meter(), dict[int, int]()
-    for j in room.members:
-        claim = room.world.claims[j]
-        more = claim.high - room.count[j]
-        if more > 0 and meter.short_of(j) is None and has_load_left(room, claim.shape):
-            wanted[claim.shape] = wanted.get(claim.shape, 0) + more
+    meter, wanted = packing.meter(), dict[int, int]()
+    for j in packing.members:
+        demand = packing.problem.demands[j]
+        more = demand.max_trainers - packing.count[j]
+        if more > 0 and meter.quota_shortage(j) is None and has_load_left(packing, demand.shape):
+            wanted[demand.shape] = wanted.get(demand.shape, 0) + more
     return wanted
 
 

@@ -12,11 +12,11 @@ from edl.planner.admission import Admission
 from edl.planner.guard import cooldown_left_s, is_arriving
 from edl.planner.minimums import Served
 from edl.planner.pools import Pools
-from edl.planner.problem import Claim, World, count_slots, sum_requests
-from edl.planner.quota import Meter, Short
-from edl.planner.scarcity import Exchange, Holder, Shortage, Stands, describe, shortages
+from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
+from edl.planner.quota import QuotaMeter, QuotaShortage
+from edl.planner.scarcity import Exchange, Shortage, Stands, SurplusHolder, describe, shortages
 from edl.planner.sharing import Share
-from edl.planner.trial import SERVING, Placed
+from edl.planner.trial_packing import SERVING, Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Scarce:
     """
 
     shortages: tuple[Shortage, ...] = ()
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[SurplusHolder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     words: str = ""
     part_of: Mapping[int, float] = field(default_factory=dict)
@@ -47,65 +47,65 @@ class Scarce:
 class _Memory:
     """What was looked up: sentences about many jobs ask the same of few shapes."""
 
-    claims: dict[JobKey, Claim] = field(default_factory=dict)
+    demands: dict[JobKey, JobDemand] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
     cooling: tuple[tuple[float, JobKey], ...] | None = None
     placed: Mapping[int, Sequence[Placed]] | None = None
-    dying: Mapping[int, Sequence[int]] | None = None
+    deleted: Mapping[int, Sequence[int]] | None = None
     stands: Stands | None = None
-    meter: Meter | None = None
+    meter: QuotaMeter | None = None
     pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
     has_room: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DecisionContext:
     """Everything that was decided."""
 
-    world: World
+    problem: Problem
     served: Served
     admission: Admission
     shared: Share
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
-    def claim(self, job: Job) -> Claim | None:
+    def demand(self, job: Job) -> JobDemand | None:
         """The claim of a job that may be given something."""
-        if not self._memory.claims:
-            self._memory.claims.update({c.job.key: c for c in self.world.claims})
-        return self._memory.claims.get(job.key)
+        if not self._memory.demands:
+            self._memory.demands.update({c.job.key: c for c in self.problem.demands})
+        return self._memory.demands.get(job.key)
 
     def member(self, job: Job) -> int | None:
         """The index of a job that is admitted."""
-        claim = self.claim(job)
-        return claim.index if claim is not None and claim.index in self.shared.room.count else None
+        demand = self.demand(job)
+        return demand.index if demand is not None and demand.index in self.shared.packing.count else None
 
     def arriving(self) -> tuple[int, ...]:
         """The members that may claim their whole share now: just admitted, or still starting."""
         if self._memory.arriving is None:
-            now_s, claims = self.world.snapshot.observed_at_s, self.world.claims
-            members = self.shared.room.members
-            self._memory.arriving = tuple(j for j in members if is_arriving(claims[j].job, now_s))
+            now_s, demands = self.problem.snapshot.observed_at_s, self.problem.demands
+            members = self.shared.packing.members
+            self._memory.arriving = tuple(j for j in members if is_arriving(demands[j].job, now_s))
         return self._memory.arriving
 
-    def short_of(self, j: int) -> Short | None:
+    def quota_shortage(self, j: int) -> QuotaShortage | None:
         """The quota that keeps a member from one more trainer."""
         if self._memory.meter is None:
-            self._memory.meter = self.shared.room.meter()
-        return self._memory.meter.short_of(j)
+            self._memory.meter = self.shared.packing.meter()
+        return self._memory.meter.quota_shortage(j)
 
     def pools(self) -> Pools:
         """What the nodes are called."""
         if self._memory.pools is None:
-            self._memory.pools = Pools(self.world.snapshot.nodes)
+            self._memory.pools = Pools(self.problem.snapshot.nodes)
         return self._memory.pools
 
     def cooling(self) -> tuple[tuple[float, JobKey], ...]:
         """Members with more than their share that were resized too recently to give it; the last to end first."""
         if self._memory.cooling is None:
-            room, level, now_s = self.shared.room, self.shared.level, self.world.snapshot.observed_at_s
-            claims = (self.world.claims[j] for j in room.members if room.count[j] > level[j] + 1)
-            waits = ((cooldown_left_s(claim.job, now_s), claim.job.key) for claim in claims)
+            packing, level, now_s = self.shared.packing, self.shared.level, self.problem.snapshot.observed_at_s
+            demands = (self.problem.demands[j] for j in packing.members if packing.count[j] > level[j] + 1)
+            waits = ((cooldown_left_s(demand.job, now_s), demand.job.key) for demand in demands)
             self._memory.cooling = tuple(sorted((wait for wait in waits if wait[0] > 0), reverse=True))
         return self._memory.cooling
 
@@ -113,24 +113,24 @@ class Outcome:
         """The new pods of a member, in the order in which they were placed."""
         if self._memory.placed is None:
             groups: dict[int, list[Placed]] = defaultdict(list)
-            for place in self.shared.room.placed:
+            for place in self.shared.packing.placed:
                 groups[place.owner].append(place)
             self._memory.placed = groups
         return self._memory.placed.get(j, ())
 
-    def dying(self, j: int) -> Sequence[int]:
+    def deleted(self, j: int) -> Sequence[int]:
         """The seats of a member that die."""
-        if self._memory.dying is None:
+        if self._memory.deleted is None:
             groups: dict[int, list[int]] = defaultdict(list)
-            for index in self.shared.room.victims:
-                groups[self.world.seats[index].claim].append(index)
-            self._memory.dying = groups
-        return (*self._memory.dying.get(j, ()), *self.shared.room.homeless[j])
+            for index in self.shared.packing.victims:
+                groups[self.problem.live_trainers[index].demand].append(index)
+            self._memory.deleted = groups
+        return (*self._memory.deleted.get(j, ()), *self.shared.packing.without_node[j])
 
     def has_room(self, shape: int) -> bool:
         """True where some node holds one more pod of the shape."""
         if shape not in self._memory.has_room:
-            self._memory.has_room[shape] = bool(self.shared.room.slots(shape).any())
+            self._memory.has_room[shape] = bool(self.shared.packing.slots(shape).any())
         return self._memory.has_room[shape]
 
     def scarce(self, shape: int) -> Scarce:
@@ -140,29 +140,29 @@ class Outcome:
         return self._memory.scarce[shape]
 
     def _look(self, shape: int) -> Scarce:
-        room = self.shared.room
+        packing = self.shared.packing
         if self.has_room(shape):
             return Scarce()
-        found = shortages(room, shape)
+        found = shortages(packing, shape)
         if not found:
             return Scarce()
         if self._memory.stands is None:
-            self._memory.stands = Stands(room)
+            self._memory.stands = Stands(packing)
         holders = self._memory.stands.holders(shape, found[0].resource)
         exchanges = self._memory.stands.exchanges(shape, holders)
-        words = describe(room, shape, found, self.pools())
-        parts = {h.claim: h.part for h in holders}
-        world = self.world
-        left = world.leaving.any(axis=1) & world.opened[shape]
-        is_left_soon = bool(count_slots((room.free + world.leaving)[left], world.request[shape]).any())
+        words = describe(packing, shape, found, self.pools())
+        parts = {h.demand: h.part for h in holders}
+        problem = self.problem
+        left = problem.leaving.any(axis=1) & problem.opened[shape]
+        is_left_soon = bool(count_slots((packing.free + problem.leaving)[left], problem.request[shape]).any())
         kept = self._kept_for_serving(shape)
         return Scarce(found, holders, exchanges, words, parts, sum(parts.values()), is_left_soon, kept)
 
     def _kept_for_serving(self, shape: int) -> int:
-        room, world = self.shared.room, self.world
-        places = [(p.node, p.shape) for p in room.placed if p.owner == SERVING]
+        packing, problem = self.shared.packing, self.problem
+        places = [(p.node, p.shape) for p in packing.placed if p.owner == SERVING]
         if not places:
             return 0
-        free = room.free + sum_requests(len(room.free), world.request, *map(list, zip(*places, strict=True)))
-        fits = count_slots(free[world.opened[shape]], world.request[shape]).any()
+        free = packing.free + sum_requests(len(packing.free), problem.request, *map(list, zip(*places, strict=True)))
+        fits = count_slots(free[problem.opened[shape]], problem.request[shape]).any()
         return len(places) if fits else 0

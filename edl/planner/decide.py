@@ -20,16 +20,16 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import admit, cap, serve
 from edl.planner.consolidation import moves, pays, unrest, with_moves, without
-from edl.planner.context import Outcome
+from edl.planner.context import DecisionContext
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.preference import follow_preferences
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import keep_columns
 from edl.planner.programs.fair_share import Proof, prove
 from edl.planner.programs.utility import prove_utility
 from edl.planner.sharing import Share, share
 from edl.planner.speedup import Worth, worth_of
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Study:
     """A decision with all that it was made of, for whoever asks further."""
 
     plan: ScalePlan
-    outcome: Outcome
+    context: DecisionContext
     proof: Proof
 
 
@@ -126,37 +126,37 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
             )
 
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    world = read_world(adapted, limits, columns)
-    served = serve(world, limits.deadline_s)
+    problem = read_problem(adapted, limits, columns)
+    served = serve(problem, limits.deadline_s)
     watch("serving")
-    world, hopeless = cap(world, served, limits.deadline_s)
-    admission = admit(world, served, hopeless, limits.deadline_s)
+    problem, hopeless = cap(problem, served, limits.deadline_s)
+    admission = admit(problem, served, hopeless, limits.deadline_s)
     watch("admission")
-    worths = _worths(policy, admission.room)
-    shared = share(admission.room, served, limits.deadline_s, worths)
+    worths = _worths(policy, admission.packing)
+    shared = share(admission.packing, served, limits.deadline_s, worths)
     watch("sharing")
-    follow_preferences(shared.room)
+    follow_preferences(shared.packing)
     proof = _prove(shared, limits.deadline_s)
     name = policy.name or ("maxmin" if worths is None else "utility")
-    outcome = Outcome(world, served, admission, shared)
-    plan = _write(adapted, outcome, proof, name)
+    context = DecisionContext(problem, served, admission, shared)
+    plan = _write(adapted, context, proof, name)
     if limits.consolidate_after_s:
         left_s = limits.deadline_s - (time.perf_counter() - started_s)
-        plan = _consolidated(adapted, policy, replace(limits, deadline_s=left_s), plan, shared.room)
+        plan = _consolidated(adapted, policy, replace(limits, deadline_s=left_s), plan, shared.packing)
     problems = check(adapted, plan, limits.quotas)
     plan = replace(plan, seconds=time.perf_counter() - started_s)
     if problems:
         raise RefusedPlanError(plan, problems)
-    return Study(plan, outcome, proof)
+    return Study(plan, context, proof)
 
 
 def _consolidated(
-    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, room: Room
+    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, packing: TrialPacking
 ) -> ScalePlan:
     """The plan, or that for the pservers that move, where more trainers find room by it."""
     if unrest(snapshot, plan, limits.consolidate_after_s):
         return plan
-    moving = moves(room, limits.deadline_s)
+    moving = moves(packing, limits.deadline_s)
     if not moving.pservers:
         return plan
     try:
@@ -166,66 +166,66 @@ def _consolidated(
     return with_moves(plan, after, moving) if pays(plan, after, len(moving.pservers)) else plan
 
 
-def _worths(policy: Policy, room: Room) -> Mapping[int, Worth] | None:
+def _worths(policy: Policy, packing: TrialPacking) -> Mapping[int, Worth] | None:
     """What trainers are worth to each job that runs; None where the policy shares by fulfilment."""
-    claims = [room.world.claims[j] for j in room.members]
+    demands = [packing.problem.demands[j] for j in packing.members]
     by_worth = policy.by_worth
     if by_worth is None:
-        by_worth = any(claim.job.throughput for claim in claims)
-    return {c.index: worth_of(c.job, c.low, c.high) for c in claims} if by_worth else None
+        by_worth = any(demand.job.throughput for demand in demands)
+    return {c.index: worth_of(c.job, c.min_trainers, c.max_trainers) for c in demands} if by_worth else None
 
 
 def _prove(shared: Share, deadline_s: float) -> Proof:
     if shared.worths is None:
-        return prove(shared.room, shared.level, deadline_s)
-    return prove_utility(shared.room, shared.worths, {j: int(n) for j, n in shared.level.items()}, deadline_s)
+        return prove(shared.packing, shared.level, deadline_s)
+    return prove_utility(shared.packing, shared.worths, {j: int(n) for j, n in shared.level.items()}, deadline_s)
 
 
-def _write(snapshot: ClusterSnapshot, outcome: Outcome, proof: Proof, policy: str) -> ScalePlan:
+def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
     waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
     marked = sum(not pod.needs_room for pod in waiting)
-    placed = sum(outcome.served.due.values()) + outcome.shared.young_placed
+    placed = sum(context.served.due.values()) + context.shared.in_grace_placed
     return ScalePlan(
-        decisions=tuple(_decision(job, outcome) for job in snapshot.jobs),
-        certificate=Certificate(outcome.shared.objective, proof.achieved, proof.bound),
-        prices=prices_of(proof, outcome.world),
-        serving=ServingReport(len(waiting), placed, outcome.served.short + marked),
+        decisions=tuple(_decision(job, context) for job in snapshot.jobs),
+        certificate=Certificate(context.shared.objective, proof.achieved, proof.bound),
+        prices=prices_of(proof, context.problem),
+        serving=ServingReport(len(waiting), placed, context.served.short + marked),
         policy=policy,
-        given=outcome.world.columns,
-        columns=keep_columns(outcome.world),
+        given=context.problem.columns,
+        columns=keep_columns(context.problem),
     )
 
 
-def _decision(job: Job, outcome: Outcome) -> ScaleDecision:
-    told = explain(job, outcome)
-    index = outcome.member(job)
+def _decision(job: Job, context: DecisionContext) -> ScaleDecision:
+    explanation = explain(job, context)
+    index = context.member(job)
     live = [pod.name for pod in job.live_trainers]
     base = ScaleDecision(
         job=job.key,
         generation=job.generation,
         current=len(live),
         target=0,
-        minimum=job.min_trainers,
-        maximum=job.max_trainers,
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
         admitted=False,
-        reason=told.reason,
-        message=told.message,
+        reason=explanation.reason,
+        message=explanation.message,
         victims=tuple(sorted(live)),
-        shrink_reason=told.shrink_reason if live else "",
+        shrink_reason=explanation.shrink_reason if live else "",
     )
     if index is None:
         return base
-    seats, nodes = outcome.world.seats, outcome.world.snapshot.nodes
-    victims = tuple(sorted(seats[i].pod.name for i in outcome.dying(index)))
-    new = outcome.placed(index)
+    live_trainers, nodes = context.problem.live_trainers, context.problem.snapshot.nodes
+    victims = tuple(sorted(live_trainers[i].pod.name for i in context.deleted(index)))
+    new = context.placed(index)
     places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
     fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
     return replace(
         base,
-        target=outcome.shared.room.count[index],
+        target=context.shared.packing.count[index],
         admitted=True,
         victims=victims,
         nodes=tuple(sorted(places.items())),
         fixed_nodes=tuple(sorted(fixed)),
-        shrink_reason=told.shrink_reason if victims else "",
+        shrink_reason=explanation.shrink_reason if victims else "",
     )

@@ -80,6 +80,6 @@ def _may_go(old: ScaleDecision, job: Job, *, is_for_serving: bool) -> bool:
 
 def _can_stay(job: Job, trainers: int) -> bool:
     """True where a job that keeps so many trainers, and is given nothing, has all that an admitted job must have."""
-    low, high = (job.pinned, job.pinned) if job.pinned else (job.min_trainers, job.max_trainers)
+    low, high = job.bounds
     fixed = all(sum(p.role is f.role and p.is_live for p in job.pods) >= f.count for f in job.fixed)
     return job.is_schedulable and low <= trainers <= high and fixed

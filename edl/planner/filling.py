@@ -22,7 +22,7 @@ from edl.planner.packing import grow
 from edl.planner.problem import IntArray
 from edl.planner.programs.columns import Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.planner.programs.fair_share import add_used
-from edl.planner.trial import Placed, Room
+from edl.planner.trial_packing import Placed, TrialPacking
 
 PROMISED = 30.0  # how often the most useful other trainer a trainer is worth that a fair share promises
 CLOSED = 1e-7  # of the value, most of which is promises
@@ -44,11 +44,13 @@ class _Steps:
     level: FloatArray
 
 
-def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float) -> Room:
+def fill(
+    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float
+) -> TrialPacking:
     """Place all pods that are not created yet anew, and new trainers up to each ceiling.
 
     Args:
-        room: a packing; what it placed is the work to do again. Not changed.
+        packing: a packing; what it placed is the work to do again. Not changed.
         ceiling: the most trainers of each member.
         promised: the fair share of each member in whole trainers.
         deadline_s: time for the program.
@@ -56,17 +58,17 @@ def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], de
     Returns:
         The new packing; the old one where the new one could not place all that the old one did, minimums included.
     """
-    base = room.copy()
+    base = packing.copy()
     base.drop_all()
-    claims = room.world.claims
+    demands = packing.problem.demands
     wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j]]
-    shapes = {p.shape for p in room.placed} | {claims[j].shape for j in wanting}
-    columns = make_columns(room.world, base.free, shapes)
+    shapes = {p.shape for p in packing.placed} | {demands[j].shape for j in wanting}
+    columns = make_columns(packing.problem, base.free, shapes)
     if not columns.classes:
-        return room
-    node, shape = ([p.node for p in room.placed], [p.shape for p in room.placed])
+        return packing
+    node, shape = ([p.node for p in packing.placed], [p.shape for p in packing.placed])
     add_used(columns, np.array(node, dtype=np.int64), np.array(shape, dtype=np.int64))
-    fixed = [place for place in room.placed if place.role is not Role.TRAINER]
+    fixed = [place for place in packing.placed if place.role is not Role.TRAINER]
     steps = _within_limits(_steps(base, wanting, columns, (ceiling, promised)), base, fixed)
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
@@ -74,34 +76,34 @@ def fill(room: Room, ceiling: Mapping[int, int], promised: Mapping[int, int], de
     solution = solve(program, columns, deadline_s, closed=CLOSED)
     slots = _slots(columns, solution, program.need + program.use @ program.high)
     queues = [deque(nodes) for nodes in slots]
-    places = _fixed_places(fixed, queues, columns, room)
+    places = _fixed_places(fixed, queues, columns, packing)
     if places is None:
-        return room
+        return packing
     _assign(base, places, steps, queues)
-    least = {j: claims[j].low for j in base.members}
+    least = {j: demands[j].min_trainers for j in base.members}
     grow(base, least, least)
-    lost = any(base.count[j] < min(room.count[j], claims[j].low) for j in base.members)
-    return room if lost else base
+    lost = any(base.count[j] < min(packing.count[j], demands[j].min_trainers) for j in base.members)
+    return packing if lost else base
 
 
 def _steps(
-    base: Room, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
+    base: TrialPacking, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
 ) -> _Steps:
     ceiling, promised = terms
-    claims = base.world.claims
+    demands = base.problem.demands
     row = {s: k for k, s in enumerate(columns.shapes)}
     more = np.array([ceiling[j] - base.count[j] for j in wanting], dtype=np.int64)
     which = np.repeat(np.arange(len(wanting)), more)
     count = np.array([base.count[j] for j in wanting], dtype=np.int64)[which]
     count += np.arange(len(which)) - np.repeat(np.cumsum(more) - more, more)
-    low = np.array([claims[j].low for j in wanting], dtype=np.float64)
-    span = np.array([max(1, claims[j].high - claims[j].low) for j in wanting], dtype=np.float64)
-    weight = np.array([claims[j].job.weight for j in wanting], dtype=np.float64)
+    low = np.array([demands[j].min_trainers for j in wanting], dtype=np.float64)
+    span = np.array([max(1, demands[j].max_trainers - demands[j].min_trainers) for j in wanting], dtype=np.float64)
+    weight = np.array([demands[j].job.weight for j in wanting], dtype=np.float64)
     due = np.array([promised[j] for j in wanting], dtype=np.int64)
     gain = weight / span
     return _Steps(
         owner=np.array(wanting, dtype=np.int64)[which],
-        shape=np.array([row[claims[j].shape] for j in wanting], dtype=np.int64)[which],
+        shape=np.array([row[demands[j].shape] for j in wanting], dtype=np.int64)[which],
         gain=np.where(
             count < low[which], inf, np.where(count < due[which], PROMISED * gain.max(initial=1e-6), gain[which])
         ),
@@ -109,19 +111,19 @@ def _steps(
     )
 
 
-def _within_limits(steps: _Steps, base: Room, fixed: list[Placed]) -> _Steps:
+def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _Steps:
     """The steps that quotas and --max-load-desired leave, the most urgent first; minimums were admitted already."""
-    world, share = base.world, base.world.limits.max_load_desired
-    if share >= 1.0 and not any(world.claims[j].asks for j in base.members):
+    problem, share = base.problem, base.problem.limits.max_load_desired
+    if share >= 1.0 and not any(problem.demands[j].quota_uses for j in base.members):
         return steps
-    meter, total = base.meter(), world.allocatable.sum(axis=0)
-    used = total - base.free.sum(axis=0) + sum((world.request[p.shape] for p in fixed), np.zeros_like(total))
+    meter, total = base.meter(), problem.allocatable.sum(axis=0)
+    used = total - base.free.sum(axis=0) + sum((problem.request[p.shape] for p in fixed), np.zeros_like(total))
     kept = []
     for step in _by_urgency(steps).tolist():
         j = int(steps.owner[step])
-        request = world.request[world.claims[j].shape]
+        request = problem.request[problem.demands[j].shape]
         has_load = share >= 1.0 or bool((used + request <= share * total)[request > 0].all())
-        if steps.gain[step] >= PROMISED**2 or (has_load and meter.short_of(j) is None):
+        if steps.gain[step] >= PROMISED**2 or (has_load and meter.quota_shortage(j) is None):
             meter.add(j)
             used = used + request
             kept.append(step)
@@ -162,12 +164,14 @@ def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[
     return [np.repeat(where, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
 
 
-def _fixed_places(fixed: list[Placed], queues: list[deque[int]], columns: Columns, room: Room) -> list[Placed] | None:
+def _fixed_places(
+    fixed: list[Placed], queues: list[deque[int]], columns: Columns, packing: TrialPacking
+) -> list[Placed] | None:
     """Nodes for masters, pservers and serving, out of the slots; None where there are too few.
 
     What rounding has left without a slot gets that of a larger pod.
     """
-    world, row = room.world, {s: k for k, s in enumerate(columns.shapes)}
+    problem, row = packing.problem, {s: k for k, s in enumerate(columns.shapes)}
     places, late = [], []
     for place in sorted(fixed, key=lambda p: (p.owner, p.role or "", p.shape)):
         queue = queues[row[place.shape]]
@@ -176,18 +180,18 @@ def _fixed_places(fixed: list[Placed], queues: list[deque[int]], columns: Column
         else:
             late.append(place)
     for place in late:
-        larger = (columns.request >= world.request[place.shape]).all(axis=1)
+        larger = (columns.request >= problem.request[place.shape]).all(axis=1)
         instead = [
-            k for k in np.flatnonzero(larger).tolist() if queues[k] and world.opened[place.shape, queues[k][-1]]
+            k for k in np.flatnonzero(larger).tolist() if queues[k] and problem.opened[place.shape, queues[k][-1]]
         ]
         if not instead:
             return None
-        smallest = min(instead, key=lambda k: (columns.request[k] / world.largest).sum())
+        smallest = min(instead, key=lambda k: (columns.request[k] / problem.largest).sum())
         places.append(place._replace(node=queues[smallest].pop()))
     return places
 
 
-def _assign(base: Room, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
+def _assign(base: TrialPacking, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
     """Give trainers the slots that are left, minimums before promises before the rest; place them and `places`."""
     order = _by_urgency(steps)
     taken: list[tuple[int, int]] = []
@@ -196,8 +200,8 @@ def _assign(base: Room, places: list[Placed], steps: _Steps, queues: list[deque[
         taken += zip(steps.owner[mine].tolist(), repeat(s), strict=False)
     for j, s in sorted(taken):
         node = queues[s].popleft()
-        if base.homeless[j]:
+        if base.without_node[j]:
             base.place_trainer(j, node)
         else:
-            places.append(Placed(j, Role.TRAINER, base.world.claims[j].shape, node))
+            places.append(Placed(j, Role.TRAINER, base.problem.demands[j].shape, node))
     base.hold_all(places)

@@ -20,7 +20,7 @@ from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.status import Reason
 from edl.planner.eligibility import takes
-from edl.planner.quota import QuotaRow, asks_of
+from edl.planner.quota import QuotaRow, quota_uses_of
 
 DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
 TOLERANCE = 1e-6
@@ -159,7 +159,7 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
         if decision.target or decision.nodes or decision.fixed_nodes:
             yield f"{name}: is not admitted, yet given pods"
         return
-    low, high = (job.pinned, job.pinned) if job.pinned else (job.min_trainers, job.max_trainers)
+    low, high = job.bounds
     if not job.is_schedulable:
         yield f"{name}: is admitted, yet invalid, suspended, finished or being deleted"
     if not low <= decision.target <= high:
@@ -241,8 +241,8 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
     """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
-    dying = {*decision.victims, *decision.moves}
-    return [p for p in job.pods if p.is_live and p.name not in dying] if decision.admitted else []
+    deleted = {*decision.victims, *decision.moves}
+    return [p for p in job.pods if p.is_live and p.name not in deleted] if decision.admitted else []
 
 
 def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: int = 1) -> None:
@@ -310,17 +310,19 @@ def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tup
     needed: Counter[QuotaRow] = Counter()
     for other, decision in pairs:
         if decision.admitted and other.queue == job.queue:
-            for ask in asks_of(other, quotas):
-                needed[ask.row] += ask.total(other.pinned or other.min_trainers)
-    low = job.pinned or job.min_trainers
-    return any(needed[ask.row] + ask.total(low) > ask.row.limit for ask in asks_of(job, quotas))
+            for quota_use in quota_uses_of(other, quotas):
+                needed[quota_use.row] += quota_use.total(other.bounds.min_trainers)
+    low = job.bounds.min_trainers
+    return any(
+        needed[quota_use.row] + quota_use.total(low) > quota_use.row.limit for quota_use in quota_uses_of(job, quotas)
+    )
 
 
 def is_whole(job: Job) -> bool:
     """True where a job has a node for each of its masters and pservers and for its minimum of trainers."""
     bound = Counter(p.role for p in job.pods if p.is_live and (p.node or p.nominated))
     fixed = all(bound[f.role] >= f.count for f in job.fixed)
-    return fixed and bound[Role.TRAINER] >= (job.pinned or job.min_trainers)
+    return fixed and bound[Role.TRAINER] >= job.bounds.min_trainers
 
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:

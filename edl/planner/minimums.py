@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
 from edl.model.names import Role
-from edl.planner.packing import Demand, make_room, place
-from edl.planner.problem import World
-from edl.planner.programs.integer import fewest_deaths
-from edl.planner.trial import SERVING, Room
+from edl.planner.packing import PodBatch, make_room, place
+from edl.planner.problem import Problem
+from edl.planner.programs.integer import fewest_victims
+from edl.planner.trial_packing import SERVING, TrialPacking
 
 ORDERS_TRIED = 6  # orders of placing different shapes that are compared where trainers die
 
@@ -25,155 +25,157 @@ class Served:
     """Serving pods by shape: those that must get room, those that keep it where it is free; how many are short."""
 
     due: Mapping[int, int]
-    young: Mapping[int, int]
+    in_grace: Mapping[int, int]
     short: int
 
 
-def settle(world: World, members: tuple[int, ...], served: Served, deadline_s: float) -> Room | None:
+def place_required(
+    problem: Problem, members: tuple[int, ...], served: Served, deadline_s: float
+) -> TrialPacking | None:
     """Place all that must have room, with as few deaths as can be found; None where not everything fits.
 
     Only surplus dies at first. Where that is not enough, or somebody dies and the cluster is small, an integer
     program over nodes looks for fewer deaths; else minimums may move, and then pods that are on their way to a node.
     """
-    best = _settle_by_surplus(Room(world, members), served)
+    best = _place_over_surplus(TrialPacking(problem, members), served)
     if best is not None and not best.victims:
         return best
-    attempts: tuple[Callable[[], Room | None], ...] = (
-        lambda: _settle_exactly(Room(world, members), served, deadline_s),
+    attempts: tuple[Callable[[], TrialPacking | None], ...] = (
+        lambda: _place_exactly(TrialPacking(problem, members), served, deadline_s),
         lambda: best,
-        lambda: _settle_by_moves(Room(world, members), served),
-        lambda: _settle_exactly(Room(world, members, settle=False), served, deadline_s),
-        lambda: _settle_by_moves(Room(world, members, settle=False), served),
+        lambda: _place_over_any_trainer(TrialPacking(problem, members), served),
+        lambda: _place_exactly(TrialPacking(problem, members, place_unbound=False), served, deadline_s),
+        lambda: _place_over_any_trainer(TrialPacking(problem, members, place_unbound=False), served),
     )
-    room = next((room for attempt in attempts if (room := attempt()) is not None), None)
-    if room is not None and best is not None and len(best.victims) <= len(room.victims):
-        room = best
-    if room is not None:
-        spare_victims(room)
-    return room
+    packing = next((packing for attempt in attempts if (packing := attempt()) is not None), None)
+    if packing is not None and best is not None and len(best.victims) <= len(packing.victims):
+        packing = best
+    if packing is not None:
+        spare_victims(packing)
+    return packing
 
 
-def _settle_exactly(room: Room, served: Served, deadline_s: float) -> Room | None:
+def _place_exactly(packing: TrialPacking, served: Served, deadline_s: float) -> TrialPacking | None:
     """Let the fewest trainers die, wherever they are, by an integer program; None where there is too much to try."""
-    fixed = [d for d in demands_of(room, served) if d.owners[0][1] is not Role.TRAINER]
+    fixed = [d for d in batches_of(packing, served) if d.owners[0][1] is not Role.TRAINER]
     wanted: Counter[int] = Counter()
     queues: dict[int, list[tuple[int, Role | None]]] = {}
-    for demand in fixed:
-        wanted[demand.shape] += len(demand.owners)
-        queues.setdefault(demand.shape, []).extend(demand.owners)
-    answer = fewest_deaths(room, wanted, deadline_s)
+    for batch in fixed:
+        wanted[batch.shape] += len(batch.owners)
+        queues.setdefault(batch.shape, []).extend(batch.owners)
+    answer = fewest_victims(packing, wanted, deadline_s)
     if answer is None:
         return None
-    for index in answer.dying:
-        room.kill(index)
+    for index in answer.deleted:
+        packing.delete(index)
     if any(served.due.values()):
-        room.for_serving.update(answer.dying)
-    for demand in demands_of(room, replace(served, due={})):
-        if demand.owners[0][1] is Role.TRAINER:
-            queues.setdefault(demand.shape, []).extend(demand.owners)
+        packing.for_serving.update(answer.deleted)
+    for batch in batches_of(packing, replace(served, due={})):
+        if batch.owners[0][1] is Role.TRAINER:
+            queues.setdefault(batch.shape, []).extend(batch.owners)
     for node, shape, pods in answer.places:
         for owner in queues.get(shape, [])[:pods]:
-            place(room, shape, owner, node)
+            place(packing, shape, owner, node)
         queues[shape] = queues.get(shape, [])[pods:]
-    return None if any(queues.values()) else room
+    return None if any(queues.values()) else packing
 
 
-def settle_freely(room: Room, served: Served) -> Room | None:
+def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | None:
     """Place all that must have room without a death; the room is changed. None where that does not do."""
-    for demand in demands_of(room, served):
-        if make_room(room, demand, {}) < len(demand.owners):
+    for batch in batches_of(packing, served):
+        if make_room(packing, batch, {}) < len(batch.owners):
             return None
-    return room
+    return packing
 
 
-def _settle_by_surplus(start: Room, served: Served) -> Room | None:
+def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | None:
     """Try a few orders of the shapes; the fewest deaths win."""
-    demands = demands_of(start, served)
-    if not demands:
+    batches = batches_of(start, served)
+    if not batches:
         return start
-    best: Room | None = None
-    for order in islice(permutations(demands), ORDERS_TRIED):
-        room = start.copy()
-        if all(make_room(room, d, _surplus(room)) == len(d.owners) for d in order) and (
-            best is None or len(room.victims) < len(best.victims)
+    best: TrialPacking | None = None
+    for order in islice(permutations(batches), ORDERS_TRIED):
+        packing = start.copy()
+        if all(make_room(packing, d, _surplus(packing)) == len(d.owners) for d in order) and (
+            best is None or len(packing.victims) < len(best.victims)
         ):
-            best = room
+            best = packing
         if best is not None and not best.victims:
             break
     return best
 
 
-def _settle_by_moves(room: Room, served: Served) -> Room | None:
+def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacking | None:
     """Let any trainer die for serving, masters and pservers, then give each minimum back elsewhere."""
-    for demand in demands_of(room, served):
-        is_base = demand.owners[0][1] is Role.TRAINER
-        if make_room(room, demand, _surplus(room) if is_base else room.count) < len(demand.owners):
+    for batch in batches_of(packing, served):
+        is_base = batch.owners[0][1] is Role.TRAINER
+        if make_room(packing, batch, _surplus(packing) if is_base else packing.count) < len(batch.owners):
             return None
-    for demand in demands_of(room, replace(served, due={})):
-        if make_room(room, demand, _surplus(room)) < len(demand.owners):
+    for batch in batches_of(packing, replace(served, due={})):
+        if make_room(packing, batch, _surplus(packing)) < len(batch.owners):
             return None
-    return room
+    return packing
 
 
-def spare_victims(room: Room) -> None:
+def spare_victims(packing: TrialPacking) -> None:
     """Revive victims whose place is free after all, dearest first, and those whose job gets a new one there."""
-    meter = room.meter()
-    for index in sorted(room.victims, key=lambda i: room.world.seats[i].order, reverse=True):
-        seat = room.world.seats[index]
-        claim = room.world.claims[seat.claim]
-        if seat.node < 0 or room.count[seat.claim] > claim.high:
+    meter = packing.meter()
+    for index in sorted(packing.victims, key=lambda i: packing.problem.live_trainers[i].order, reverse=True):
+        trainer = packing.problem.live_trainers[index]
+        demand = packing.problem.demands[trainer.demand]
+        if trainer.node < 0 or packing.count[trainer.demand] > demand.max_trainers:
             continue
-        wanted = (claim.index, Role.TRAINER, seat.shape, seat.node)
-        twin = next((p for p in room.placed if (p.owner, p.role, p.shape, p.node) == wanted), None)
+        wanted = (demand.index, Role.TRAINER, trainer.shape, trainer.node)
+        twin = next((p for p in packing.placed if (p.owner, p.role, p.shape, p.node) == wanted), None)
         if twin is not None:
-            room.drop(twin)
-            room.revive(index)
+            packing.drop(twin)
+            packing.revive(index)
         elif (
-            room.count[seat.claim] < claim.high
-            and room.has_room(seat.shape, seat.node)
-            and meter.short_of(seat.claim) is None
+            packing.count[trainer.demand] < demand.max_trainers
+            and packing.has_room(trainer.shape, trainer.node)
+            and meter.quota_shortage(trainer.demand) is None
         ):
-            room.revive(index)
-            meter.add(seat.claim)
+            packing.revive(index)
+            meter.add(trainer.demand)
 
 
-def demands_of(room: Room, served: Served) -> list[Demand]:
+def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
     """What must have room and has none: serving, then masters and pservers, then minimums; larger pods first.
 
     Trainers come last because wherever one goes it takes one trainer's room; the others can be put where they take
     less than they are.
     """
-    world = room.world
+    problem = packing.problem
     fixed: dict[int, list[tuple[int, Role | None]]] = {}
     trainers: dict[int, list[tuple[int, Role | None]]] = {}
-    for (j, role, shape), count in sorted(Counter(room.homeless_fixed).items()):
+    for (j, role, shape), count in sorted(Counter(packing.fixed_without_node).items()):
         fixed.setdefault(shape, []).extend([(j, role)] * count)
-    placed = Counter((p.owner, p.role, p.shape) for p in room.placed)
-    for j in room.members:
-        claim = world.claims[j]
-        for need in claim.needs:
+    placed = Counter((p.owner, p.role, p.shape) for p in packing.placed)
+    for j in packing.members:
+        demand = problem.demands[j]
+        for need in demand.needs:
             missing = need.missing - placed[j, need.role, need.shape]
             fixed.setdefault(need.shape, []).extend([(j, need.role)] * missing)
-        trainers.setdefault(claim.shape, []).extend([(j, Role.TRAINER)] * (claim.low - room.count[j]))
-    serving = [for_serving(s, served.due[s]) for s in by_size(world, served.due) if served.due[s]]
-    return [*serving, *(Demand(s, tuple(g[s])) for g in (fixed, trainers) for s in by_size(world, g) if g[s])]
+        trainers.setdefault(demand.shape, []).extend([(j, Role.TRAINER)] * (demand.min_trainers - packing.count[j]))
+    serving = [for_serving(s, served.due[s]) for s in by_size(problem, served.due) if served.due[s]]
+    return [*serving, *(PodBatch(s, tuple(g[s])) for g in (fixed, trainers) for s in by_size(problem, g) if g[s])]
 
 
-def _surplus(room: Room) -> dict[int, int]:
-    return {j: max(0, room.count[j] - room.world.claims[j].low) for j in room.members}
+def _surplus(packing: TrialPacking) -> dict[int, int]:
+    return {j: max(0, packing.count[j] - packing.problem.demands[j].min_trainers) for j in packing.members}
 
 
-def for_serving(shape: int, count: int) -> Demand:
+def for_serving(shape: int, count: int) -> PodBatch:
     """Room for that many serving pods of a shape."""
-    return Demand(shape, ((SERVING, None),) * count)
+    return PodBatch(shape, ((SERVING, None),) * count)
 
 
-def by_size(world: World, shapes: Iterable[int]) -> list[int]:
+def by_size(problem: Problem, shapes: Iterable[int]) -> list[int]:
     """Shapes from the largest to the smallest."""
-    return sorted(shapes, key=lambda s: (-size_of(world, s), s))
+    return sorted(shapes, key=lambda s: (-size_of(problem, s), s))
 
 
-def size_of(world: World, shape: int) -> float:
+def size_of(problem: Problem, shape: int) -> float:
     """The largest part of a node's room that the shape asks for."""
-    most = world.largest
-    return float((world.request[shape] / most).max(initial=0.0))
+    most = problem.largest
+    return float((problem.request[shape] / most).max(initial=0.0))

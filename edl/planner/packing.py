@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
-from edl.planner.problem import IntArray, World, count_slots
-from edl.planner.problem_reader import read_world
+from edl.planner.problem import IntArray, Problem, count_slots
+from edl.planner.problem_reader import read_problem
 from edl.planner.speedup import Worth
-from edl.planner.trial import SERVING, Placed, Room
+from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
 
 SMALLEST = 1e-12  # part of the cluster: a trainer that asks for nothing
@@ -41,49 +41,49 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PodBatch:
     """Pods of one shape that must get room; `owners` says for whom, one entry for each pod."""
 
     shape: int
     owners: tuple[tuple[int, Role | None], ...]
 
 
-def make_room(room: Room, demand: Demand, allowance: Mapping[int, int]) -> int:
+def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, int]) -> int:
     """Place pods of a demand, letting trainers die as the allowance says; the room is changed.
 
     Returns:
         How many were placed: the first so many owners got theirs.
     """
-    left = deque(demand.owners)
+    left = deque(batch.owners)
     allowed = dict(allowance)
     while left:
         before = len(left)
-        for choice in choose(room, demand.shape, len(left), allowed):
-            dying = Counter(room.world.seats[i].claim for i in choice.seats)
-            if any(n > allowed[j] for j, n in dying.items()):
+        for choice in choose(packing, batch.shape, len(left), allowed):
+            deleted = Counter(packing.problem.live_trainers[i].demand for i in choice.live_trainers)
+            if any(n > allowed[j] for j, n in deleted.items()):
                 continue
-            for index in choice.seats:
-                room.kill(index)
+            for index in choice.live_trainers:
+                packing.delete(index)
             if left[0][0] == SERVING:
-                room.for_serving.update(choice.seats)
-            for j, n in dying.items():
+                packing.for_serving.update(choice.live_trainers)
+            for j, n in deleted.items():
                 allowed[j] -= n
             for _ in range(choice.slots):
-                place(room, demand.shape, left.popleft(), choice.node)
+                place(packing, batch.shape, left.popleft(), choice.node)
         if len(left) == before:
             break
-    return len(demand.owners) - len(left)
+    return len(batch.owners) - len(left)
 
 
-def place(room: Room, shape: int, owner: tuple[int, Role | None], node: int) -> None:
+def place(packing: TrialPacking, shape: int, owner: tuple[int, Role | None], node: int) -> None:
     """Place one pod for its owner."""
     j, role = owner
     if j == SERVING or role is None:
-        room.hold(Placed(SERVING, None, shape, node))
+        packing.hold(Placed(SERVING, None, shape, node))
     elif role is Role.TRAINER:
-        room.place_trainer(j, node)
+        packing.place_trainer(j, node)
     else:
-        room.place_fixed(j, role, shape, node)
+        packing.place_fixed(j, role, shape, node)
 
 
 class Grower:
@@ -95,41 +95,41 @@ class Grower:
             fit.
     """
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        self.shapes = sorted({claim.shape for claim in room.world.claims})
-        self._request = room.world.request[self.shapes]
-        self._opened = room.world.opened[self.shapes]
+    def __init__(self, packing: TrialPacking) -> None:
+        self.packing = packing
+        self.shapes = sorted({demand.shape for demand in packing.problem.demands})
+        self._request = packing.problem.request[self.shapes]
+        self._opened = packing.problem.opened[self.shapes]
         self._known: dict[bytes, FloatArray] = {}  # nodes of one kind come to the same states
-        fits = [(room.slots(shape) > 0) for shape in self.shapes]
+        fits = [(packing.slots(shape) > 0) for shape in self.shapes]
         self.nodes = np.flatnonzero(np.logical_or.reduce(fits)) if fits else np.zeros(0, dtype=np.int64)
         self.rank = self._ranks(self.nodes)
 
     def find(self, shape: int) -> int:
         """The node where one more trainer of the shape costs the least room; -1 where none is left."""
         rank = self.rank[self.shapes.index(shape)]
-        if not len(rank) or not has_load_left(self.room, shape):
+        if not len(rank) or not has_load_left(self.packing, shape):
             return -1
         at = int(rank.argmin())
         return int(self.nodes[at]) if rank[at] < np.inf else -1
 
     def refresh(self, node: int) -> None:
         """Look again at a node whose room has changed."""
-        at, books = int(np.searchsorted(self.nodes, node)), (self.room.free[node], self.room.now[node])
+        at, books = int(np.searchsorted(self.nodes, node)), (self.packing.free[node], self.packing.now[node])
         state = b"".join(row.tobytes() for row in (*books, self._opened[:, node]))
         if state not in self._known:
             self._known[state] = self._ranks(self.nodes[at : at + 1])[:, 0]
         self.rank[:, at] = self._known[state]
 
     def _ranks(self, rows: IntArray) -> FloatArray:
-        room, world = self.room, self.room.world
-        free, request, opened = room.free[rows], self._request, self._opened[:, rows]
+        packing, problem = self.packing, self.packing.problem
+        free, request, opened = packing.free[rows], self._request, self._opened[:, rows]
         states = np.concatenate([free[None], free - request[:, None]])  # as it is, then with one of each shape placed
         slots, after = np.split(_slots(states, request), [1], axis=1)  # (shapes, states, rows)
         slots = slots[:, 0]
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
-        late = (room.now[rows][None] < request[:, None]).any(axis=2)
-        scale = world.largest
+        late = (packing.now[rows][None] < request[:, None]).any(axis=2)
+        scale = problem.largest
         spare = ((free[None] - request[:, None]) / scale).clip(0, 1).sum(axis=2) / max(1, len(scale))
         return np.where((slots > 0) & opened, lost * 4 + late * 2 + spare, np.inf)
 
@@ -141,21 +141,21 @@ def _slots(free: IntArray, request: IntArray) -> IntArray:
     return np.array(slots, dtype=np.int64).reshape(len(request), *free.shape[:-1])
 
 
-def has_load_left(room: Room, shape: int) -> bool:
+def has_load_left(packing: TrialPacking, shape: int) -> bool:
     """True where one more trainer of the shape stays within --max-load-desired, counted on totals."""
-    share = room.world.limits.max_load_desired
+    share = packing.problem.limits.max_load_desired
     if share >= 1.0:
         return True
-    total = room.world.allocatable.sum(axis=0)
-    request = room.world.request[shape]
-    return bool((total - room.free.sum(axis=0) + request <= share * total)[request > 0].all())
+    total = packing.problem.allocatable.sum(axis=0)
+    request = packing.problem.request[shape]
+    return bool((total - packing.free.sum(axis=0) + request <= share * total)[request > 0].all())
 
 
 def grow(
-    room: Room,
+    packing: TrialPacking,
     ceiling: Mapping[int, int],
     promised: Mapping[int, int],
-    take: Callable[[Room, int], bool] | None = None,
+    take: Callable[[TrialPacking, int], bool] | None = None,
     worths: Mapping[int, Worth] | None = None,
 ) -> None:
     """Give one trainer after the other until nobody below its ceiling can have one more.
@@ -165,50 +165,58 @@ def grow(
     of worths. A job whose queue has no quota left gets none.
 
     Args:
-        room: the trial; it is changed.
+        packing: the trial; it is changed.
         ceiling: the most trainers that each member may have here.
         promised: its fair share in whole trainers.
         take: how a member below its promise may take from others what is not free; changes the room and says
             whether it did.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
     """
-    size = _sizes(room.world)
-    heap = [(_urgency(room, j, promised, worths, size), j) for j in ceiling if room.count[j] < ceiling[j]]
+    size = _sizes(packing.problem)
+    heap = [(_urgency(packing, j, promised, worths, size), j) for j in ceiling if packing.count[j] < ceiling[j]]
     if not heap:
         return
-    grower, meter = Grower(room), room.meter()
+    grower, meter = Grower(packing), packing.meter()
     heapq.heapify(heap)
     while heap:
         _, j = heapq.heappop(heap)
-        if room.count[j] >= ceiling[j]:
+        if packing.count[j] >= ceiling[j]:
             continue
-        node = grower.find(room.world.claims[j].shape) if meter.short_of(j) is None else -1
+        node = grower.find(packing.problem.demands[j].shape) if meter.quota_shortage(j) is None else -1
         if node >= 0:
-            room.place_trainer(j, node)
+            packing.place_trainer(j, node)
             meter.add(j)
             grower.refresh(node)
-            heapq.heappush(heap, (_urgency(room, j, promised, worths, size), j))
-        elif take is not None and room.count[j] < promised[j] and take(room, j):
-            grower, meter = Grower(room), room.meter()
-            heap = [(_urgency(room, i, promised, worths, size), i) for i in ceiling]
+            heapq.heappush(heap, (_urgency(packing, j, promised, worths, size), j))
+        elif take is not None and packing.count[j] < promised[j] and take(packing, j):
+            grower, meter = Grower(packing), packing.meter()
+            heap = [(_urgency(packing, i, promised, worths, size), i) for i in ceiling]
             heapq.heapify(heap)
 
 
-def _sizes(world: World) -> dict[int, float]:
+def _sizes(problem: Problem) -> dict[int, float]:
     """The largest part of all there is that one trainer of each shape asks for."""
-    total = world.allocatable.sum(axis=0).clip(min=1)
-    shapes = sorted({claim.shape for claim in world.claims})
-    return {s: max(float((world.request[s] / total).max(initial=0.0)), SMALLEST) for s in shapes}
+    total = problem.allocatable.sum(axis=0).clip(min=1)
+    shapes = sorted({demand.shape for demand in problem.demands})
+    return {s: max(float((problem.request[s] / total).max(initial=0.0)), SMALLEST) for s in shapes}
 
 
 def _urgency(
-    room: Room, j: int, promised: Mapping[int, int], worths: Mapping[int, Worth] | None, size: Mapping[int, float]
+    packing: TrialPacking,
+    j: int,
+    promised: Mapping[int, int],
+    worths: Mapping[int, Worth] | None,
+    size: Mapping[int, float],
 ) -> tuple[float, float, JobKey]:
-    claim = room.world.claims[j]
-    if room.count[j] < promised[j]:
-        return (-inf, room.fulfilment(j), claim.job.key)
-    each = worths[j].next(room.count[j]) if worths is not None else claim.job.weight / max(1, claim.high - claim.low)
-    return (-each / size[claim.shape], room.fulfilment(j), claim.job.key)
+    demand = packing.problem.demands[j]
+    if packing.count[j] < promised[j]:
+        return (-inf, packing.fulfilment(j), demand.job.key)
+    each = (
+        worths[j].next(packing.count[j])
+        if worths is not None
+        else demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+    )
+    return (-each / size[demand.shape], packing.fulfilment(j), demand.job.key)
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
@@ -217,27 +225,27 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
     Terminating pods and victims still hold theirs; so do pods of ours on their way to a node, and serving pods that
     wait. Masters and pservers come first, then trainers up to each minimum, then the others in turn.
     """
-    world = read_world(snapshot, Limits())
-    claims = {claim.job.key: claim.index for claim in world.claims}
-    decisions = [d for d in plan.decisions if d.admitted and d.job in claims]
-    dying = {(d.job, name) for d in decisions for name in d.victims}
-    members = [claims[d.job] for d in decisions]
-    room = Room(world, members)
-    for index, seat in enumerate(world.seats):
+    problem = read_problem(snapshot, Limits())
+    demands = {demand.job.key: demand.index for demand in problem.demands}
+    decisions = [d for d in plan.decisions if d.admitted and d.job in demands]
+    deleted = {(d.job, name) for d in decisions for name in d.victims}
+    members = [demands[d.job] for d in decisions]
+    packing = TrialPacking(problem, members)
+    for index, trainer in enumerate(problem.live_trainers):
         if (
-            seat.claim in room.count
-            and not seat.pod.node
-            and (world.claims[seat.claim].job.key, seat.pod.name) in dying
+            trainer.demand in packing.count
+            and not trainer.pod.node
+            and (problem.demands[trainer.demand].job.key, trainer.pod.name) in deleted
         ):
-            room.kill(index)
+            packing.delete(index)
     wanted = _creations(decisions)
-    _keep_for_serving(room, {world.node_index[node] for _, _, node in wanted if node in world.node_index})
+    _keep_for_serving(packing, {problem.node_index[node] for _, _, node in wanted if node in problem.node_index})
     started = []
     for key, role, name in wanted:
-        node = world.node_index.get(name, -1)
-        shape = _shape_of(world, claims[key], role)
-        if node >= 0 and count_slots(room.now[node : node + 1], world.request[shape])[0] > 0:
-            room.now[node] -= world.request[shape]
+        node = problem.node_index.get(name, -1)
+        shape = _shape_of(problem, demands[key], role)
+        if node >= 0 and count_slots(packing.now[node : node + 1], problem.request[shape])[0] > 0:
+            packing.now[node] -= problem.request[shape]
             started.append(Start(key, role, name))
     return tuple(started)
 
@@ -251,26 +259,26 @@ def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]
         nodes = [node for node, count in decision.nodes for _ in range(count)]
         kept = decision.target - len(nodes)
         for turn, node in enumerate(nodes):
-            if kept + turn < decision.minimum:
+            if kept + turn < decision.min_trainers:
                 base.append((decision.job, Role.TRAINER, node))
             else:
                 rest.append((turn, decision.job, node))
     return [*fixed, *base, *((job, Role.TRAINER, node) for _, job, node in sorted(rest))]
 
 
-def _keep_for_serving(room: Room, planned: set[int]) -> None:
+def _keep_for_serving(packing: TrialPacking, planned: set[int]) -> None:
     """Take the room that waiting serving pods could use now, on nodes that the plan does not need where possible."""
-    for group in room.world.waiting:
-        request = room.world.request[group.shape]
-        slots = count_slots(room.now, request) * room.world.opened[group.shape]
-        left = group.due + group.young
+    for group in packing.problem.waiting:
+        request = packing.problem.request[group.shape]
+        slots = count_slots(packing.now, request) * packing.problem.opened[group.shape]
+        left = group.due + group.in_grace
         for node in sorted(np.flatnonzero(slots).tolist(), key=lambda n: (n in planned, n)):
             used = min(left, int(slots[node]))
-            room.now[node] -= used * request
+            packing.now[node] -= used * request
             left -= used
 
 
-def _shape_of(world: World, claim: int, role: Role) -> int:
+def _shape_of(problem: Problem, demand: int, role: Role) -> int:
     if role is Role.TRAINER:
-        return world.claims[claim].shape
-    return next(need.shape for need in world.claims[claim].needs if need.role is role)
+        return problem.demands[demand].shape
+    return next(need.shape for need in problem.demands[demand].needs if need.role is role)

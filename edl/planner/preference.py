@@ -19,8 +19,8 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.resources import Preference
 from edl.planner.eligibility import AVOIDING_EFFECT, add_weights, count_avoided
-from edl.planner.problem import BoolArray, IntArray, World
-from edl.planner.trial import Placed, Room
+from edl.planner.problem import BoolArray, IntArray, Problem
+from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.victims import lost_slots
 
 AFFINITY_WEIGHT, TAINT_WEIGHT = 2, 3  # of the two scores, each 0 to 100, as in kube-scheduler's default profile
@@ -45,7 +45,7 @@ class _Scores:
         known: by shape and preferences.
     """
 
-    world: World
+    problem: Problem
     work: int
     of: dict[Group, IntArray] = field(default_factory=dict)
     avoiding: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class _Scores:
         """Score the nodes for a group, unless the time for it is over or all of them are the same to it."""
         key = (shape, preferred)
         if key not in self.known:
-            if not self.affords(SCORING * len(self.world.snapshot.nodes)):
+            if not self.affords(SCORING * len(self.problem.snapshot.nodes)):
                 return
             self.known[key] = self._score(shape, preferred)
         if self.known[key].any():
@@ -68,11 +68,11 @@ class _Scores:
         return self.work >= 0
 
     def _score(self, shape: int, preferred: tuple[Preference, ...]) -> IntArray:
-        opened = self.world.opened[shape]
-        tolerations = self.world.shapes[shape].placement.tolerations
+        opened = self.problem.opened[shape]
+        tolerations = self.problem.shapes[shape].placement.tolerations
         avoided = np.zeros(len(opened), dtype=np.int64)
         for node in self.avoiding:
-            avoided[node] = count_avoided(self.world.snapshot.nodes[node], tolerations) * opened[node]
+            avoided[node] = count_avoided(self.problem.snapshot.nodes[node], tolerations) * opened[node]
         wanted = _percent(self._weigh(preferred) * opened)
         score: IntArray = (AFFINITY_WEIGHT * wanted + TAINT_WEIGHT * (100 - _percent(avoided))) * opened
         return score - score[opened].min() if opened.any() else score
@@ -83,7 +83,7 @@ class _Scores:
         names = self._column(None) if any(term.fields for _, term in preferred) else []
         columns = [self._column(key) for key in keys]
         asked: dict[tuple[str | None, ...], int] = {}
-        weights = np.zeros(len(self.world.snapshot.nodes), dtype=np.int64)
+        weights = np.zeros(len(self.problem.snapshot.nodes), dtype=np.int64)
         for number, kind in enumerate(zip(*columns, *([names] if names else []), strict=True)):
             if kind not in asked:
                 labels = {key: value for key, value in zip(keys, kind, strict=False) if value is not None}
@@ -94,33 +94,33 @@ class _Scores:
     def _column(self, key: str | None) -> list[str | None]:
         """(nodes,) the value of a label, or the names."""
         if key not in self.columns:
-            nodes = self.world.snapshot.nodes
+            nodes = self.problem.snapshot.nodes
             self.columns[key] = [n.name for n in nodes] if key is None else [dict(n.labels).get(key) for n in nodes]
         return self.columns[key]
 
 
-def follow_preferences(room: Room, *, work: int = WORK_LIMIT) -> None:
+def follow_preferences(packing: TrialPacking, *, work: int = WORK_LIMIT) -> None:
     """Move pods that do not exist yet to nodes that they prefer; the room is changed, its counts are not.
 
     Args:
-        room: a finished packing.
+        packing: a finished packing.
         work: how much may be looked at in all, in nodes; a pod for which nothing is left of it stays where it is.
     """
-    scores = _read_scores(room, work)
+    scores = _read_scores(packing, work)
     if scores.of:
         half, scores.work = scores.work // 2, scores.work - scores.work // 2
-        _swap(room, scores)
+        _swap(packing, scores)
         scores.work = half + max(0, scores.work)
-        _move(room, scores)
+        _move(packing, scores)
 
 
-def _read_scores(room: Room, work: int) -> _Scores:
-    nodes = room.world.snapshot.nodes
+def _read_scores(packing: TrialPacking, work: int) -> _Scores:
+    nodes = packing.problem.snapshot.nodes
     avoiding = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
-    scores = _Scores(room.world, work, avoiding=avoiding)
-    shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in room.placed if p.owner >= 0 and p.role}
+    scores = _Scores(packing.problem, work, avoiding=avoiding)
+    shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in packing.placed if p.owner >= 0 and p.role}
     for group, shape in sorted(shapes.items()):
-        preferred = _preferences(room.world.claims[group[0]].job, group[1])
+        preferred = _preferences(packing.problem.demands[group[0]].job, group[1])
         if preferred or avoiding:
             scores.learn(group, shape, preferred)
     return scores
@@ -142,68 +142,69 @@ def _group(place: Placed) -> Group:
     return place.owner, place.role or Role.TRAINER
 
 
-def _move(room: Room, scores: _Scores) -> None:
+def _move(packing: TrialPacking, scores: _Scores) -> None:
     """Move pods into free room, the worst placed of each group first."""
     groups: dict[Group, list[int]] = {}
-    for number, place in enumerate(room.placed):
+    for number, place in enumerate(packing.placed):
         if _group(place) in scores.of:
             groups.setdefault(_group(place), []).append(number)
-    everywhere = np.arange(len(room.free))
+    everywhere = np.arange(len(packing.free))
     fits = {
-        shape: _fits(room, shape, everywhere) for shape in {room.placed[n].shape for g in groups.values() for n in g}
+        shape: _fits(packing, shape, everywhere)
+        for shape in {packing.placed[n].shape for g in groups.values() for n in g}
     }
     for group, numbers in sorted(groups.items()):
         score = scores.of[group]
-        for number in sorted(numbers, key=lambda n: (score[room.placed[n].node], n)):
-            before = room.placed[number]
+        for number in sorted(numbers, key=lambda n: (score[packing.placed[n].node], n)):
+            before = packing.placed[number]
             if not scores.affords(LOOKING * len(score)):
                 return
             better = np.flatnonzero((score > score[before.node]) & fits[before.shape])
             if not len(better):
                 break
-            node = _harmless(room, before, better, score)
+            node = _harmless(packing, before, better, score)
             if node >= 0:
-                room.move(number, node)
+                packing.move(number, node)
                 changed = np.array([before.node, node], dtype=np.int64)
                 for shape, there in fits.items():
-                    there[changed] = _fits(room, shape, changed)
+                    there[changed] = _fits(packing, shape, changed)
 
 
-def _fits(room: Room, shape: int, nodes: IntArray) -> BoolArray:
+def _fits(packing: TrialPacking, shape: int, nodes: IntArray) -> BoolArray:
     """(nodes,) True where one more pod of the shape has room that is free already."""
-    request = room.world.request[shape]
-    has_room: BoolArray = (np.minimum(room.free[nodes], room.now[nodes]) >= request)[:, request > 0].all(axis=1)
+    request = packing.problem.request[shape]
+    has_room: BoolArray = (np.minimum(packing.free[nodes], packing.now[nodes]) >= request)[:, request > 0].all(axis=1)
     return has_room
 
 
-def _harmless(room: Room, place: Placed, nodes: IntArray, score: IntArray) -> int:
+def _harmless(packing: TrialPacking, place: Placed, nodes: IntArray, score: IntArray) -> int:
     """The most welcome of some nodes where a pod takes no more room from others than where it is; -1 if none."""
     source, shape = np.array([place.node], dtype=np.int64), place.shape
-    room.free[source] += room.world.request[shape]
-    spared = lost_slots(room, shape, source, 1)[0]
-    room.free[source] -= room.world.request[shape]
+    packing.free[source] += packing.problem.request[shape]
+    spared = lost_slots(packing, shape, source, 1)[0]
+    packing.free[source] -= packing.problem.request[shape]
     for level in np.unique(score[nodes])[::-1]:
         alike = nodes[score[nodes] == level][:COMPARED]
-        lost = lost_slots(room, shape, alike, 1)
+        lost = lost_slots(packing, shape, alike, 1)
         if lost.min() <= spared:
             return int(alike[lost.argmin()])
     return -1
 
 
-def _swap(room: Room, scores: _Scores) -> None:
+def _swap(packing: TrialPacking, scores: _Scores) -> None:
     """Let pods of one shape change places where that is better for them together."""
     by_shape: dict[int, list[int]] = {}
-    for number, place in enumerate(room.placed):
+    for number, place in enumerate(packing.placed):
         if place.owner >= 0:
             by_shape.setdefault(place.shape, []).append(number)
     for _, numbers in sorted(by_shape.items()):
-        groups = sorted({_group(room.placed[n]) for n in numbers})
+        groups = sorted({_group(packing.placed[n]) for n in numbers})
         if len(groups) > 1 and any(group in scores.of for group in groups):
-            _swap_alike(room, numbers, groups, scores)
+            _swap_alike(packing, numbers, groups, scores)
 
 
-def _swap_alike(room: Room, numbers: list[int], groups: list[Group], scores: _Scores) -> None:
-    nodes, here = np.unique([room.placed[n].node for n in numbers], return_inverse=True)
+def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], scores: _Scores) -> None:
+    nodes, here = np.unique([packing.placed[n].node for n in numbers], return_inverse=True)
     if not scores.affords(len(groups) * len(nodes)):
         return
     row: Mapping[Group, int] = {group: k for k, group in enumerate(groups)}
@@ -211,8 +212,8 @@ def _swap_alike(room: Room, numbers: list[int], groups: list[Group], scores: _Sc
     for group in groups:
         if group in scores.of:
             welcome[row[group]] = scores.of[group][nodes]
-    who = np.array([row[_group(room.placed[n])] for n in numbers])
-    late = (room.now[nodes] < 0).any(axis=1)
+    who = np.array([row[_group(packing.placed[n])] for n in numbers])
+    late = (packing.now[nodes] < 0).any(axis=1)
     for p in range(len(numbers)):
         has = welcome[who, here]
         if has[p] >= welcome[who[p]].max():
@@ -225,4 +226,4 @@ def _swap_alike(room: Room, numbers: list[int], groups: list[Group], scores: _Sc
         if gain[q] > 0:
             here[p], here[q] = here[q], here[p]
             for k in (p, q):
-                room.move(numbers[k], int(nodes[here[k]]))
+                packing.move(numbers[k], int(nodes[here[k]]))

@@ -21,7 +21,7 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
-from edl.planner.quota import QuotaAsk
+from edl.planner.quota import QuotaUse
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -30,7 +30,7 @@ UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The room of a class, by resource, and a pattern: the index of a shape and how many pods, for each that it has."""
 
 
-class Seat(NamedTuple):
+class LiveTrainer(NamedTuple):
     """One live trainer.
 
     Attributes:
@@ -40,7 +40,7 @@ class Seat(NamedTuple):
         is_base: it is one of its job's minimum, by its number.
     """
 
-    claim: int
+    demand: int
     pod: Pod
     shape: int
     node: int
@@ -63,11 +63,11 @@ class FixedNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class JobDemand:
     """A job that may be given something, as the planner sees it.
 
     Attributes:
-        low, high: bounds of the trainer count; equal where it is pinned; `high` may be capped at what fits.
+        min_trainers, max_trainers: `Job.bounds`; the maximum may be capped at what would fit alone.
         shape: index of its trainer's shape.
         seats: indices of its live trainers.
         needs: masters and pservers that do not exist yet.
@@ -77,30 +77,31 @@ class Claim:
 
     index: int
     job: Job
-    low: int
-    high: int
+    min_trainers: int
+    max_trainers: int
     shape: int
-    seats: range
+    live_trainers: range
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
-    asks: tuple[QuotaAsk, ...] = ()
+    quota_uses: tuple[QuotaUse, ...] = ()
 
     def fulfilment(self, count: int) -> float:
         """(n - m) / (M - m); 1 where both bounds are one."""
-        return 1.0 if self.high <= self.low else (count - self.low) / (self.high - self.low)
+        span = self.max_trainers - self.min_trainers
+        return 1.0 if span <= 0 else (count - self.min_trainers) / span
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingServing:
     """Waiting serving pods of one shape: those that trainers may die for, and those that only keep free room."""
 
     shape: int
     due: int
-    young: int
+    in_grace: int
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BoundPods:
     """The live pods of claims that are bound to a node of the snapshot, trainers and others; one row for each.
 
     Attributes:
@@ -108,14 +109,14 @@ class Held:
         is_trainer: (pods,).
     """
 
-    claim: IntArray
+    demand: IntArray
     node: IntArray
     shape: IntArray
     is_trainer: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Problem:
     """Everything a plan is computed from.
 
     Attributes:
@@ -143,12 +144,12 @@ class World:
     leaving: IntArray
     allocatable: IntArray
     largest: IntArray
-    held: Held
-    claims: tuple[Claim, ...]
-    seats: tuple[Seat, ...]
-    seat_claim: IntArray
-    seat_shape: IntArray
-    waiting: tuple[Waiting, ...]
+    held: BoundPods
+    demands: tuple[JobDemand, ...]
+    live_trainers: tuple[LiveTrainer, ...]
+    trainer_demand: IntArray
+    trainer_shape: IntArray
+    waiting: tuple[WaitingServing, ...]
     headroom: tuple[int, ...]
     reference: tuple[int, ...]
     node_index: dict[str, int] = field(default_factory=dict)
@@ -158,32 +159,34 @@ class World:
     is_large: bool = False
 
 
-def count_stuck(world: World) -> list[int]:
+def count_stuck(problem: Problem) -> list[int]:
     """(claims,) trainers of each that count, but stand where no new one of their job could."""
-    held, asked = world.held, np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    held, asked = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     trainers = np.flatnonzero(held.is_trainer)
-    owner, shape = held.claim[trainers], held.shape[trainers]
-    stuck = (shape != asked[owner]) | ~world.opened[shape, held.node[trainers]]
-    count = np.bincount(owner[stuck], minlength=len(world.claims))
-    lost = [seat.claim for seat in world.seats if seat.node < 0 and seat.pod.node]
-    stuck_of: list[int] = (count + np.bincount(np.array(lost, dtype=np.int64), minlength=len(world.claims))).tolist()
+    owner, shape = held.demand[trainers], held.shape[trainers]
+    stuck = (shape != asked[owner]) | ~problem.opened[shape, held.node[trainers]]
+    count = np.bincount(owner[stuck], minlength=len(problem.demands))
+    lost = [trainer.demand for trainer in problem.live_trainers if trainer.node < 0 and trainer.pod.node]
+    stuck_of: list[int] = (
+        count + np.bincount(np.array(lost, dtype=np.int64), minlength=len(problem.demands))
+    ).tolist()
     return stuck_of
 
 
-def count_beyond(world: World) -> list[int]:
+def count_beyond(problem: Problem) -> list[int]:
     """(claims,) trainers of each that count, but stand where no new ones could, or where others took their room."""
-    held, asked = world.held, np.array([claim.shape for claim in world.claims], dtype=np.int64)
+    held, asked = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     trainers = np.flatnonzero(held.is_trainer)
-    owner, shape, node = held.claim[trainers], held.shape[trainers], held.node[trainers]
-    moves = (shape == asked[owner]) & world.opened[shape, node]
-    places, here = np.unique(owner[moves] * len(world.empty) + node[moves], return_counts=True)
-    owner, node = np.divmod(places, max(1, len(world.empty)))
+    owner, shape, node = held.demand[trainers], held.shape[trainers], held.node[trainers]
+    moves = (shape == asked[owner]) & problem.opened[shape, node]
+    places, here = np.unique(owner[moves] * len(problem.empty) + node[moves], return_counts=True)
+    owner, node = np.divmod(places, max(1, len(problem.empty)))
     slots = np.zeros(len(places), dtype=np.int64)
     for kind in np.unique(asked[owner]).tolist():
         mine = asked[owner] == kind
-        slots[mine] = count_slots(world.empty[node[mine]], world.request[kind])
-    crowded = np.bincount(owner, (here - slots).clip(min=0), minlength=len(world.claims)).astype(np.int64).tolist()
-    return [stuck + more for stuck, more in zip(count_stuck(world), crowded, strict=True)]
+        slots[mine] = count_slots(problem.empty[node[mine]], problem.request[kind])
+    crowded = np.bincount(owner, (here - slots).clip(min=0), minlength=len(problem.demands)).astype(np.int64).tolist()
+    return [stuck + more for stuck, more in zip(count_stuck(problem), crowded, strict=True)]
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
@@ -197,11 +200,11 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
     return np.maximum(slots, 0, out=slots)
 
 
-def room_beside(world: World, members: Iterable[int]) -> IntArray:
+def room_beside(problem: Problem, members: Iterable[int]) -> IntArray:
     """(nodes, resources) room beside the bound masters and pservers of some claims, their trainers gone."""
-    held = world.held
-    stays = np.isin(held.claim, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
-    return world.empty - sum_requests(len(world.empty), world.request, held.node[stays], held.shape[stays])
+    held = problem.held
+    stays = np.isin(held.demand, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
+    return problem.empty - sum_requests(len(problem.empty), problem.request, held.node[stays], held.shape[stays])
 
 
 def sum_requests(

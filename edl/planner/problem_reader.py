@@ -17,8 +17,18 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.planner.eligibility import takes_each
 from edl.planner.guard import serving_grace_left_s
-from edl.planner.problem import BoolArray, Claim, FixedNeed, Held, IntArray, Seat, Waiting, World, sum_requests
-from edl.planner.quota import asks_of
+from edl.planner.problem import (
+    BoolArray,
+    BoundPods,
+    FixedNeed,
+    IntArray,
+    JobDemand,
+    LiveTrainer,
+    Problem,
+    WaitingServing,
+    sum_requests,
+)
+from edl.planner.quota import quota_uses_of
 
 # No node has 256 TiB of anything, and 10,000 trainers that ask for twice as much still add up within 64 bits.
 MOST_HELD = 2**48
@@ -61,7 +71,7 @@ class _Ledger:
         self.shape.append(shape)
 
 
-def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> World:
+def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Problem:
     """Turn a snapshot into arrays; `columns` are the patterns that its programs begin with."""
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
@@ -79,16 +89,16 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
             for pod in job.pods:
                 if not pod.is_finished and (node := _home(pod, index)) >= 0:
                     ours.add(node, table.add(pod.shape))
-    reader = _JobReader(table, index, ours, limits)
-    claims = tuple(reader.read(i, job) for i, job in enumerate(jobs))
+    reader = _DemandReader(table, index, ours, limits)
+    demands = tuple(reader.read(i, job) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
-    allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _held_row)
+    allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     shapes = tuple(table.number)
-    return World(
+    return Problem(
         snapshot=snapshot,
         limits=limits,
         names=names,
@@ -101,13 +111,13 @@ def read_world(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns =
         allocatable=allocatable,
         largest=allocatable.max(axis=0, initial=1).clip(min=1),
         held=reader.held(),
-        claims=claims,
-        seats=tuple(reader.seats),
-        seat_claim=np.array([seat.claim for seat in reader.seats], dtype=np.int64),
-        seat_shape=np.array([seat.shape for seat in reader.seats], dtype=np.int64),
+        demands=demands,
+        live_trainers=tuple(reader.live_trainers),
+        trainer_demand=np.array([trainer.demand for trainer in reader.live_trainers], dtype=np.int64),
+        trainer_shape=np.array([trainer.shape for trainer in reader.live_trainers], dtype=np.int64),
         waiting=served,
         headroom=headroom,
-        reference=tuple(sorted({c.shape for c in claims if c.high > c.low})),
+        reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
         is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_ROOMS,
@@ -158,7 +168,7 @@ def _node_rows(
     return _matrix(kinds, len(names))[np.array(order, dtype=np.int64)]
 
 
-def _held_row(allocatable: Resources, names: tuple[str, ...]) -> list[int]:
+def _allocatable_row(allocatable: Resources, names: tuple[str, ...]) -> list[int]:
     have = allocatable.as_dict()
     return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MOST_HELD) for name in names]
 
@@ -168,29 +178,29 @@ def _home(pod: Pod, index: dict[str, int]) -> int:
     return index.get(pod.node or pod.nominated, -1)
 
 
-class _JobReader:
+class _DemandReader:
     """Reads jobs one after the other; seats are numbered through."""
 
     def __init__(self, table: _Table, index: dict[str, int], ours: _Ledger, limits: Limits) -> None:
         self.table, self.index, self.ours, self.limits = table, index, ours, limits
-        self.seats: list[Seat] = []
+        self.live_trainers: list[LiveTrainer] = []
         self._bound = _Ledger()
         self._owner: list[int] = []
         self._is_trainer: list[bool] = []
 
-    def held(self) -> Held:
+    def held(self) -> BoundPods:
         """What the jobs read so far hold."""
-        return Held(
-            claim=np.array(self._owner, dtype=np.int64),
+        return BoundPods(
+            demand=np.array(self._owner, dtype=np.int64),
             node=np.array(self._bound.node, dtype=np.int64),
             shape=np.array(self._bound.shape, dtype=np.int64),
             is_trainer=np.array(self._is_trainer, dtype=np.bool_),
         )
 
-    def read(self, number: int, job: Job) -> Claim:
+    def read(self, number: int, job: Job) -> JobDemand:
         """Read one job and its pods."""
         shape = self.table.add(job.trainer)
-        first = len(self.seats)
+        first = len(self.live_trainers)
         unbound: list[tuple[int, Pod]] = []
         alive: Counter[Role | None] = Counter()
         node_of, base, usual = self.index.get, job.min_trainers, job.trainer
@@ -209,31 +219,31 @@ class _JobReader:
                 self._owner.append(number)
                 self._is_trainer.append(is_trainer)
             if is_trainer:
-                self.seats.append(Seat(number, pod, kind, node, (pod.index or 0) < base))
+                self.live_trainers.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
             else:
                 alive[pod.role] += 1
                 if not pod.node:
                     unbound.append((kind, pod))
         needs = tuple(FixedNeed(f.role, self.table.add(f.shape), f.count - alive[f.role]) for f in job.fixed)
-        return Claim(
+        return JobDemand(
             index=number,
             job=job,
-            low=job.pinned or job.min_trainers,
-            high=job.pinned or job.max_trainers,
+            min_trainers=job.bounds.min_trainers,
+            max_trainers=job.bounds.max_trainers,
             shape=shape,
-            seats=range(first, len(self.seats)),
+            live_trainers=range(first, len(self.live_trainers)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
-            asks=asks_of(job, self.limits.quotas),
+            quota_uses=quota_uses_of(job, self.limits.quotas),
         )
 
 
-def _read_waiting(pods: list[Pod], in_grace: Container[tuple[str, str]], table: _Table) -> tuple[Waiting, ...]:
+def _read_waiting(pods: list[Pod], patient: Container[tuple[str, str]], table: _Table) -> tuple[WaitingServing, ...]:
     due: Counter[int] = Counter()
-    young: Counter[int] = Counter()
+    in_grace: Counter[int] = Counter()
     for pod in pods:
-        (young if (pod.namespace, pod.name) in in_grace else due)[table.add(pod.shape)] += 1
-    return tuple(Waiting(shape, due[shape], young[shape]) for shape in sorted(set(due) | set(young)))
+        (in_grace if (pod.namespace, pod.name) in patient else due)[table.add(pod.shape)] += 1
+    return tuple(WaitingServing(shape, due[shape], in_grace[shape]) for shape in sorted(set(due) | set(in_grace)))
 
 
 def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _Table) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ class QuotaRow(NamedTuple):
     limit: int
 
 
-class QuotaAsk(NamedTuple):
+class QuotaUse(NamedTuple):
     """What a job takes of a limit: for each trainer, and for its masters and pservers together."""
 
     row: QuotaRow
@@ -37,7 +37,7 @@ class QuotaAsk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class QuotaShortage:
     """A limit that keeps a job from having more: what others and itself use of it, and what it would need besides."""
 
     row: QuotaRow
@@ -45,13 +45,13 @@ class Short:
     needs: int
 
 
-def asks_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaAsk, ...]:
+def quota_uses_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaUse, ...]:
     """What a job takes of each limit of its queue.
 
     A trainer whose request differs from that of new ones (the job's resources were changed since) counts as the
     larger of both, so that no choice of who dies can pass a limit.
     """
-    asks = []
+    quota_uses = []
     for quota in quotas:
         if quota.queue != job.queue:
             continue
@@ -59,8 +59,8 @@ def asks_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaAsk, ...]:
         for resource, limit in quota.amounts:
             trainers = [pod.shape.request[resource] for pod in live if pod.role is Role.TRAINER]
             each = max([job.trainer.request[resource], *trainers])
-            asks.append(QuotaAsk(QuotaRow(quota.queue, resource, limit), each, _fixed(job, live, resource)))
-    return tuple(asks)
+            quota_uses.append(QuotaUse(QuotaRow(quota.queue, resource, limit), each, _fixed(job, live, resource)))
+    return tuple(quota_uses)
 
 
 def _fixed(job: Job, live: list[Pod], resource: str) -> int:
@@ -72,50 +72,52 @@ def _fixed(job: Job, live: list[Pod], resource: str) -> int:
     return total
 
 
-def most_alone(asks: Iterable[QuotaAsk]) -> float:
+def most_alone(quota_uses: Iterable[QuotaUse]) -> float:
     """The most trainers that the limits leave a job if no other job of its queue ran; infinite without a limit."""
     most = (
-        float("-inf") if ask.fixed > ask.row.limit else (ask.row.limit - ask.fixed) // ask.each
-        for ask in asks
-        if ask.each or ask.fixed > ask.row.limit
+        float("-inf")
+        if quota_use.fixed > quota_use.row.limit
+        else (quota_use.row.limit - quota_use.fixed) // quota_use.each
+        for quota_use in quota_uses
+        if quota_use.each or quota_use.fixed > quota_use.row.limit
     )
     return min(most, default=float("inf"))
 
 
-class Meter:
+class QuotaMeter:
     """How much of each limit some jobs use with some counts; counts are kept up to date by whoever changes them."""
 
-    def __init__(self, asks: Mapping[int, tuple[QuotaAsk, ...]], counts: Mapping[int, int]) -> None:
+    def __init__(self, quota_uses: Mapping[int, tuple[QuotaUse, ...]], counts: Mapping[int, int]) -> None:
         """Add up what jobs ask for; both mappings are by index of the claim."""
-        self._asks = asks
+        self._asks = quota_uses
         self.used: dict[QuotaRow, int] = {}
         for j, count in counts.items():
-            for ask in asks[j]:
-                self.used[ask.row] = self.used.get(ask.row, 0) + ask.total(count)
+            for quota_use in quota_uses[j]:
+                self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(count)
 
     def add(self, j: int) -> None:
         """Count one more trainer of a job."""
-        for ask in self._asks.get(j, ()):
-            self.used[ask.row] += ask.each
+        for quota_use in self._asks.get(j, ()):
+            self.used[quota_use.row] += quota_use.each
 
-    def start(self, asks: Iterable[QuotaAsk], low: int) -> None:
+    def start(self, quota_uses: Iterable[QuotaUse], low: int) -> None:
         """Count a job that was not counted yet, with its minimum."""
-        for ask in asks:
-            self.used[ask.row] = self.used.get(ask.row, 0) + ask.total(low)
+        for quota_use in quota_uses:
+            self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(low)
 
-    def short_of(self, j: int) -> Short | None:
+    def quota_shortage(self, j: int) -> QuotaShortage | None:
         """The first limit that one more trainer of the job would pass; None where it may have one."""
-        for ask in self._asks.get(j, ()):
-            if ask.each and self.used[ask.row] + ask.each > ask.row.limit:
-                return Short(ask.row, self.used[ask.row], ask.each)
+        for quota_use in self._asks.get(j, ()):
+            if quota_use.each and self.used[quota_use.row] + quota_use.each > quota_use.row.limit:
+                return QuotaShortage(quota_use.row, self.used[quota_use.row], quota_use.each)
         return None
 
-    def short_of_start(self, asks: Iterable[QuotaAsk], low: int) -> Short | None:
+    def short_of_start(self, quota_uses: Iterable[QuotaUse], low: int) -> QuotaShortage | None:
         """The first limit that a job, not counted yet, would pass with its minimum; None where it may start."""
-        for ask in asks:
-            used = self.used.get(ask.row, 0)
-            if ask.total(low) and used + ask.total(low) > ask.row.limit:
-                return Short(ask.row, used, ask.total(low))
+        for quota_use in quota_uses:
+            used = self.used.get(quota_use.row, 0)
+            if quota_use.total(low) and used + quota_use.total(low) > quota_use.row.limit:
+                return QuotaShortage(quota_use.row, used, quota_use.total(low))
         return None
 
     def passed(self) -> tuple[QuotaRow, ...]:

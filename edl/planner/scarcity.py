@@ -13,8 +13,8 @@ import numpy as np
 from edl.model.names import Role
 from edl.model.units import amount, plain, rank_of
 from edl.planner.pools import Pools
-from edl.planner.problem import BoolArray, World
-from edl.planner.trial import Room
+from edl.planner.problem import BoolArray, Problem
+from edl.planner.trial_packing import TrialPacking
 
 IMPOSSIBLE = 1 << 30
 HOLDERS_TRIED = 8  # the best-off holders, of whom it is asked what one more trainer would cost them
@@ -35,7 +35,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SurplusHolder:
     """A job with trainers above its minimum on nodes that another job could use.
 
     Attributes:
@@ -43,7 +43,7 @@ class Holder:
         part: of what those nodes offer of the scarce resource, the part that its surplus holds.
     """
 
-    claim: int
+    demand: int
     surplus: int
     part: float
 
@@ -53,69 +53,69 @@ class Exchange:
     """Trainers of one job on one node whose death would make room for one more of another."""
 
     donor: int
-    deaths: int
+    deletions: int
 
 
-def usable(room: Room, shape: int) -> BoolArray:
+def usable(packing: TrialPacking, shape: int) -> BoolArray:
     """(nodes,) those that take new pods of a shape and are large enough for one; all that take it where none is.
 
     A node without a GPU takes a pod that asks for one as far as taints and selectors go; nobody would say that its
     GPUs are full.
     """
-    world = room.world
-    large: BoolArray = world.opened[shape] & (world.allocatable >= world.request[shape]).all(axis=1)
-    return large if large.any() else world.opened[shape]
+    problem = packing.problem
+    large: BoolArray = problem.opened[shape] & (problem.allocatable >= problem.request[shape]).all(axis=1)
+    return large if large.any() else problem.opened[shape]
 
 
-def open_to_any(world: World, shapes: Sequence[int]) -> BoolArray:
+def open_to_any(problem: Problem, shapes: Sequence[int]) -> BoolArray:
     """(nodes,) those that take new pods of at least one of some shapes."""
-    found: BoolArray = np.logical_or.reduce([world.opened[shape] for shape in shapes])
+    found: BoolArray = np.logical_or.reduce([problem.opened[shape] for shape in shapes])
     return found
 
 
-def open_nodes(room: Room, shape: int) -> list[int]:
+def open_nodes(packing: TrialPacking, shape: int) -> list[int]:
     """Indices of the usable nodes."""
-    nodes: list[int] = usable(room, shape).nonzero()[0].tolist()
+    nodes: list[int] = usable(packing, shape).nonzero()[0].tolist()
     return nodes
 
 
-def shortages(room: Room, shape: int) -> tuple[Shortage, ...]:
+def shortages(packing: TrialPacking, shape: int) -> tuple[Shortage, ...]:
     """What one more pod of the shape lacks, the most widespread first; a node that has room for it lacks nothing."""
-    world = room.world
-    left = usable(room, shape).nonzero()[0]
-    asked = [(name, c) for c, name in enumerate(world.names) if world.request[shape, c] > 0]
+    problem = packing.problem
+    left = usable(packing, shape).nonzero()[0]
+    asked = [(name, c) for c, name in enumerate(problem.names) if problem.request[shape, c] > 0]
     found = []
     while len(left):
-        lacking = {name: left[room.free[left, c] < world.request[shape, c]] for name, c in asked}
+        lacking = {name: left[packing.free[left, c] < problem.request[shape, c]] for name, c in asked}
         name = min(lacking, key=lambda n: (-len(lacking[n]), rank_of(n)), default="")
         if not name or not len(lacking[name]):
             break
         column = dict(asked)[name]
-        most = int(room.free[lacking[name], column].max())
+        most = int(packing.free[lacking[name], column].max())
         found.append(Shortage(name, tuple(lacking[name].tolist()), max(0, most)))
-        left = left[room.free[left, column] >= world.request[shape, column]]
+        left = left[packing.free[left, column] >= problem.request[shape, column]]
     return tuple(found)
 
 
-def nearest(room: Room, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
+def nearest(packing: TrialPacking, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
     """The node that lacks least for one more pod of the shape, and how much of what; -1 where no node takes it."""
-    world = room.world
-    nodes = usable(room, shape).nonzero()[0]
+    problem = packing.problem
+    nodes = usable(packing, shape).nonzero()[0]
     if not len(nodes):
         return -1, ()
-    lack = (world.request[shape] - room.free[nodes]).clip(min=0) * (world.request[shape] > 0)
-    part = lack / world.allocatable[nodes].max(axis=0, initial=1).clip(min=1)
+    lack = (problem.request[shape] - packing.free[nodes]).clip(min=0) * (problem.request[shape] > 0)
+    part = lack / problem.allocatable[nodes].max(axis=0, initial=1).clip(min=1)
     best = int(part.max(axis=1, initial=0).argmin())
-    found = [(name, int(lack[best, c])) for c, name in enumerate(world.names) if lack[best, c] > 0]
+    found = [(name, int(lack[best, c])) for c, name in enumerate(problem.names) if lack[best, c] > 0]
     return int(nodes[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
 
 
-def describe(room: Room, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
+def describe(packing: TrialPacking, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
     """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
-    nodes = open_nodes(room, shape)
+    nodes = open_nodes(packing, shape)
     parts: list[str] = []
     for one in found[:2]:
-        asked = int(room.world.request[shape, room.world.names.index(one.resource)])
+        asked = int(packing.problem.request[shape, packing.problem.names.index(one.resource)])
         some = (
             f" (at most {amount(one.resource, one.most_free)} free on a node,"
             f" a trainer asks for {amount(one.resource, asked)})"
@@ -135,49 +135,55 @@ class Stands:
         is_alike: (trainers,) whether it has the shape that its job asks for now.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, packing: TrialPacking) -> None:
         """Read a packing."""
-        world = room.world
-        kept = [(n, world.seats[i].claim, world.seats[i].shape) for i, n in room.node_of.items()]
-        new = [(p.node, p.owner, p.shape) for p in room.placed if p.role is Role.TRAINER]
+        problem = packing.problem
+        kept = [
+            (n, problem.live_trainers[i].demand, problem.live_trainers[i].shape) for i, n in packing.node_of.items()
+        ]
+        new = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]
         rows = np.array([*kept, *new], dtype=np.int64).reshape(len(kept) + len(new), 3)
-        asked = np.array([claim.shape for claim in world.claims], dtype=np.int64)
-        self.room = room
-        self.node, self.claim = rows[:, 0], rows[:, 1]
-        self.is_alike = rows[:, 2] == asked[self.claim] if len(rows) else np.zeros(0, dtype=np.bool_)
+        asked = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
+        self.packing = packing
+        self.node, self.demand = rows[:, 0], rows[:, 1]
+        self.is_alike = rows[:, 2] == asked[self.demand] if len(rows) else np.zeros(0, dtype=np.bool_)
 
-    def holders(self, shape: int, resource: str) -> tuple[Holder, ...]:
+    def holders(self, shape: int, resource: str) -> tuple[SurplusHolder, ...]:
         """Who holds trainers above its minimum on nodes that are open to a shape, the largest part first."""
-        room, world = self.room, self.room.world
-        here = usable(room, shape)
-        near = np.bincount(self.claim[here[self.node]], minlength=len(world.claims)).tolist()
-        column = world.names.index(resource)
-        offered = max(1, int(world.allocatable[here, column].sum()))
+        packing, problem = self.packing, self.packing.problem
+        here = usable(packing, shape)
+        near = np.bincount(self.demand[here[self.node]], minlength=len(problem.demands)).tolist()
+        column = problem.names.index(resource)
+        offered = max(1, int(problem.allocatable[here, column].sum()))
         found = []
-        for j in room.members:
-            surplus = min(near[j], room.count[j] - world.claims[j].low)
-            asked = int(world.request[world.claims[j].shape, column])
+        for j in packing.members:
+            surplus = min(near[j], packing.count[j] - problem.demands[j].min_trainers)
+            asked = int(problem.request[problem.demands[j].shape, column])
             if surplus > 0 and asked > 0:
-                found.append(Holder(j, surplus, surplus * asked / offered))
-        return tuple(sorted(found, key=lambda h: (-h.part, -h.surplus, world.claims[h.claim].job.key)))
+                found.append(SurplusHolder(j, surplus, surplus * asked / offered))
+        return tuple(sorted(found, key=lambda h: (-h.part, -h.surplus, problem.demands[h.demand].job.key)))
 
-    def exchanges(self, shape: int, holders: Sequence[Holder]) -> tuple[Exchange, ...]:
+    def exchanges(self, shape: int, holders: Sequence[SurplusHolder]) -> tuple[Exchange, ...]:
         """For the best-off holders, the fewest deaths on one node that make room for one more pod of the shape.
 
         A holder whose surplus makes no room on any single node is left out.
         """
-        room = self.room
-        best_off = sorted(holders, key=lambda h: (-room.fulfilment(h.claim), room.world.claims[h.claim].job.key))
-        found = [Exchange(h.claim, self._deaths(shape, h)) for h in best_off[:HOLDERS_TRIED]]
-        return tuple(one for one in found if one.deaths)
+        packing = self.packing
+        best_off = sorted(
+            holders, key=lambda h: (-packing.fulfilment(h.demand), packing.problem.demands[h.demand].job.key)
+        )
+        found = [Exchange(h.demand, self._fewest_deletions(shape, h)) for h in best_off[:HOLDERS_TRIED]]
+        return tuple(one for one in found if one.deletions)
 
-    def _deaths(self, shape: int, holder: Holder) -> int:
+    def _fewest_deletions(self, shape: int, holder: SurplusHolder) -> int:
         """The fewest trainers of the holder that must go from one node; 0 where no node is helped by it."""
-        world = self.room.world
-        mine = self.is_alike & (self.claim == holder.claim) & world.opened[shape][self.node]
+        problem = self.packing.problem
+        mine = self.is_alike & (self.demand == holder.demand) & problem.opened[shape][self.node]
         nodes, here = np.unique(self.node[mine], return_counts=True)
-        freed = world.request[world.claims[holder.claim].shape]
-        lack = (world.request[shape] - self.room.free[nodes]) * (world.request[shape] > 0)
-        deaths = np.where(freed > 0, -(-lack // np.maximum(freed, 1)), (lack > 0) * IMPOSSIBLE).max(axis=1, initial=1)
-        possible = deaths[deaths <= np.minimum(here, holder.surplus)]
+        freed = problem.request[problem.demands[holder.demand].shape]
+        lack = (problem.request[shape] - self.packing.free[nodes]) * (problem.request[shape] > 0)
+        deletions = np.where(freed > 0, -(-lack // np.maximum(freed, 1)), (lack > 0) * IMPOSSIBLE).max(
+            axis=1, initial=1
+        )
+        possible = deletions[deletions <= np.minimum(here, holder.surplus)]
         return int(possible.min()) if len(possible) else 0

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from edl.model.names import Role
 from edl.planner.guard import DEAD_BAND, is_arriving
 from edl.planner.packing import grow
-from edl.planner.programs.fair_share import read_cluster
+from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
 from edl.planner.reallocation import EPSILON, Terms, allowed_beyond, give_one, kept, take_promised
 from edl.planner.speedup import Worth
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 
 HORIZON_S = 600.0  # what a resize gains is counted over this time, against the time that it costs
 TRADES = 64
@@ -32,31 +32,33 @@ class Goal:
     wanted: Mapping[int, int]
 
 
-def total_worth(room: Room, worths: Mapping[int, Worth]) -> float:
+def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
     """The sum of the members' worths."""
-    return sum(worths[j].value(room.count[j]) for j in room.members)
+    return sum(worths[j].value(packing.count[j]) for j in packing.members)
 
 
-def standing(room: Room, terms: Terms, worths: Mapping[int, Worth]) -> tuple[tuple[float, ...], float]:
+def standing(packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth]) -> tuple[tuple[float, ...], float]:
     """How good a trial is: fulfilments up to the floor, from the worst off upwards; then the worth of all."""
-    claims = room.world.claims
-    held = sorted(round(min(room.fulfilment(j), claims[j].fulfilment(terms.promised[j])), 9) for j in room.members)
-    return tuple(held), round(total_worth(room, worths), 9)
+    demands = packing.problem.demands
+    held = sorted(
+        round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
+    )
+    return tuple(held), round(total_worth(packing, worths), 9)
 
 
 def set_goal(
-    room: Room, now: Mapping[int, int], terms: Terms, worths: Mapping[int, Worth], deadline_s: float
+    packing: TrialPacking, now: Mapping[int, int], terms: Terms, worths: Mapping[int, Worth], deadline_s: float
 ) -> Goal:
     """What the best sharing of all the members' trainers is worth, less what may be given up for staying.
 
     Args:
-        room: the trial; not changed.
+        packing: the trial; not changed.
         now: trainers that each member has.
         terms: see there.
         worths: of each member.
         deadline_s: time for each of two programs.
     """
-    cluster = read_cluster(room)
+    cluster = read_share_problem(packing)
     best = most_useful(cluster, worths, terms.promised, deadline_s)
     value = best.value - SLACK * abs(best.value)
     calm = fewest_shrinks(cluster, worths, terms.promised, now, goal=value, deadline_s=deadline_s)
@@ -65,13 +67,13 @@ def set_goal(
 
 
 def grown_by_worth(
-    room: Room, terms: Terms, wanted: Mapping[int, int], worths: Mapping[int, Worth], deadline_s: float
-) -> Room:
+    packing: TrialPacking, terms: Terms, wanted: Mapping[int, int], worths: Mapping[int, Worth], deadline_s: float
+) -> TrialPacking:
     """Grow into free room: up to the floor, then as the goal wants it, then by what one more is worth."""
-    grown = room.copy()
+    grown = packing.copy()
     grow(grown, {j: min(terms.ceiling[j], n) for j, n in wanted.items()}, terms.promised, worths=worths)
     grow(grown, terms.ceiling, terms.promised, worths=worths)
-    plain = room.copy()
+    plain = packing.copy()
     grow(plain, terms.ceiling, terms.promised, worths=worths)
     trials = [grown, plain]
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s, worths)
@@ -82,19 +84,25 @@ def grown_by_worth(
 
 
 def traded(
-    room: Room, terms: Terms, goal: Goal, keep: Mapping[int, int], worths: Mapping[int, Worth], *, deadline_s: float
-) -> Room:
+    packing: TrialPacking,
+    terms: Terms,
+    goal: Goal,
+    keep: Mapping[int, int],
+    worths: Mapping[int, Worth],
+    *,
+    deadline_s: float,
+) -> TrialPacking:
     """Let trainers change hands until the goal is reached, or no single trade is worth anything.
 
     Args:
-        room: the trial before any growth; not changed.
+        packing: the trial before any growth; not changed.
         terms: see there.
         goal: what to reach.
         keep: who may lose trainers, and how many of those that exist each must keep.
         worths: of each member.
         deadline_s: time for each program.
     """
-    start = take_promised(room.copy(), replace(terms, promised=goal.wanted), keep)
+    start = take_promised(packing.copy(), replace(terms, promised=goal.wanted), keep)
     best = grown_by_worth(start, terms, goal.wanted, worths, deadline_s)
     for _ in range(TRADES):
         lacks = any(best.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in best.members)
@@ -108,38 +116,44 @@ def traded(
     return best
 
 
-def _best_trade(room: Room, terms: Terms, keep: Mapping[int, int], worths: Mapping[int, Worth]) -> Room | None:
+def _best_trade(
+    packing: TrialPacking, terms: Terms, keep: Mapping[int, int], worths: Mapping[int, Worth]
+) -> TrialPacking | None:
     """The room after one more trainer for whom it is worth most, taken from those to whom theirs are worth less."""
-    claims = room.world.claims
-    takers = [j for j in room.members if room.count[j] < terms.ceiling[j]]
-    takers.sort(key=lambda j: (room.count[j] >= terms.promised[j], -worths[j].next(room.count[j]), claims[j].job.key))
+    demands = packing.problem.demands
+    takers = [j for j in packing.members if packing.count[j] < terms.ceiling[j]]
+    takers.sort(
+        key=lambda j: (packing.count[j] >= terms.promised[j], -worths[j].next(packing.count[j]), demands[j].job.key)
+    )
     seen: set[tuple[int, str, bool]] = set()
     for j in takers:
-        lacks = room.count[j] < terms.promised[j]
-        kind = (claims[j].shape, claims[j].job.queue if claims[j].asks else "", lacks)
+        lacks = packing.count[j] < terms.promised[j]
+        kind = (demands[j].shape, demands[j].job.queue if demands[j].quota_uses else "", lacks)
         if kind in seen:
             continue
         seen.add(kind)
-        gain = worths[j].next(room.count[j])
-        least = {d: terms.promised[d] if lacks else _least(room, d, terms, worths[d], gain) for d in keep if d != j}
-        trial = room.copy()
+        gain = worths[j].next(packing.count[j])
+        least = {
+            d: terms.promised[d] if lacks else _least(packing, d, terms, worths[d], gain) for d in keep if d != j
+        }
+        trial = packing.copy()
         allowance = allowed_beyond(trial, {d: n for d, n in keep.items() if d != j}, least)
         if not allowance or not give_one(trial, j, allowance):
             continue
-        if lacks or total_worth(trial, worths) > total_worth(room, worths) + EPSILON:
+        if lacks or total_worth(trial, worths) > total_worth(packing, worths) + EPSILON:
             return trial
     return None
 
 
-def _least(room: Room, d: int, terms: Terms, worth: Worth, gain: float) -> int:
+def _least(packing: TrialPacking, d: int, terms: Terms, worth: Worth, gain: float) -> int:
     """The count down to which each trainer of a job is worth less than the gain; never below its floor."""
-    count = room.count[d]
+    count = packing.count[d]
     while count > terms.promised[d] and worth.next(count - 1) < gain - EPSILON:
         count -= 1
     return count
 
 
-def pays(room: Room, taken: Room, still: Room, worths: Mapping[int, Worth]) -> bool:
+def pays(packing: TrialPacking, taken: TrialPacking, still: TrialPacking, worths: Mapping[int, Worth]) -> bool:
     """True where what is gained over the horizon exceeds what the additional resizes cost.
 
     Both are counted in parts of each job's own speed, times its weight: a resize that stops a job for 30 s costs it
@@ -147,35 +161,37 @@ def pays(room: Room, taken: Room, still: Room, worths: Mapping[int, Worth]) -> b
     both, a death and a start.
 
     Args:
-        room: before either.
+        packing: before either.
         taken: the trial with more resizes.
         still: the trial that it is compared with.
         worths: of each member.
     """
     gain = total_worth(taken, worths) - total_worth(still, worths)
     cost_s = sum(
-        (_resizes(room, taken, j) - _resizes(room, still, j)) * claim.job.weight * (claim.job.resize_cost_s or 0.0)
-        for j in room.members
-        for claim in (room.world.claims[j],)
+        (_resizes(packing, taken, j) - _resizes(packing, still, j))
+        * demand.job.weight
+        * (demand.job.resize_cost_s or 0.0)
+        for j in packing.members
+        for demand in (packing.problem.demands[j],)
     )
     return gain > DEAD_BAND + EPSILON and gain * HORIZON_S > cost_s
 
 
-def _resizes(before: Room, after: Room, j: int) -> int:
+def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
     """How often a job is interrupted: once where trainers of it die, once where new ones come."""
     dies = kept(after, j) < kept(before, j)
     comes = any(place.owner == j and place.role is Role.TRAINER for place in after.placed)
     return dies + comes
 
 
-def lacking_gain(taken: Room, still: Room, terms: Terms) -> float:
+def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
     """What the worst off of those below their floor gains in fulfilment."""
     lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
     worst = min(lacking, key=lambda j: (still.fulfilment(j), j), default=None)
     return 0.0 if worst is None else taken.fulfilment(worst) - still.fulfilment(worst)
 
 
-def has_arrivals(room: Room) -> bool:
+def has_arrivals(packing: TrialPacking) -> bool:
     """True where a job of the plan may still claim its whole share."""
-    now_s = room.world.snapshot.observed_at_s
-    return any(is_arriving(room.world.claims[j].job, now_s) for j in room.members)
+    now_s = packing.problem.snapshot.observed_at_s
+    return any(is_arriving(packing.problem.demands[j].job, now_s) for j in packing.members)

@@ -17,14 +17,14 @@ from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import PodShape
 from edl.planner.problem import count_slots
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again at most 10 s after room came free (podMaxBackoffSeconds)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 480.0
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class WaitRecord:
     """What is remembered of one waiting serving pod; times are those of the caller's clock.
 
     Attributes:
@@ -38,15 +38,15 @@ class Offer:
     pause_s: float = 0.0
 
 
-Offers = Mapping[str, Offer]
+WaitRecords = Mapping[str, WaitRecord]
 """By the UID of the pod."""
 
 
-def watch(offers: Offers, snapshot: ClusterSnapshot, now_s: float) -> dict[str, Offer]:
+def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict[str, WaitRecord]:
     """What is to be remembered after a snapshot.
 
     Args:
-        offers: what was remembered after the one before; empty at first.
+        records: what was remembered after the one before; empty at first.
         snapshot: the cluster, no pod marked.
         now_s: a clock that never runs backwards.
 
@@ -54,20 +54,20 @@ def watch(offers: Offers, snapshot: ClusterSnapshot, now_s: float) -> dict[str, 
         An offer for each pod that kube-scheduler has tried and not bound; pods that are bound or gone are forgotten.
     """
     tried = [pod for pod in snapshot.pods if pod.is_waiting_serving and pod.tried]
-    kept = {pod.uid: offers[pod.uid] for pod in snapshot.pods if pod.uid in offers and not pod.node and pod.is_live}
+    kept = {pod.uid: records[pod.uid] for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live}
     if not tried:
-        return {uid: replace(offer, since_s=None) for uid, offer in kept.items()}
-    progress = {pod.shape for pod in snapshot.pods if pod.uid in offers and pod.node}
+        return {uid: replace(record, since_s=None) for uid, record in kept.items()}
+    progress = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
     offered = _shapes_with_room(snapshot) - progress
-    after = {uid: replace(offer, since_s=None) for uid, offer in kept.items()}
+    after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
     for pod in tried:
-        after[pod.uid] = _after(kept.get(pod.uid, Offer()), now_s, is_offered=pod.shape in offered)
+        after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, is_offered=pod.shape in offered)
     return after
 
 
-def mark(snapshot: ClusterSnapshot, offers: Offers, now_s: float) -> ClusterSnapshot:
+def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> ClusterSnapshot:
     """The snapshot with each pod marked that is to count as short now."""
-    marked = {uid for uid, offer in offers.items() if now_s < offer.until_s}
+    marked = {uid for uid, record in records.items() if now_s < record.until_s}
     if not marked:
         return snapshot
     return replace(snapshot, pods=tuple(_marked(pod) if pod.uid in marked else pod for pod in snapshot.pods))
@@ -77,23 +77,23 @@ def _marked(pod: Pod) -> Pod:
     return replace(pod, unplaceable=pod.is_waiting_serving)
 
 
-def _after(offer: Offer, now_s: float, *, is_offered: bool) -> Offer:
-    if now_s < offer.until_s:
-        return offer
+def _after(record: WaitRecord, now_s: float, *, is_offered: bool) -> WaitRecord:
+    if now_s < record.until_s:
+        return record
     if not is_offered:
-        return replace(offer, since_s=None)
-    since_s = now_s if offer.since_s is None else offer.since_s
+        return replace(record, since_s=None)
+    since_s = now_s if record.since_s is None else record.since_s
     if now_s - since_s < PATIENCE_S:
-        return replace(offer, since_s=since_s)
-    pause_s = min(LONGEST_PAUSE_S, offer.pause_s * 2 or FIRST_PAUSE_S)
-    return Offer(None, now_s + pause_s, pause_s)
+        return replace(record, since_s=since_s)
+    pause_s = min(LONGEST_PAUSE_S, record.pause_s * 2 or FIRST_PAUSE_S)
+    return WaitRecord(None, now_s + pause_s, pause_s)
 
 
 def _shapes_with_room(snapshot: ClusterSnapshot) -> set[PodShape]:
     """The shapes of waiting serving pods of which one more fits now on a node that takes it."""
-    world = read_world(snapshot, Limits())
+    problem = read_problem(snapshot, Limits())
     return {
-        world.shapes[group.shape]
-        for group in world.waiting
-        if (count_slots(world.now, world.request[group.shape]) * world.opened[group.shape]).any()
+        problem.shapes[group.shape]
+        for group in problem.waiting
+        if (count_slots(problem.now, problem.request[group.shape]) * problem.opened[group.shape]).any()
     }

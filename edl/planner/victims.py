@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.problem import IntArray, count_slots
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 
 # A cost is two integers with a field for each criterion, the most important first: in the first number the count of
 # deaths, those of running pods, unfairness; in the second those of base pods, lost room, spare room.
@@ -34,12 +34,12 @@ Cost = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeOffer:
     """What a node can do: hold `slots` pods at this cost, if these seats die."""
 
     slots: int
     cost: Cost
-    seats: tuple[int, ...] = ()
+    live_trainers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Choice:
 
     node: int
     slots: int
-    seats: tuple[int, ...]
+    live_trainers: tuple[int, ...]
 
 
-def choose(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
+def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
     """Choose nodes, and trainers to die there, for as many pods of one shape as possible, at most `count`.
 
     Args:
-        room: the trial; not changed.
+        packing: the trial; not changed.
         shape: index of the pods' shape.
         count: how many are wanted, >= 1.
         allowance: how many trainers of each member may die; a job that is not named loses none. It is kept on each
@@ -65,91 +65,91 @@ def choose(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> 
         The choices, one for each node used, sorted by node. Together they hold as many pods as can be held, with the
         fewest deaths.
     """
-    if room.world.is_large:
-        slots = room.slots(shape)
+    if packing.problem.is_large:
+        slots = packing.slots(shape)
         if int(slots.sum()) >= count:
-            return _fill_free(room, shape, count, slots)
-        nodes = _promising(room, shape, count, allowance)
-        prices = _rough_prices(room, allowance, nodes)
+            return _fill_free(packing, shape, count, slots)
+        nodes = _promising(packing, shape, count, allowance)
+        prices = _rough_prices(packing, allowance, nodes)
     else:
-        nodes = np.flatnonzero(room.world.opened[shape])
-    free_offers = _free_offers(room, shape, count, nodes)
+        nodes = np.flatnonzero(packing.problem.opened[shape])
+    free_offers = _free_offers(packing, shape, count, nodes)
     if sum(offers[-1].slots for offers in free_offers.values()) >= count:
         return _cheapest(free_offers, count)
-    if not room.world.is_large:
-        prices = _seat_prices(room, allowance)
+    if not packing.problem.is_large:
+        prices = _seat_prices(packing, allowance)
     offers = {
         node: [
             *free_offers.get(node, ()),
-            *_killing_offers(room, (shape, count), node, dying_order(room, node, allowance), prices),
+            *_offers_with_victims(packing, (shape, count), node, deletion_order(packing, node, allowance), prices),
         ]
         for node in nodes.tolist()
     }
     return _cheapest({node: o for node, o in offers.items() if o}, count)
 
 
-def _promising(room: Room, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
+def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
     """The nodes of a large cluster that need the fewest deaths for a slot, enough of them to choose from.
 
     For each node, its trainers that may die are taken away one by one, the first to die first, and the best part of
     them is kept.
     """
-    world = room.world
-    allowed = np.zeros(len(world.claims), dtype=np.int64)
+    problem = packing.problem
+    allowed = np.zeros(len(problem.demands), dtype=np.int64)
     allowed[list(allowance)] = list(allowance.values())
-    seats = np.fromiter(room.node_of, dtype=np.int64, count=len(room.node_of))
-    node = np.fromiter(room.node_of.values(), dtype=np.int64, count=len(room.node_of))
-    may_die = (allowed[world.seat_claim[seats]] > 0) & world.opened[shape, node]
-    seats, node = seats[may_die], node[may_die]
-    free = room.slots(shape)
+    live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
+    node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+    may_die = (allowed[problem.trainer_demand[live_trainers]] > 0) & problem.opened[shape, node]
+    live_trainers, node = live_trainers[may_die], node[may_die]
+    free = packing.slots(shape)
     full = np.flatnonzero(free)[:count]
-    if not len(seats):
+    if not len(live_trainers):
         return full
-    slack = room.free.clip(min=0)[node]
-    size = (world.request[world.seat_shape[seats]] / world.largest).sum(axis=1)
-    order = np.lexsort((seats, -size, node))
-    seats, node, slack = seats[order], node[order], slack[order]
+    slack = packing.free.clip(min=0)[node]
+    size = (problem.request[problem.trainer_shape[live_trainers]] / problem.largest).sum(axis=1)
+    order = np.lexsort((live_trainers, -size, node))
+    live_trainers, node, slack = live_trainers[order], node[order], slack[order]
     starts = np.flatnonzero(np.diff(node, prepend=-1))
-    freed = np.cumsum(world.request[world.seat_shape[seats]], axis=0)
+    freed = np.cumsum(problem.request[problem.trainer_shape[live_trainers]], axis=0)
     rank = np.arange(len(node)) - np.repeat(starts, np.diff(starts, append=len(node)))
     before = np.vstack([np.zeros((1, freed.shape[1]), dtype=np.int64), freed])[np.arange(len(node)) - rank]
-    gained = np.minimum(count_slots(slack + freed - before, world.request[shape]), count) - free[node]
-    deaths = np.where(gained > 0, (rank + 1) / gained.clip(min=1), np.inf)
-    best = np.lexsort((node, -gained, deaths))
-    best = best[np.isfinite(deaths[best])]
+    gained = np.minimum(count_slots(slack + freed - before, problem.request[shape]), count) - free[node]
+    deletions = np.where(gained > 0, (rank + 1) / gained.clip(min=1), np.inf)
+    best = np.lexsort((node, -gained, deletions))
+    best = best[np.isfinite(deletions[best])]
     best = best[np.sort(np.unique(node[best], return_index=True)[1])]
     enough = int(np.searchsorted(np.cumsum(gained[best]), SPARE_CHOICE * count + WIDE)) + 1
     return np.union1d(node[best[:enough]], full)
 
 
-def _rough_prices(room: Room, allowance: Mapping[int, int], nodes: IntArray) -> dict[int, Cost]:
+def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: IntArray) -> dict[int, Cost]:
     """The cost of each death on these nodes, as if it were the only one of its job."""
     prices: dict[int, Cost] = {}
     for node in nodes.tolist():
-        for index in room.at[node]:
-            seat = room.world.seats[index]
-            if allowance.get(seat.claim, 0) > 0:
-                running, base = seat.order[:2]
-                excess = room.count[seat.claim] > room.world.claims[seat.claim].high
-                unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, room.fulfilment(seat.claim)))))
+        for index in packing.at[node]:
+            trainer = packing.problem.live_trainers[index]
+            if allowance.get(trainer.demand, 0) > 0:
+                running, base = trainer.order[:2]
+                excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
+                unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, packing.fulfilment(trainer.demand)))))
                 prices[index] = ((not excess) * KILL + running * RUNNING + unfair, base * BASE)
     return prices
 
 
-def dying_order(room: Room, node: int, allowance: Mapping[int, int]) -> list[int]:
+def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int]) -> list[int]:
     """Trainers on a node in the order in which they would die: not running first, then of whoever is best off."""
-    seats, claims = room.world.seats, room.world.claims
+    live_trainers, demands = packing.problem.live_trainers, packing.problem.demands
     queues: dict[int, list[int]] = {}
-    for index in sorted(room.at[node], key=lambda i: seats[i].order):
-        queue = queues.setdefault(seats[index].claim, [])
-        if len(queue) < allowance.get(seats[index].claim, 0):
+    for index in sorted(packing.at[node], key=lambda i: live_trainers[i].order):
+        queue = queues.setdefault(live_trainers[index].demand, [])
+        if len(queue) < allowance.get(live_trainers[index].demand, 0):
             queue.append(index)
     taken = dict.fromkeys(queues, 0)
     order: list[int] = []
 
     def urgency(j: int) -> tuple[bool, float, tuple[bool, bool, int, float, str], float, int]:
-        seat = seats[queues[j][taken[j]]]
-        return (seat.order[0], -room.fulfilment(j, -taken[j]), seat.order, -claims[j].job.created_s, -j)
+        trainer = live_trainers[queues[j][taken[j]]]
+        return (trainer.order[0], -packing.fulfilment(j, -taken[j]), trainer.order, -demands[j].job.created_s, -j)
 
     while open_queues := [j for j in queues if taken[j] < len(queues[j])]:
         j = min(open_queues, key=urgency)
@@ -158,12 +158,12 @@ def dying_order(room: Room, node: int, allowance: Mapping[int, int]) -> list[int
     return order
 
 
-def _fill_free(room: Room, shape: int, count: int, slots: IntArray) -> list[Choice]:
+def _fill_free(packing: TrialPacking, shape: int, count: int, slots: IntArray) -> list[Choice]:
     """Nodes with free slots for so many pods: those first where a slot costs the least, each as full as it gets."""
     nodes = np.flatnonzero(slots)
     pods = slots[nodes]
-    cost = lost_slots(room, shape, nodes, pods) / pods
-    late = (room.now[nodes] < pods[:, None] * room.world.request[shape]).any(axis=1)
+    cost = lost_slots(packing, shape, nodes, pods) / pods
+    late = (packing.now[nodes] < pods[:, None] * packing.problem.request[shape]).any(axis=1)
     order = np.lexsort((nodes, -pods, late, cost))
     before = np.cumsum(pods[order]) - pods[order]
     used = order[before < count]
@@ -174,32 +174,32 @@ def _fill_free(room: Room, shape: int, count: int, slots: IntArray) -> list[Choi
     )
 
 
-def lost_slots(room: Room, shape: int, kept: IntArray, pods: int | IntArray) -> IntArray:
+def lost_slots(packing: TrialPacking, shape: int, kept: IntArray, pods: int | IntArray) -> IntArray:
     """(len(kept),) trainers of the reference shapes that no longer fit once `pods` more of the shape are there."""
-    world = room.world
+    problem = packing.problem
     lost = np.zeros(len(kept), dtype=np.int64)
-    before = room.free[kept]
-    after = before - np.reshape(pods, (-1, 1)) * world.request[shape]
-    for other in world.reference:
-        fits = world.opened[other, kept]
-        lost += fits * (count_slots(before, world.request[other]) - count_slots(after, world.request[other]))
+    before = packing.free[kept]
+    after = before - np.reshape(pods, (-1, 1)) * problem.request[shape]
+    for other in problem.reference:
+        fits = problem.opened[other, kept]
+        lost += fits * (count_slots(before, problem.request[other]) - count_slots(after, problem.request[other]))
     return lost
 
 
-def _free_offers(room: Room, shape: int, count: int, within: IntArray) -> dict[int, list[Offer]]:
-    slots = np.zeros(len(room.free), dtype=np.int64)
-    slots[within] = np.minimum(room.slots(shape)[within], count)
-    offers: dict[int, list[Offer]] = {}
-    request = room.world.request[shape]
-    scale = room.world.largest
+def _free_offers(packing: TrialPacking, shape: int, count: int, within: IntArray) -> dict[int, list[NodeOffer]]:
+    slots = np.zeros(len(packing.free), dtype=np.int64)
+    slots[within] = np.minimum(packing.slots(shape)[within], count)
+    offers: dict[int, list[NodeOffer]] = {}
+    request = packing.problem.request[shape]
+    scale = packing.problem.largest
     for pods in _steps(slots):
         nodes = np.flatnonzero(slots >= pods)
-        lost = lost_slots(room, shape, nodes, pods)
-        late = (room.now[nodes] < pods * request).any(axis=1)
-        spare = ((room.free[nodes] - pods * request) / scale).clip(0, 1).mean(axis=1)
+        lost = lost_slots(packing, shape, nodes, pods)
+        late = (packing.now[nodes] < pods * request).any(axis=1)
+        spare = ((packing.free[nodes] - pods * request) / scale).clip(0, 1).mean(axis=1)
         costs = lost * LOST + late * LATE + (spare * SPARE_STEPS).astype(np.int64)
         for node, cost in zip(nodes.tolist(), costs.tolist(), strict=True):
-            offers.setdefault(node, []).append(Offer(pods, (0, cost)))
+            offers.setdefault(node, []).append(NodeOffer(pods, (0, cost)))
     return offers
 
 
@@ -208,48 +208,57 @@ def _steps(slots: IntArray) -> list[int]:
     return sorted({*range(1, min(int(slots.max(initial=0)), WIDE) + 1), *np.unique(slots).tolist()} - {0})
 
 
-def _seat_prices(room: Room, allowance: Mapping[int, int]) -> dict[int, Cost]:
+def _seat_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dict[int, Cost]:
     """The cost of each death, as if its job lost its trainers in their dying order; first those over the maximum."""
     prices: dict[int, Cost] = {}
     for j, allowed in sorted(allowance.items()):
         if allowed <= 0:
             continue
-        claim = room.world.claims[j]
-        alive = sorted((i for i in claim.seats if i in room.node_of), key=lambda i: room.world.seats[i].order)
-        excess = room.count[j] - claim.high
+        demand = packing.problem.demands[j]
+        alive = sorted(
+            (i for i in demand.live_trainers if i in packing.node_of),
+            key=lambda i: packing.problem.live_trainers[i].order,
+        )
+        excess = packing.count[j] - demand.max_trainers
         for rank, index in enumerate(alive):
-            running, base = room.world.seats[index].order[:2]
-            level = min(1.0, max(0.0, room.fulfilment(j, -rank)))
+            running, base = packing.problem.live_trainers[index].order[:2]
+            level = min(1.0, max(0.0, packing.fulfilment(j, -rank)))
             unfair = round(UNFAIR_STEPS * (1.0 - level))
             prices[index] = ((rank >= excess) * KILL + running * RUNNING + unfair, base * BASE)
     return prices
 
 
-def _killing_offers(
-    room: Room, wanted: tuple[int, int], node: int, order: list[int], prices: Mapping[int, Cost]
-) -> list[Offer]:
+def _offers_with_victims(
+    packing: TrialPacking, wanted: tuple[int, int], node: int, order: list[int], prices: Mapping[int, Cost]
+) -> list[NodeOffer]:
     """The cheapest way to reach each number of slots that needs a death on this node."""
     shape, count = wanted
-    best: dict[int, Offer] = {}
-    asked = [(column, ask) for column, ask in enumerate(room.world.request[shape].tolist()) if ask > 0]
-    free = room.free[node].tolist()
-    freed = {i: room.world.request[room.world.seats[i].shape].tolist() for i in order}
-    reached = min((free[column] // ask for column, ask in asked), default=count)
-    for seats in _ways_to_die(room, order):
-        room_now = ((free[column] + sum(freed[i][column] for i in seats)) // ask for column, ask in asked)
+    best: dict[int, NodeOffer] = {}
+    asked = [
+        (column, quota_use)
+        for column, quota_use in enumerate(packing.problem.request[shape].tolist())
+        if quota_use > 0
+    ]
+    free = packing.free[node].tolist()
+    freed = {i: packing.problem.request[packing.problem.live_trainers[i].shape].tolist() for i in order}
+    reached = min((free[column] // quota_use for column, quota_use in asked), default=count)
+    for live_trainers in _ways_to_free(packing, order):
+        room_now = (
+            (free[column] + sum(freed[i][column] for i in live_trainers)) // quota_use for column, quota_use in asked
+        )
         slots = min(min(room_now, default=count), count)
-        cost = (sum(prices[i][0] for i in seats), sum(prices[i][1] for i in seats))
+        cost = (sum(prices[i][0] for i in live_trainers), sum(prices[i][1] for i in live_trainers))
         for pods in range(max(reached, 0) + 1, slots + 1):
             if pods not in best or cost < best[pods].cost:
-                best[pods] = Offer(pods, cost, seats)
+                best[pods] = NodeOffer(pods, cost, live_trainers)
     return [best[pods] for pods in sorted(best)]
 
 
-def _ways_to_die(room: Room, order: list[int]) -> list[tuple[int, ...]]:
+def _ways_to_free(packing: TrialPacking, order: list[int]) -> list[tuple[int, ...]]:
     """Prefixes of the order; with several shapes on the node, every mix of prefixes by shape while they are few."""
     groups: dict[int, list[int]] = {}
     for index in order:
-        groups.setdefault(room.world.seats[index].shape, []).append(index)
+        groups.setdefault(packing.problem.live_trainers[index].shape, []).append(index)
     mixes = 1
     for group in groups.values():
         mixes *= len(group) + 1
@@ -261,7 +270,7 @@ def _ways_to_die(room: Room, order: list[int]) -> list[tuple[int, ...]]:
     ]
 
 
-def _cheapest(offers: Mapping[int, list[Offer]], count: int) -> list[Choice]:
+def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
     """Reach the largest total of slots up to `count` at the least cost: dynamic programming over nodes.
 
     A node that could hold more than is still wanted may be used in part.
@@ -297,7 +306,7 @@ def _is_less(left: IntArray, right: IntArray) -> NDArray[np.bool_]:
 
 
 def _trace(
-    offers: Mapping[int, list[Offer]], nodes: list[int], taken: NDArray[np.int16], before: IntArray, total: int
+    offers: Mapping[int, list[NodeOffer]], nodes: list[int], taken: NDArray[np.int16], before: IntArray, total: int
 ) -> list[Choice]:
     """Walk back through the table from its last row."""
     count = taken.shape[1] - 1
@@ -307,6 +316,6 @@ def _trace(
         if number >= 0:
             offer = offers[nodes[row]][number]
             start = int(before[row]) if total == count else total - offer.slots
-            choices.append(Choice(nodes[row], total - start, offer.seats))
+            choices.append(Choice(nodes[row], total - start, offer.live_trainers))
             total = start
     return choices[::-1]

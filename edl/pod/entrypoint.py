@@ -101,10 +101,10 @@ def _attend(child: int, waited_for: set[signal.Signals]) -> int:
     """Pass signals on and reap until the child has ended, and what it left behind has too."""
     code, is_ending = None, False
     while code is None:
-        heard = signal.sigtimedwait(waited_for, _LOOK_ANYWAY_S)
-        if heard is not None and heard.si_signo != signal.SIGCHLD:
-            is_ending = is_ending or heard.si_signo in _ENDING
-            _signal_group(child, heard.si_signo)
+        master_view = signal.sigtimedwait(waited_for, _LOOK_ANYWAY_S)
+        if master_view is not None and master_view.si_signo != signal.SIGCHLD:
+            is_ending = is_ending or master_view.si_signo in _ENDING
+            _signal_group(child, master_view.si_signo)
         code = _reap(child)
     if is_ending:  # a program behind a shell that died first may finish; the kubelet's grace bounds it
         _await_group(child, waited_for, None)
@@ -164,9 +164,9 @@ def _await(
     while not is_over():
         if until_s is not None and time.monotonic() > until_s:
             return False
-        heard = signal.sigtimedwait(waited_for, _LOOK_EVERY_S)
-        if heard is not None and heard.si_signo != signal.SIGCHLD:
-            _signal_group(group, heard.si_signo)
+        master_view = signal.sigtimedwait(waited_for, _LOOK_EVERY_S)
+        if master_view is not None and master_view.si_signo != signal.SIGCHLD:
+            _signal_group(group, master_view.si_signo)
         _reap(group)
     return True
 

@@ -31,7 +31,7 @@ Resolver = Callable[[list[str]], list[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PeerPod:
     """One pod.
 
     Attributes:
@@ -60,7 +60,7 @@ class PodSource(Protocol):
 
     knows_phases: bool
 
-    def pods(self, selector: str) -> list[Pod]:
+    def pods(self, selector: str) -> list[PeerPod]:
         """The pods that a label selector names.
 
         Raises:
@@ -69,7 +69,7 @@ class PodSource(Protocol):
         """
 
 
-def running_in_order(pods: list[Pod]) -> list[Pod]:
+def running_in_order(pods: list[PeerPod]) -> list[PeerPod]:
     """Those that run and have an address: by index where every one has an index, else by address, as numbers."""
     running = [pod for pod in pods if pod.is_running and pod.ip]
     if all(pod.index is not None for pod in running):
@@ -107,7 +107,7 @@ class ApiPods:
     def __init__(self, api: PodApi, otherwise: PodSource) -> None:
         self._api, self._otherwise = api, otherwise
 
-    def pods(self, selector: str) -> list[Pod]:
+    def pods(self, selector: str) -> list[PeerPod]:
         """See `PodSource`."""
         if self.knows_phases:
             try:
@@ -135,7 +135,7 @@ class DnsPods:
     def __init__(self, job: str, namespace: str, resolve: Resolver, services: str = "") -> None:
         self._job, self._namespace, self._resolve, self._services = job, namespace, resolve, services
 
-    def pods(self, selector: str) -> list[Pod]:
+    def pods(self, selector: str) -> list[PeerPod]:
         """See `PodSource`; a selector must name a job, and a role by its own label or by `paddlepaddle.org/role`."""
         job, role = _job_and_role(selector)
         domain = self._domain(job)
@@ -143,13 +143,13 @@ class DnsPods:
         found: dict[int, str] = {}
         for low in range(0, _MOST_INDICES, _BLOCK):
             block = range(low, low + _BLOCK)
-            answers = self._resolve([f"{job}-{role}-{index}.{domain}" for index in block])
-            hits = {index: answer for index, answer in zip(block, answers, strict=True) if answer}
+            policies = self._resolve([f"{job}-{role}-{index}.{domain}" for index in block])
+            hits = {index: answer for index, answer in zip(block, policies, strict=True) if answer}
             found |= {index: answer[0] for index, answer in hits.items()}
             missing -= {ip for answer in hits.values() for ip in answer}
             if not hits and not missing:  # indices have gaps, but every address of the Service is somebody's
                 break
-        return [Pod(f"{job}-{role}-{index}", ip, RUNNING, index) for index, ip in sorted(found.items())]
+        return [PeerPod(f"{job}-{role}-{index}", ip, RUNNING, index) for index, ip in sorted(found.items())]
 
     def _domain(self, job: str) -> str:
         if self._services:
@@ -179,13 +179,13 @@ def _job_and_role(selector: str) -> tuple[str, str]:
     return named[0]
 
 
-def _pod(body: Mapping[str, object]) -> Pod:
+def _pod(body: Mapping[str, object]) -> PeerPod:
     metadata, status = _mapping(body.get("metadata")), _mapping(body.get("status"))
     label = str(_mapping(metadata.get("labels")).get(_INDEX_LABEL, ""))
     statuses = status.get("containerStatuses")
     containers = statuses if isinstance(statuses, list) else []
     wanted = _mapping(body.get("spec")).get("containers")
-    return Pod(
+    return PeerPod(
         name=str(metadata.get("name", "")),
         ip=str(status.get("podIP") or ""),
         phase=str(status.get("phase") or "Unknown"),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from edl.errors import PermanentError, TemporaryError
 from edl.pod.entrypoint import say
-from edl.pod.pods import RUNNING, Pod, PodSource, running_in_order
+from edl.pod.pods import RUNNING, PeerPod, PodSource, running_in_order
 
 POLL_S = 5.0
 _T = TypeVar("_T")
@@ -32,7 +32,7 @@ class Tools:
     def __init__(self, source: PodSource, sleep: Sleep = time.sleep) -> None:
         self._source, self._sleep = source, sleep
 
-    def running(self, selector: str) -> list[Pod]:
+    def running(self, selector: str) -> list[PeerPod]:
         """The pods that run and are not on their way out, in the order of `fetch_id`."""
         return running_in_order(self._source.pods(selector))
 
@@ -99,7 +99,7 @@ class Tools:
         )
         return self.fetch_id(selector, name, ip)
 
-    def _with_phases(self, selector: str) -> list[Pod]:
+    def _with_phases(self, selector: str) -> list[PeerPod]:
         pods = self._source.pods(selector)
         if not self._source.knows_phases:
             raise PermanentError(

@@ -21,7 +21,7 @@ from typing import Any
 from edl import __version__
 from edl.clock import Clock, SystemClock
 from edl.controller.loop import Controller, Pace, Planner
-from edl.controller.master_monitor import CallPace, Masters
+from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.planning import policy_to_run
 from edl.controller.ports import RoundResult
 from edl.errors import EdlError
@@ -29,7 +29,7 @@ from edl.explain.plan_table import plan_json, print_plan
 from edl.kube.client.session import ApiSession
 from edl.kube.cluster import KubernetesCluster
 from edl.kube.leader_election import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
-from edl.kube.master_calls import HttpMasterWire
+from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, default_key_file
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.queue_file import read_queues
@@ -60,7 +60,7 @@ class _Lines:
 
     session: ApiSession
     key: MasterKey
-    wire: HttpMasterWire
+    wire: HttpMasterClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Parts:
     elector: Elector | None
     server: StatusServer
     metrics: Metrics
-    masters: Masters
+    masters: MasterMonitor
 
 
 async def serve(settings: ControllerSettings) -> int:
@@ -90,7 +90,7 @@ async def serve(settings: ControllerSettings) -> int:
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
-        async with HttpMasterWire(key) as wire:
+        async with HttpMasterClient(key) as wire:
             return await _serve(
                 settings, _assemble(settings, limits, folder, _Lines(session, key, wire)), session.host
             )
@@ -125,7 +125,9 @@ def _assemble(
     writer = Writer(session, cache, clock, key=lines.key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics) if elects else None
-    masters = Masters(lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s))
+    masters = MasterMonitor(
+        lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s)
+    )
     if elector is not None:
         session.fence(elector.is_held, but_for=LEASES_API)
     controller = Controller(
@@ -200,7 +202,7 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    saying = _inquire(settings, parts.cache, parts.metrics)
+    saying = _log_resources(settings, parts.cache, parts.metrics)
     async with _background(parts.cache.run()) as mirror, _background(saying):
         main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
@@ -245,7 +247,7 @@ async def _once(parts: _Parts) -> int:
     return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
 
 
-async def _inquire(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
+async def _log_resources(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
     """What leader and followers alike say each interval: the line that users of the original look for, and poison."""
     await cache.wait_until_synced()
     told: set[str] = set()
@@ -256,7 +258,7 @@ async def _inquire(settings: ControllerSettings, cache: ClusterCache, metrics: M
             say(_log, logging.WARNING, "object left out", problem=poison)
         told = left_out
         if _log.isEnabledFor(logging.DEBUG):
-            say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.inquiry())
+            say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.resource_log_line())
         await asyncio.sleep(settings.interval_s)
 
 

@@ -18,7 +18,7 @@ from edl.master.bodies import DatasetBody, MalformedError, read_body
 from edl.master.datasets import Catalog, asked
 from edl.master.http_api import MOST_CONNECTIONS, MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
-from edl.master.master import Master, Progress, recover
+from edl.master.master import ExpectedProgress, Master, recover
 from edl.master.metrics import MasterMetrics
 from edl.observability.logs import say
 from edl.observability.status_server import split_address
@@ -152,13 +152,13 @@ def _dataset(text: str | None) -> DatasetBody | None:
         raise ConfigError(f"--dataset {text[:200]}: {error}; give an object such as {_A_DATASET}") from error
 
 
-def _expected(text: str | None) -> Progress | None:
+def _expected(text: str | None) -> ExpectedProgress | None:
     if not text:
         return None
     epoch, colon, done = text.partition(":")
     if not colon or not epoch.isdecimal() or not done.isdecimal():
         raise ConfigError(f"--expect-progress {text!r}: give EPOCH:DONE, such as 3:1200")
-    return Progress(int(epoch), int(done))
+    return ExpectedProgress(int(epoch), int(done))
 
 
 def _tls(flags: MasterFlags) -> ssl.SSLContext | None:

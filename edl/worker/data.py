@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from edl.errors import EdlError
-from edl.worker.files import LINES, PARQUET, DatasetError, SourceFile, Store
+from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
 from edl.worker.lease import Fault
 
 _KEPT_BYTES = 64 * 1024 * 1024
@@ -73,8 +73,8 @@ class Pieces:
     """
 
     def __init__(self, source: str, locate: Callable[[int], _Object]) -> None:
-        self._store, self._locate = Store(source), locate
-        kinds: dict[str, Callable[[Store, _Object], _Piece]] = {LINES: _Lines, PARQUET: _Rows}
+        self._store, self._locate = FileStore(source), locate
+        kinds: dict[str, Callable[[FileStore, _Object], _Piece]] = {LINES: _Lines, PARQUET: _Rows}
         self._read = kinds[self._store.kind]
         self._kept: OrderedDict[int, tuple[int, _Piece]] = OrderedDict()  # first record -> (count, piece)
         self._firsts: list[int] = []
@@ -138,7 +138,7 @@ def read_all(source: Source, numbers: list[int], read: Reader | None) -> list[An
 class _Lines:
     """Some lines of a file, without their ends."""
 
-    def __init__(self, store: Store, found: _Object) -> None:
+    def __init__(self, store: FileStore, found: _Object) -> None:
         file = SourceFile(found["path"], found["size"], found["stamp"])
         with store.opened(file) as data:
             data.seek(found["place"])
@@ -171,7 +171,7 @@ class _Lines:
 class _Rows:
     """A row group of a Parquet file, as dictionaries by the columns' names."""
 
-    def __init__(self, store: Store, found: _Object) -> None:
+    def __init__(self, store: FileStore, found: _Object) -> None:
         file = SourceFile(found["path"], found["size"], found["stamp"])
         parquet, arrow = importlib.import_module("pyarrow.parquet"), importlib.import_module("pyarrow")
         with store.opened(file) as data:

@@ -35,7 +35,7 @@ class SourceFile(NamedTuple):
     stamp: str
 
 
-class Store:
+class FileStore:
     """Where the files of a data set lie.
 
     Args:

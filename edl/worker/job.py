@@ -32,7 +32,7 @@ from edl.ledger.permutation import EpochOrder
 from edl.termination_log import write_termination_log
 from edl.worker.data import Reader, Source, read_all, source_of
 from edl.worker.lease import Fault, Handed
-from edl.worker.session import Session
+from edl.worker.session import MasterSession
 from edl.worker.wire import Wire
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
@@ -68,7 +68,7 @@ def connect(
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
     # Never seen before, and no number: after a clock was set back, that of a later process would be the smaller one.
     who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
-    return Job(Session(Wire(url, token, ca_file), who), Remote(url, token, ca_file))
+    return Job(MasterSession(Wire(url, token, ca_file), who), Remote(url, token, ca_file))
 
 
 class Remote:
@@ -91,7 +91,7 @@ class Remote:
             ConfigError: what reads them is not installed.
         """
         if self._source is None:
-            asking = Session(Wire(*self._master), {})  # never started: it asks, and holds nothing
+            asking = MasterSession(Wire(*self._master), {})  # never started: it asks, and holds nothing
             dataset = asking.call("GET", "/v1/status")["dataset"]
             self._source = source_of(dataset, lambda path: asking.call("GET", path))
         return self._source
@@ -105,7 +105,7 @@ class Job:
         remote: for processes that read for this one.
     """
 
-    def __init__(self, session: Session, remote: Remote) -> None:
+    def __init__(self, session: MasterSession, remote: Remote) -> None:
         self._session, self.remote = session, remote
         self._dataset: dict[str, Any] | None = None
         self._order: tuple[int, EpochOrder | None] = (-1, None)

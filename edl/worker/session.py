@@ -31,7 +31,7 @@ class StoppedError(EdlError):
     """The session was closed."""
 
 
-class Session:
+class MasterSession:
     """One process of a trainer, as its master knows it.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 
 from edl import __version__
 from edl.cli.main import main
-from edl.kube.snapshot_files import read_saved
+from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.plan import Limits
 from edl.observability.decision_records import DecisionRecord, RecordFolder
 from edl.planner.decide import decide, policy_named
@@ -407,7 +407,7 @@ def test_what_cannot_be_explained_ends_with_2_and_a_sentence(
 @pytest.fixture
 def record(cluster: str, tmp_path: Path) -> Path:
     """The record of a decision on the cluster."""
-    snapshot, _ = read_saved([cluster]).snapshot()
+    snapshot, _ = read_snapshot_files([cluster]).snapshot()
     made = DecisionRecord("maxmin", Limits(), snapshot, decide(snapshot, policy_named("maxmin"), Limits()))
     return RecordFolder(tmp_path / "records").write(made)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer, FixedPods, Job
+from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.living import Living
@@ -24,15 +24,15 @@ from tests.worlds.living_world import World
 A = JobKey("default", "a")
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))
 NODES = make_nodes(2, cpu=6)
-Happening = Callable[[World], None]
+PodEvent = Callable[[World], None]
 
 
 def elastic(**fields: Any) -> Job:
-    return replace(make_job("a", minimum=2, maximum=5), fixed=FIXED, uid="job-1", **fields)
+    return replace(make_job("a", min_trainers=2, max_trainers=5), fixed=FIXED, uid="job-1", **fields)
 
 
 def gang(**fields: Any) -> Job:
-    job = make_job("a", minimum=3, maximum=3)
+    job = make_job("a", min_trainers=3, max_trainers=3)
     return replace(job, fixed=FIXED[1:], fault_tolerant=False, uid="job-1", **fields)
 
 
@@ -54,7 +54,7 @@ class Scenario:
     """A job, whether it runs by now, and what then happens to it."""
 
     job: Job
-    happening: Happening
+    event: PodEvent
     running: bool = True
 
 
@@ -78,19 +78,19 @@ SCENARIOS: dict[str, Scenario] = {
     "restart an evicted gang": Scenario(gang(), lambda w: w.take_away("a-pserver-0")),
     "resize a gang": Scenario(gang(), lambda w: w.edit(A, min_trainers=4, max_trainers=4)),
     "restart by policy": Scenario(
-        elastic(answers=(Answer(Role.PSERVER, ON_EVICTION, JobAction.RESTART_JOB),)),
+        elastic(policies=(RolePolicy(Role.PSERVER, ON_EVICTION, JobAction.RESTART_JOB),)),
         lambda w: w.take_away("a-pserver-0"),
     ),
     "abort by policy": Scenario(
-        elastic(answers=(Answer(Role.PSERVER, ON_EVICTION, JobAction.ABORT_JOB),)),
+        elastic(policies=(RolePolicy(Role.PSERVER, ON_EVICTION, JobAction.ABORT_JOB),)),
         lambda w: w.take_away("a-pserver-0"),
     ),
     "complete by policy": Scenario(
-        elastic(answers=(Answer(Role.PSERVER, JobEvent.POD_FAILED, JobAction.COMPLETE_JOB),)),
+        elastic(policies=(RolePolicy(Role.PSERVER, JobEvent.POD_FAILED, JobAction.COMPLETE_JOB),)),
         lambda w: w.finish("a-pserver-1", 1),
     ),
     "run again by policy": Scenario(
-        gang(answers=(Answer(Role.TRAINER, JobEvent.TASK_COMPLETED, JobAction.RESTART_POD),)), finish_trainers
+        gang(policies=(RolePolicy(Role.TRAINER, JobEvent.TASK_COMPLETED, JobAction.RESTART_POD),)), finish_trainers
     ),
     "suspend": Scenario(elastic(), lambda w: w.edit(A, suspended=True)),
     "suspend a gang": Scenario(gang(), lambda w: w.edit(A, suspended=True)),
@@ -130,7 +130,7 @@ def play(
     """Let it happen and come to rest: what is left in the end, and which effects the first controller had."""
     with closing(start.copy()) as living:
         first = living.access
-        living.do(scenario.happening)
+        living.do(scenario.event)
         if dies_at is not None:
             first.kill_at = (dies_at, False)
             while first.alive:

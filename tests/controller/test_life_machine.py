@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from edl.lifecycle.status import Stage, ended_as, is_over
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer, FixedPods, Job
+from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.status import Condition, JobPhase
@@ -33,7 +33,7 @@ MASTER = FixedPods(Role.MASTER, make_shape(0.25), 1)
 PICK = st.integers(0, 1000)
 EVENTS = (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED)
 ANSWERS = st.lists(
-    st.builds(Answer, st.sampled_from(Role), st.sampled_from(EVENTS), st.sampled_from(JobAction)), max_size=2
+    st.builds(RolePolicy, st.sampled_from(Role), st.sampled_from(EVENTS), st.sampled_from(JobAction)), max_size=2
 ).map(tuple)
 
 
@@ -55,19 +55,23 @@ class LifeMachine(RuleBasedStateMachine):
     def world(self) -> World:
         return self.living.world
 
-    @initialize(answers=ANSWERS, gang=st.booleans())
-    def begin(self, *, answers: tuple[Answer, ...], gang: bool) -> None:
-        self.add(replace(self.elastic(), answers=answers, gang=gang))
+    @initialize(policies=ANSWERS, gang=st.booleans())
+    def begin(self, *, policies: tuple[RolePolicy, ...], gang: bool) -> None:
+        self.add(replace(self.elastic(), policies=policies, gang=gang))
         self.add(self.gang())
         for _ in range(3):
             self.living.step()
 
     def elastic(self) -> Job:
-        return replace(make_job("a", minimum=2, maximum=5), fixed=(MASTER, pservers(2)), backoff_limit=3)
+        return replace(make_job("a", min_trainers=2, max_trainers=5), fixed=(MASTER, pservers(2)), backoff_limit=3)
 
     def gang(self) -> Job:
         return replace(
-            make_job("g", minimum=3, maximum=3), fixed=(pservers(1),), fault_tolerant=False, backoff_limit=3, tier=1
+            make_job("g", min_trainers=3, max_trainers=3),
+            fixed=(pservers(1),),
+            fault_tolerant=False,
+            backoff_limit=3,
+            tier=1,
         )
 
     def add(self, job: Job) -> None:

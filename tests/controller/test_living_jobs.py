@@ -29,12 +29,12 @@ def living() -> Iterator[Living]:
         yield made
 
 
-def elastic(name: str = "a", minimum: int = 2, maximum: int = 6, **fields: Any) -> Job:
-    return replace(make_job(name, minimum=minimum, maximum=maximum), **{"fixed": FIXED, **fields})
+def elastic(name: str = "a", min_trainers: int = 2, max_trainers: int = 6, **fields: Any) -> Job:
+    return replace(make_job(name, min_trainers=min_trainers, max_trainers=max_trainers), **{"fixed": FIXED, **fields})
 
 
 def gang(name: str, size: int, **fields: Any) -> Job:
-    return replace(make_job(name, minimum=size, maximum=size), fault_tolerant=False, **fields)
+    return replace(make_job(name, min_trainers=size, max_trainers=size), fault_tolerant=False, **fields)
 
 
 def enter(living: Living, *jobs: Job) -> None:
@@ -83,7 +83,7 @@ def test_a_gang_of_a_higher_tier_takes_the_place_of_a_whole_gang_and_gives_it_ba
 
 
 def test_a_gang_never_has_a_part_of_its_pods_while_room_is_being_made(living: Living) -> None:
-    enter(living, elastic(maximum=10))
+    enter(living, elastic(max_trainers=10))
     living.do(lambda w: w.add(gang("b", 6, tier=5)))
     sizes = set()
     for _ in range(20):
@@ -95,7 +95,7 @@ def test_a_gang_never_has_a_part_of_its_pods_while_room_is_being_made(living: Li
 def test_a_pserver_in_the_way_moves_once_the_cluster_has_been_at_rest() -> None:
     with closing(Living(make_nodes(1), Limits(consolidate_after_s=60))) as living:
         fixed = (FixedPods(Role.PSERVER, make_shape(3), 1),)
-        enter(living, replace(make_job("a", minimum=1, maximum=4, cpu=4), fixed=fixed))
+        enter(living, replace(make_job("a", min_trainers=1, max_trainers=4, cpu=4), fixed=fixed))
         living.do(lambda w: w.nodes.update({"n001": make_node("n001")}))
         living.do(lambda w: w.serving.update({"web": make_serving("web", cpu=5, node="n001")}))
         living.settle()
@@ -134,7 +134,7 @@ def test_a_job_made_again_under_its_name_gets_pods_of_its_own(living: Living) ->
     enter(living, elastic())
     old = {o.pod.uid for o in living.world.pods.values()}
     living.do(lambda w: w.delete_job(A))
-    living.do(lambda w: w.add(elastic(uid="uid-second", maximum=3)))
+    living.do(lambda w: w.add(elastic(uid="uid-second", max_trainers=3)))
     for _ in range(40):
         living.step(2.0)
     job = living.world.job(A)
@@ -171,7 +171,7 @@ def test_no_trainer_starts_where_a_pserver_could_not_be_created(living: Living, 
 
 def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> None:
     """Between the decision and the deletion the name was taken by another pod: it stays."""
-    enter(living, elastic(maximum=4))
+    enter(living, elastic(max_trainers=4))
     seen = living.world.pods["default", "a-trainer-3"]
 
     def swap(action: Action) -> None:
@@ -186,7 +186,7 @@ def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> N
 
 
 def test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked(living: Living) -> None:
-    enter(living, elastic(maximum=3))
+    enter(living, elastic(max_trainers=3))
     living.world.finish("a-trainer-1", 1)
     living.world.fault = lambda a: (
         (False, Outcome(a, Result.REFUSED, "Forbidden", "pods is forbidden")) if isinstance(a, MarkPod) else None

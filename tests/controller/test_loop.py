@@ -49,8 +49,8 @@ def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
         generation=job.generation,
         current=len(live),
         target=target,
-        minimum=job.min_trainers,
-        maximum=job.max_trainers,
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
         admitted=target > 0,
         reason=Reason.AT_MAX,
         message="as planned",
@@ -126,7 +126,7 @@ def with_jobs(**targets: int) -> Stage:
     """Two jobs of four running trainers each."""
     stage = Stage(targets=dict(targets))
     for name in targets:
-        stage.world.add(make_job(name, trainers=4, minimum=1, on=(NODE.name,)))
+        stage.world.add(make_job(name, trainers=4, min_trainers=1, on=(NODE.name,)))
     return stage
 
 
@@ -186,9 +186,9 @@ def test_the_last_plan_goes_on_freeing_room_for_serving_when_no_new_one_can_be_m
     stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
 
     async def script(controller: Controller) -> None:
-        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
         await controller.round()
-        stage.cluster.answers = lambda _: None
+        stage.cluster.policies = lambda _: None
         stage.failure, stage.targets = PlanError("too late"), {"a": 8, "b": 4}
         await controller.round()
 
@@ -252,7 +252,7 @@ def test_one_failing_write_does_not_stop_the_others() -> None:
             is_one = isinstance(action, DeletePod) and action.pod == "b-trainer-2"
             return Outcome(action, Result.FAILED, "Unavailable", "503") if is_one else None
 
-        stage.cluster.answers = fail
+        stage.cluster.policies = fail
         assert await controller.round() is RoundResult.FAILED
 
     play(stage, script)
@@ -268,7 +268,7 @@ def test_a_bug_in_the_adapter_does_not_stop_the_others() -> None:
                 raise KeyError("metadata")
             return None
 
-        stage.cluster.answers = crash
+        stage.cluster.policies = crash
         await controller.round()
 
     play(stage, script)
@@ -292,7 +292,7 @@ def test_a_lease_lost_in_the_middle_of_a_round_stops_every_further_write() -> No
             stage.lease.held = False
             return None
 
-        stage.cluster.answers = lose
+        stage.cluster.policies = lose
         await controller.round()
 
     stage.pace = Pace(writes=1)
@@ -309,7 +309,7 @@ def test_a_refused_job_is_degraded_asked_rarely_and_the_others_run() -> None:
             is_a = isinstance(action, CreatePod) and action.job == A
             return Outcome(action, Result.REFUSED, "Forbidden", "exceeded quota: pods=4") if is_a else None
 
-        stage.cluster.answers = refuse
+        stage.cluster.policies = refuse
         stop = asyncio.Event()
         running = asyncio.ensure_future(controller.run(stop))
         for _ in range(60):
@@ -338,11 +338,11 @@ def test_a_refusal_that_is_lifted_lets_the_job_grow_and_recover() -> None:
     stage = with_jobs(a=6)
 
     async def script(controller: Controller) -> None:
-        stage.cluster.answers = lambda a: (
+        stage.cluster.policies = lambda a: (
             Outcome(a, Result.REFUSED, "Forbidden", "no") if isinstance(a, CreatePod) else None
         )
         await controller.round()
-        stage.cluster.answers = lambda _: None
+        stage.cluster.policies = lambda _: None
         for _ in range(4):
             await asyncio.sleep(10)
             await controller.round()
@@ -375,7 +375,7 @@ def test_missing_priority_classes_degrade_the_jobs() -> None:
 
 def test_writes_are_bounded_in_their_number_at_once() -> None:
     stage = Stage(targets={"a": 40})
-    stage.world.add(make_job("a", minimum=1, maximum=40))
+    stage.world.add(make_job("a", min_trainers=1, max_trainers=40))
     rounds(stage)
     assert stage.count(A) == 40
     assert stage.cluster.most_under_way <= 16
@@ -387,12 +387,12 @@ def test_a_failure_is_not_stored_where_its_pod_could_not_be_marked() -> None:
     async def script(controller: Controller) -> None:
         await controller.round()
         stage.world.finish(A, "a-trainer-1", 1)
-        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED) if isinstance(a, MarkPod) else None
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED) if isinstance(a, MarkPod) else None
         await controller.round()
         status = stage.world.jobs[A].status
         assert status is not None
         assert status.failures == 0
-        stage.cluster.answers = lambda _: None
+        stage.cluster.policies = lambda _: None
         for _ in range(3):
             await controller.round()
             stage.world.step()
@@ -485,14 +485,14 @@ def test_failing_rounds_come_ever_more_slowly_but_never_cease() -> None:
     stage = with_jobs(a=6)
 
     async def script(controller: Controller) -> None:
-        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
         stop = asyncio.Event()
         running = asyncio.ensure_future(controller.run(stop))
         for _ in range(300):
             await asyncio.sleep(1)
             stage.cluster.touch()
         first = stage.cluster.observed
-        stage.cluster.answers = lambda _: None
+        stage.cluster.policies = lambda _: None
         await asyncio.sleep(40)
         stop.set()
         await running
@@ -506,7 +506,7 @@ def test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt(
     stage = with_jobs(a=6)
 
     async def script(controller: Controller) -> None:
-        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED, "Unavailable", "503")
         looks = 0
 
         def lag() -> None:

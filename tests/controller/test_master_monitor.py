@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edl.controller.ports import MasterAt, MasterWire
-from edl.lifecycle.data_progress import Report, Seat
+from edl.controller.ports import MasterAddress, MasterClient
+from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import PatchStatus
 from edl.model.names import JobKey
 from edl.model.progress import LOST_MODEL
@@ -114,17 +114,17 @@ async def test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_a
 class SlowWire:
     """Masters that take their time to answer."""
 
-    def __init__(self, wire: MasterWire) -> None:
+    def __init__(self, wire: MasterClient) -> None:
         self.wire = wire
 
-    async def report(self, master: MasterAt) -> Report:
+    async def report(self, master: MasterAddress) -> MasterReport:
         await asyncio.sleep(0.5)
         return await self.wire.report(master)
 
-    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+    async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
         await self.wire.publish(master, generation, roster)
 
-    async def restore(self, master: MasterAt) -> int:
+    async def restore(self, master: MasterAddress) -> int:
         return await self.wire.restore(master)
 
 
@@ -187,7 +187,7 @@ async def test_accounts_of_a_job_that_was_suspended_go_back_to_the_start_of_the_
 
 async def test_a_master_that_is_away_holds_up_nobody(tmp_path: Path) -> None:
     b = JobKey("default", "b")
-    async with linked(tmp_path, sharded(maximum=4)) as (here, served):
+    async with linked(tmp_path, sharded(max_trainers=4)) as (here, served):
         here.ip = lambda key: "127.0.0.1" if key == KEY else "127.9.9.9"
         here.world.add(sharded("b"))
         here.cluster.touch()
@@ -227,9 +227,9 @@ async def test_only_the_leader_speaks_to_masters(tmp_path: Path) -> None:
 
 async def test_only_the_leader_listens(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded()) as (here, _):
-        assert here.masters.heard(here.job()) is not None
+        assert here.masters.master_view(here.job()) is not None
         here.lease.held = False
-        await until(lambda: here.masters.heard(here.job()) is None, "a follower hears nothing")
+        await until(lambda: here.masters.master_view(here.job()) is None, "a follower hears nothing")
 
 
 async def test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ async def test_what_no_master_of_ours_would_say_is_never_believed(tmp_path: Path
 
 @pytest.mark.parametrize("policy", ["utility"])
 async def test_measured_speed_and_cost_survive_a_restart_of_the_controller(tmp_path: Path, policy: str) -> None:
-    job = sharded(minimum=1, maximum=4, pinned=1)
+    job = sharded(min_trainers=1, max_trainers=4, pinned=1)
     async with linked(tmp_path, job, "index:1000000", shard_size=100_000, policy=policy) as (here, served):
         busy = asyncio.create_task(keep_busy(here, served))
         try:
@@ -308,7 +308,7 @@ def test_the_token_is_the_jobs_own() -> None:
 
 async def test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers(tmp_path: Path) -> None:
     """Both are measured with two and with four trainers; then room comes, and everybody wants it."""
-    flat, steep = sharded("flat", minimum=1, maximum=12), sharded("steep", minimum=1, maximum=12)
+    flat, steep = sharded("flat", min_trainers=1, max_trainers=12), sharded("steep", min_trainers=1, max_trainers=12)
     job_of = {"127.0.0.1": flat, "127.0.0.2": steep}
     async with AsyncExitStack() as stack:
         served, port = {}, 0

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.master_monitor import CallPace, Masters
-from edl.controller.ports import MasterAt
+from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, TemporaryError
-from edl.lifecycle.data_progress import Report, Seat, Stand, model_of
+from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry, model_of
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
@@ -41,27 +41,27 @@ class FakeMaster:
 
     def __init__(self) -> None:
         self.work: list[str] = []
-        self.roster: tuple[int, Sequence[Seat]] | None = None
+        self.roster: tuple[int, Sequence[RosterEntry]] | None = None
         self.restores = 0
         self.calls = 0
         self.kill_at: tuple[int, bool] | None = None
         self.is_deaf = self.is_away = False
         self.kill: Callable[[], None] = lambda: None
 
-    async def report(self, _: MasterAt) -> Report:
+    async def report(self, _: MasterAddress) -> MasterReport:
         self._listen()
         done, roster = len(self.work), self.roster
         working = frozenset(seat.uid for seat in roster[1]) if roster else frozenset[str]()
         in_force = (roster[0], len(roster[1])) if roster else None
-        return Report(Stand.RUNNING, 0, done, 1000, done, 1000 - done, working=working, roster=in_force)
+        return MasterReport(MasterState.RUNNING, 0, done, 1000, done, 1000 - done, working=working, roster=in_force)
 
-    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+    async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
         if self.roster is not None and generation < self.roster[0]:
             raise ConflictError(f"roster of {master.job}: older")
         with self._call():
             self.roster = (generation, tuple(roster))
 
-    async def restore(self, master: MasterAt) -> int:
+    async def restore(self, master: MasterAddress) -> int:
         assert master.job == A
         with self._call():
             self.work.clear()
@@ -91,14 +91,14 @@ class Linked(Living):
 
     def __init__(self) -> None:
         self.master = FakeMaster()
-        self.masters: Masters | None = None
+        self.masters: MasterMonitor | None = None
         super().__init__(make_nodes(2, cpu=6))
 
     async def _new(self) -> None:
         await super()._new()
         self.master.is_deaf = False
         self.master.kill = lambda access=self.access: setattr(access, "alive", False)  # type: ignore[misc]
-        self.masters = Masters(self.master, LoopClock(), self.lease, lambda *_: None, PACE)
+        self.masters = MasterMonitor(self.master, LoopClock(), self.lease, lambda *_: None, PACE)
         self.controller._masters = self.masters
 
     def crash(self) -> None:
@@ -130,7 +130,7 @@ class Linked(Living):
 
 
 def sharded() -> Job:
-    return replace(make_job("a", minimum=2, maximum=3), fixed=FIXED, uid="job-1", has_dataset=True)
+    return replace(make_job("a", min_trainers=2, max_trainers=3), fixed=FIXED, uid="job-1", has_dataset=True)
 
 
 def lose_pserver(living: Linked, step: int) -> None:

@@ -24,8 +24,8 @@ from tests.worlds.living_world import World
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))
 
 
-def job(name: str, minimum: int = 2, maximum: int = 4, **fields: Any) -> Job:
-    return replace(make_job(name, minimum=minimum, maximum=maximum), **{"fixed": FIXED, **fields})
+def job(name: str, min_trainers: int = 2, max_trainers: int = 4, **fields: Any) -> Job:
+    return replace(make_job(name, min_trainers=min_trainers, max_trainers=max_trainers), **{"fixed": FIXED, **fields})
 
 
 @pytest.fixture(scope="module")

@@ -40,14 +40,14 @@ class Film:
         return [said.rpartition(" for ")[2] for said in self.recorder.put_off if "leaves room" in said]
 
 
-Happening = Callable[[FakeCluster, int], None]
+PodEvent = Callable[[FakeCluster, int], None]
 """What happens to the cluster in a second."""
 
 
-def play(seconds: int, happening: Happening = lambda *_: None, *, cores: int = 4) -> Film:
+def play(seconds: int, event: PodEvent = lambda *_: None, *, cores: int = 4) -> Film:
     """A job runs on the one node, whose cores it may all have, and a serving pod wants three of them in vain."""
     film = Film()
-    film.world.add(make_job("a", trainers=4, maximum=cores, on=("n000",)))
+    film.world.add(make_job("a", trainers=4, max_trainers=cores, on=("n000",)))
     cluster = FakeCluster(film.world, (make_node("n000", cores),), (STUCK,))
     policy = policy_named("maxmin")
     planner = Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable)
@@ -61,7 +61,7 @@ def play(seconds: int, happening: Happening = lambda *_: None, *, cores: int = 4
         running = asyncio.create_task(controller.run(stop))
         for second in range(seconds):
             film.world.step()
-            happening(cluster, second)
+            event(cluster, second)
             film.trainers.append(len(film.world.jobs[A].live_trainers))
             await asyncio.sleep(1)
         stop.set()

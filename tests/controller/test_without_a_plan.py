@@ -39,14 +39,14 @@ NODE = make_node("n000")
 class Stage:
     """A controller with its own planner, metrics and log, over one node of eight cores with one job of four."""
 
-    maximum: int = 8
+    max_trainers: int = 8
     metrics: Metrics = field(default_factory=Metrics)
     hold: threading.Event = field(default_factory=threading.Event)
     folder: RecordFolder | None = None
 
     def __post_init__(self) -> None:
         self.world = PodWorld()
-        self.world.add(make_job("a", trainers=4, minimum=1, maximum=self.maximum, on=(NODE.name,)))
+        self.world.add(make_job("a", trainers=4, min_trainers=1, max_trainers=self.max_trainers, on=(NODE.name,)))
         self.hold.set()
         self.limits = Limits(serving_grace_s=0.0)
 
@@ -153,10 +153,10 @@ def test_without_a_plan_the_last_one_goes_on_freeing_room_for_serving_that_waits
         await controller.round()
         stage.world.step()
         stage.cluster.serving = (make_serving("web", cpu=3),)
-        stage.cluster.answers = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
         await controller.round()
         assert stage.trainers == 8, "the deletions failed"
-        stage.cluster.answers = lambda _: None
+        stage.cluster.policies = lambda _: None
         monkeypatch.setattr("edl.planner.programs.columns.linprog", fault)
         await controller.round()
 

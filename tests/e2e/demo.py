@@ -32,9 +32,9 @@ NODES = 6
 POD_DELETE_S = 4.0
 LOOK_EVERY_S = 0.25
 JOBS = (
-    training_job("vision", minimum=2, maximum=40),
-    training_job("speech", minimum=2, maximum=30),
-    training_job("ads", minimum=4, maximum=12, cpu="2"),
+    training_job("vision", min_trainers=2, max_trainers=40),
+    training_job("speech", min_trainers=2, max_trainers=30),
+    training_job("ads", min_trainers=4, max_trainers=12, cpu="2"),
 )
 SERVING_PODS = 8
 

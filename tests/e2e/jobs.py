@@ -8,15 +8,15 @@ Object = dict[str, Any]
 
 
 def training_job(
-    name: str, *, minimum: int = 2, maximum: int = 6, cpu: str = "1", memory: str = "1Gi", **spec: Any
+    name: str, *, min_trainers: int = 2, max_trainers: int = 6, cpu: str = "1", memory: str = "1Gi", **spec: Any
 ) -> Object:
     """An elastic TrainingJob with trainers only (and its small master)."""
     amounts = {"cpu": cpu, "memory": memory}
     trainer = {
         "entrypoint": "python train.py",
         "workspace": "/workspace",
-        "min-instance": minimum,
-        "max-instance": maximum,
+        "min-instance": min_trainers,
+        "max-instance": max_trainers,
         "resources": {"requests": amounts, "limits": amounts},
         **spec.pop("trainer", {}),
     }

@@ -45,10 +45,10 @@ class PodLog:
         self.fixed_ended: dict[str, tuple[float, Object]] = {}
         self.changed = time.monotonic()
 
-    def expect(self, job: str, minimum: int) -> None:
+    def expect(self, job: str, min_trainers: int) -> None:
         """Watch that job's count from the moment it first has that many."""
         with self._lock:
-            self._minimums[job] = minimum
+            self._minimums[job] = min_trainers
             self._count(job)
 
     def forget(self, job: str) -> None:

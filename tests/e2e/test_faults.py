@@ -37,7 +37,7 @@ def orphans(here: World) -> list[str]:
 def test_a_drained_node_is_left_and_refilled_when_it_comes_back(control_plane: Callable[..., ControlPlane]) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller:
-        here.submit(training_job("a", minimum=4, maximum=60))
+        here.submit(training_job("a", min_trainers=4, max_trainers=60))
         here.wait_full(40)
         full = here.counts()["a"]
         drained = "small-1"
@@ -55,7 +55,9 @@ def test_a_lost_node_costs_its_trainers_and_nothing_else(control_plane: Callable
     plane = control_plane(mix="small", pod_delete_s=1.0)
     here = World(plane)
     with here.controller:
-        job = training_job("a", minimum=2, maximum=12, trainer={"template": {"spec": LEAVES_A_LOST_NODE_SOON}})
+        job = training_job(
+            "a", min_trainers=2, max_trainers=12, trainer={"template": {"spec": LEAVES_A_LOST_NODE_SOON}}
+        )
         here.submit(job)
         here.kube.wait_until(lambda: here.running("a") == 12, 40, "it grows to its maximum")
         lost = sorted(nodes_of(here, "a"))[0]
@@ -85,7 +87,7 @@ def test_an_evicted_trainer_is_replaced_and_not_counted_as_a_failure(
 ) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller, PodLog(here.kube) as log:
-        here.submit(training_job("a", minimum=2, maximum=4, backoffLimit=0))
+        here.submit(training_job("a", min_trainers=2, max_trainers=4, backoffLimit=0))
         here.kube.wait_until(lambda: here.running("a") == 4, 30, "it runs at its maximum")
         victim = next(p for p in here.pods() if p["metadata"]["name"] == "a-trainer-1")
         evict(here, "a-trainer-1")
@@ -109,8 +111,8 @@ def test_a_controller_killed_in_the_middle_of_a_scale_up_is_continued_by_the_nex
     here = World(control_plane(mix="twenty", pod_delete_s=1.0))
     with PodLog(here.kube, {"a": 2, "b": 2}) as log:
         here.controller.start()
-        here.submit(training_job("a", minimum=2, maximum=100))
-        here.submit(training_job("b", minimum=2, maximum=100))
+        here.submit(training_job("a", min_trainers=2, max_trainers=100))
+        here.submit(training_job("b", min_trainers=2, max_trainers=100))
         here.kube.wait_until(lambda: sum(here.counts().values()) >= 20, 30, "some of the trainers exist", poll_s=0.01)
         here.controller.kill()
         halfway = sum(here.counts().values())
@@ -130,7 +132,7 @@ def test_a_job_deleted_in_the_middle_of_its_scale_up_leaves_nothing(
 ) -> None:
     here = World(control_plane(mix="twenty", pod_delete_s=1.0))
     with here.controller:
-        here.submit(training_job("a", minimum=2, maximum=150))
+        here.submit(training_job("a", min_trainers=2, max_trainers=150))
         here.kube.wait_until(lambda: here.counts()["a"] >= 10, 30, "some of its trainers exist", poll_s=0.01)
         here.withdraw("a")
         here.kube.wait_until(lambda: not here.pods(), 90, "no pod is left")

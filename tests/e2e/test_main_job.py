@@ -79,7 +79,7 @@ def test_base_and_surplus_trainers_have_the_classes_that_serving_preempts_in_ord
 ) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller:
-        here.submit(training_job("a", minimum=2, maximum=5))
+        here.submit(training_job("a", min_trainers=2, max_trainers=5))
         here.kube.wait_until(lambda: here.running("a") == 5, 30, "five trainers run")
         classes = {
             p["metadata"]["name"]: (p["spec"]["priorityClassName"], p["spec"]["priority"]) for p in here.pods()
@@ -95,7 +95,7 @@ def test_base_and_surplus_trainers_have_the_classes_that_serving_preempts_in_ord
 def test_scale_pins_the_count_and_zero_gives_it_back(control_plane: Callable[..., ControlPlane]) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller, PodLog(here.kube) as log:
-        here.submit(training_job("a", minimum=2, maximum=6))
+        here.submit(training_job("a", min_trainers=2, max_trainers=6))
         here.kube.wait_until(lambda: here.running("a") == 6, 30, "it grows to its maximum")
         here.kube.kubectl("scale", "tj/a", "--replicas=3")
         here.kube.wait_until(lambda: here.counts() == {"a": 3}, 20, "it is pinned to three")
@@ -109,7 +109,7 @@ def test_scale_pins_the_count_and_zero_gives_it_back(control_plane: Callable[...
 def test_suspend_ends_every_pod_and_resume_brings_the_job_back(control_plane: Callable[..., ControlPlane]) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller:
-        here.submit(training_job("a", minimum=2, maximum=4))
+        here.submit(training_job("a", min_trainers=2, max_trainers=4))
         here.kube.wait_until(lambda: here.running("a") == 4, 30, "it runs")
         here.kube.patch("tj", "a", {"spec": {"suspend": True}})
         here.kube.wait_until(lambda: not here.pods(), 20, "it has no pods")
@@ -120,10 +120,10 @@ def test_suspend_ends_every_pod_and_resume_brings_the_job_back(control_plane: Ca
 
 def test_a_bad_job_says_what_is_wrong_and_the_others_run(control_plane: Callable[..., ControlPlane]) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
-    refused = training_job("refused", minimum=4, maximum=2)
+    refused = training_job("refused", min_trainers=4, max_trainers=2)
     with here.controller:
-        here.submit(training_job("good", minimum=1, maximum=2))
-        here.submit(training_job("huge", minimum=1, maximum=2, memory="9999999Pi"))
+        here.submit(training_job("good", min_trainers=1, max_trainers=2))
+        here.submit(training_job("huge", min_trainers=1, max_trainers=2, memory="9999999Pi"))
         with pytest.raises(KubeError, match="min-instance"):
             here.kube.create(refused)
         here.kube.wait_until(lambda: here.running("good") == 2, 30, "the good one runs")

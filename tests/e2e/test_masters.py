@@ -30,7 +30,7 @@ def sharded(name: str, *, durable: bool = False, **spec: Any) -> Object:
     """A job of two trainers whose master shards sixty records, ten at a time."""
     dataset = {"source": "index:60", "shardSize": 10}
     master = {"storage": {"size": "1Gi", "storageClassName": ""}} if durable else {}
-    return training_job(name, minimum=2, maximum=2, dataset=dataset, master=master, **spec)
+    return training_job(name, min_trainers=2, max_trainers=2, dataset=dataset, master=master, **spec)
 
 
 def status(here: World, name: str) -> Object:

@@ -51,7 +51,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(
 ) -> None:
     plane = control_plane(mix="small", pod_delete_s=1.0)
     kubeconfig = install(plane)
-    plane.kube.create(training_job("a", minimum=2, maximum=6))
+    plane.kube.create(training_job("a", min_trainers=2, max_trainers=6))
     before = versions(plane)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -65,7 +65,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(
 def test_one_round_acts_once_and_leaves_a_record(control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     plane = control_plane(mix="small", pod_delete_s=1.0)
     kubeconfig = install(plane)
-    plane.kube.create(training_job("a", minimum=2, maximum=6))
+    plane.kube.create(training_job("a", min_trainers=2, max_trainers=6))
     done = run_controller(kubeconfig, tmp_path, "--once", "--record", str(tmp_path / "records"))
     assert done.returncode == 0, done.stderr
     names = {pod["metadata"]["name"] for pod in plane.kube.list("pods")}
@@ -82,7 +82,7 @@ def test_two_replicas_lead_by_turns_and_both_tell_what_they_see(
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     standby = ControllerProcess(here.controller.kubeconfig, tmp_path)
     with here.controller as leader, standby:
-        here.submit(training_job("a", minimum=2, maximum=4))
+        here.submit(training_job("a", min_trainers=2, max_trainers=4))
         here.kube.wait_until(lambda: here.running("a") == 4, 30, "the leader works")
         for replica in (leader, standby):
             wait_for_inquiry(here, replica)

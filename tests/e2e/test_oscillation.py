@@ -28,7 +28,7 @@ HOLD_S = 30.0  # after a shrink for serving a job does not grow for so long; sta
 COOLDOWN_S = 60.0
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
 TRAINING = tuple(
-    training_job(name, minimum=2, maximum=60, cpu="2", elasticity={"cooldownSeconds": int(COOLDOWN_S)})
+    training_job(name, min_trainers=2, max_trainers=60, cpu="2", elasticity={"cooldownSeconds": int(COOLDOWN_S)})
     for name in "abc"
 )
 

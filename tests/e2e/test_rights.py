@@ -94,11 +94,11 @@ def jobs_of_every_kind_begin(here: World) -> None:
     stranger = {"containers": [{"name": "a", "image": "example/a"}], "schedulerName": "nobody"}
     name = {"name": "taken-trainer-0"}
     here.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": stranger})
-    here.submit(training_job("vision", minimum=2, maximum=6, ttlSecondsAfterFinished=1))
-    here.submit(training_job("gang", minimum=2, maximum=2, gang=True, fault_tolerant=False))
-    here.submit(training_job("kept", minimum=1, maximum=1, master={"storage": {"size": "1Gi"}}))
-    here.submit(training_job("taken", minimum=1, maximum=1))
-    here.submit(training_job("held", minimum=2, maximum=2, queue="small"))
+    here.submit(training_job("vision", min_trainers=2, max_trainers=6, ttlSecondsAfterFinished=1))
+    here.submit(training_job("gang", min_trainers=2, max_trainers=2, gang=True, fault_tolerant=False))
+    here.submit(training_job("kept", min_trainers=1, max_trainers=1, master={"storage": {"size": "1Gi"}}))
+    here.submit(training_job("taken", min_trainers=1, max_trainers=1))
+    here.submit(training_job("held", min_trainers=2, max_trainers=2, queue="small"))
     wait = here.kube.wait_until
     wait(lambda: here.running("vision") == 6, 40, "the elastic job grows to its maximum")
     wait(lambda: here.running("gang") == 2, 30, "the gang runs")

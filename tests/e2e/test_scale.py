@@ -40,8 +40,8 @@ SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
 JOBS = tuple(
     training_job(
         f"job-{i}",
-        minimum=2,
-        maximum=60,
+        min_trainers=2,
+        max_trainers=60,
         cpu="5",
         memory="8Gi",
         master={"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}},

@@ -25,7 +25,7 @@ POD_DELETE_S = 8.0
 WAVES = {True: 2, False: 1}  # in the full campaign, and else
 STEPS = (10, 20)  # serving pods; twenty nodes hold forty
 SERVING = {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
-TRAINING = tuple(training_job(name, minimum=2, maximum=60, cpu="2") for name in "abc")
+TRAINING = tuple(training_job(name, min_trainers=2, max_trainers=60, cpu="2") for name in "abc")
 
 
 @dataclass(frozen=True, slots=True)

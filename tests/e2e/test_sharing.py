@@ -17,8 +17,10 @@ pytestmark = pytest.mark.alone
 
 NEW_MINIMUM_RUNS_WITHIN_S = 8.0  # 1 s for the victims to go, 0.5 s for the new pods to start, and the decision
 JOBS = {
-    f"job-{i}": training_job(f"job-{i}", minimum=2, maximum=maximum, cpu=cpu, elasticity={"cooldownSeconds": 600})
-    for i, (maximum, cpu) in enumerate([(40, "1"), (60, "1"), (30, "2"), (50, "1"), (20, "2")] * 2)
+    f"job-{i}": training_job(
+        f"job-{i}", min_trainers=2, max_trainers=max_trainers, cpu=cpu, elasticity={"cooldownSeconds": 600}
+    )
+    for i, (max_trainers, cpu) in enumerate([(40, "1"), (60, "1"), (30, "2"), (50, "1"), (20, "2")] * 2)
 }
 
 

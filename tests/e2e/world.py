@@ -117,9 +117,9 @@ def slots(need: Amounts, room: Mapping[str, Amounts]) -> int:
     )
 
 
-def fulfilment(count: int, minimum: int, maximum: int) -> float:
+def fulfilment(count: int, min_trainers: int, max_trainers: int) -> float:
     """The part of the way from its minimum to its maximum that a job has come."""
-    return 1.0 if maximum == minimum else (count - minimum) / (maximum - minimum)
+    return 1.0 if max_trainers == min_trainers else (count - min_trainers) / (max_trainers - min_trainers)
 
 
 def jain(values: Sequence[float]) -> float:

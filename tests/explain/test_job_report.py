@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from edl.explain.job_report import Account, OneMore, account_for
+from edl.explain.job_report import JobReport, OneMore, report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
@@ -21,32 +21,37 @@ from tests.worlds.small_clusters import decision_of, examples, plan_for, running
 DEADLINE_S = 10.0
 
 
-def account(world: ClusterSnapshot, name: str, policy: str = "maxmin") -> Account:
-    return account_for(study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
+def report(world: ClusterSnapshot, name: str, policy: str = "maxmin") -> JobReport:
+    return report_on_job(study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
 
 
 def pair(**fields: Any) -> tuple[Job, Job]:
-    return make_job("a", maximum=6), make_job("b", maximum=6, **fields)
+    return make_job("a", max_trainers=6), make_job("b", max_trainers=6, **fields)
 
 
 def test_a_price_is_confirmed_by_what_all_jobs_together_would_lose() -> None:
-    cheap, dear = make_job("a", maximum=11), make_job("b", maximum=6)
-    found = account(make_snapshot(make_nodes(1, cpu=10), (cheap, dear)), "a")
+    cheap, dear = make_job("a", max_trainers=11), make_job("b", max_trainers=6)
+    found = report(make_snapshot(make_nodes(1, cpu=10), (cheap, dear)), "a")
     assert found.one_more is not None
     assert found.one_more.verdict is OneMore.COSTS
-    gains = {d.job.name: 1 / (d.maximum - d.minimum) for d in plan_for(make_snapshot((), (cheap, dear))).decisions}
+    gains = {
+        d.job.name: 1 / (d.max_trainers - d.min_trainers)
+        for d in plan_for(make_snapshot((), (cheap, dear))).decisions
+    }
     assert found.one_more.cost == pytest.approx(gains["b"] - 1 / 9, abs=1e-5)
 
 
 def test_two_jobs_alike_lose_nothing_together_and_yet_one_would_fall_below_its_share() -> None:
-    found = account(make_snapshot(make_nodes(1), pair()), "a")
+    found = report(make_snapshot(make_nodes(1), pair()), "a")
     assert found.one_more is not None
     assert found.one_more.verdict is OneMore.BELOW_SHARES
 
 
 def test_what_does_not_fit_beside_minimums_is_called_impossible() -> None:
-    world = make_snapshot(make_nodes(1), (make_job("a", maximum=3, cpu=2), make_job("b", minimum=5, maximum=6)))
-    found = account(world, "a")
+    world = make_snapshot(
+        make_nodes(1), (make_job("a", max_trainers=3, cpu=2), make_job("b", min_trainers=5, max_trainers=6))
+    )
+    found = report(world, "a")
     assert found.decision.target == 1
     assert found.one_more is not None
     assert found.one_more.verdict is OneMore.IMPOSSIBLE
@@ -54,14 +59,14 @@ def test_what_does_not_fit_beside_minimums_is_called_impossible() -> None:
 
 @pytest.mark.parametrize("name", ["pinned", "full", "waits"])
 def test_nothing_is_confirmed_where_no_price_is_asked(name: str) -> None:
-    jobs = (make_job("pinned", pinned=1), make_job("full", maximum=1), make_job("waits", minimum=90))
-    assert account(make_snapshot(make_nodes(1), jobs), name).one_more is None
+    jobs = (make_job("pinned", pinned=1), make_job("full", max_trainers=1), make_job("waits", min_trainers=90))
+    assert report(make_snapshot(make_nodes(1), jobs), name).one_more is None
 
 
 def test_under_utility_the_same_is_asked_in_utility() -> None:
-    fast = replace(make_job("a", maximum=8), throughput=((1, 100.0), (8, 800.0)))
-    slow = replace(make_job("b", maximum=8), throughput=((1, 100.0), (8, 200.0)))
-    found = account(make_snapshot(make_nodes(1), (fast, slow)), "b", "utility")
+    fast = replace(make_job("a", max_trainers=8), throughput=((1, 100.0), (8, 800.0)))
+    slow = replace(make_job("b", max_trainers=8), throughput=((1, 100.0), (8, 200.0)))
+    found = report(make_snapshot(make_nodes(1), (fast, slow)), "b", "utility")
     assert found.objective == "utility"
     assert found.one_more is not None
     assert found.one_more.verdict in {OneMore.COSTS, OneMore.BELOW_SHARES}
@@ -70,17 +75,17 @@ def test_under_utility_the_same_is_asked_in_utility() -> None:
 
 def test_where_trainers_stand_come_and_go_is_told_by_node() -> None:
     nodes = (make_node("n0", 8, labels={"agentpool": "x"}), make_node("n1", 4))
-    world = make_snapshot(nodes, (make_job("a", trainers=8, maximum=12, on=("n0",)),))
-    (first, second) = account(world, "a").standing
+    world = make_snapshot(nodes, (make_job("a", trainers=8, max_trainers=12, on=("n0",)),))
+    (first, second) = report(world, "a").standing
     assert (first.node, first.pool, first.stay, first.come, first.go) == ("n0", "pool x", 8, 0, 0)
     assert (second.node, second.pool, second.stay, second.come, second.go) == ("n1", "", 0, 4, 0)
-    shrinking = account(with_pods(world, make_serving("web", cpu=8)), "a").standing
+    shrinking = report(with_pods(world, make_serving("web", cpu=8)), "a").standing
     assert [(one.node, one.go) for one in shrinking] == [("n0", 8), ("n1", 0)]
 
 
 def test_what_it_says_would_help_does_help() -> None:
     world = make_snapshot(make_nodes(1), pair())
-    found = account(world, "a")
+    found = report(world, "a")
     assert found.remedies == (
         "free 1 core more on node n000, or add a node that takes its trainers",
         "let default/b go without 1 trainer: lower its max-instance, or end it",
@@ -94,27 +99,27 @@ def test_what_it_says_would_help_does_help() -> None:
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        (make_job("a", maximum=1), "raise spec.trainer.max-instance"),
+        (make_job("a", max_trainers=1), "raise spec.trainer.max-instance"),
         (make_job("a", pinned=1), "set spec.trainer.instances to another number"),
         (replace(make_job("a"), suspended=True), "set spec.suspend to false"),
         (replace(make_job("a"), problem="min-instance 4 exceeds max-instance 2"), "correct the job"),
         (make_job("a", cpu=90), "let its pods ask for less"),
-        (make_job("a", minimum=5, age_s=-10), "another job ends or lowers its min-instance"),
+        (make_job("a", min_trainers=5, age_s=-10), "another job ends or lowers its min-instance"),
     ],
 )
 def test_each_state_has_its_remedy(job: Job, says: str) -> None:
-    other = make_job("r", trainers=4, minimum=4, maximum=4, on=("n000",))
-    assert account(make_snapshot(make_nodes(1), (job, other)), "a").remedies[0].startswith(says)
+    other = make_job("r", trainers=4, min_trainers=4, max_trainers=4, on=("n000",))
+    assert report(make_snapshot(make_nodes(1), (job, other)), "a").remedies[0].startswith(says)
 
 
 def test_a_job_behind_the_head_is_told_whom_it_waits_for() -> None:
-    runs = make_job("r", trainers=6, minimum=6, on=("n000",), age_s=9000)
-    jobs = (runs, make_job("head", minimum=5, age_s=250), make_job("small", minimum=4))
-    assert "default/head starts" in account(make_snapshot(make_nodes(1), jobs), "small").remedies[0]
+    runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
+    jobs = (runs, make_job("head", min_trainers=5, age_s=250), make_job("small", min_trainers=4))
+    assert "default/head starts" in report(make_snapshot(make_nodes(1), jobs), "small").remedies[0]
 
 
 def test_a_finished_job_needs_nothing() -> None:
-    assert account(make_snapshot((), (replace(make_job("a"), finished=True),)), "a").remedies == ()
+    assert report(make_snapshot((), (replace(make_job("a"), finished=True),)), "a").remedies == ()
 
 
 @examples(60)
@@ -122,7 +127,7 @@ def test_a_finished_job_needs_nothing() -> None:
 def test_every_job_of_every_world_can_be_accounted_for(world: ClusterSnapshot) -> None:
     made = study(world, policy_named("maxmin"), Limits())
     for job in world.jobs:
-        found = account_for(made, job.key, DEADLINE_S)
+        found = report_on_job(made, job.key, DEADLINE_S)
         assert found.decision == decision_of(made.plan, job.key.name)
         assert sum(s.stay + s.come for s in found.standing) == (found.decision.target if found.standing else 0)
         if found.decision.reason is Reason.INSUFFICIENT_CAPACITY and found.one_more is not None:

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from edl.errors import ConfigError, TemporaryError
-from edl.explain.job_text import account_json, explain_job, find_job, print_account
+from edl.explain.job_text import explain_job, find_job, job_report_json, print_job_report
 from edl.kube.mirror.read_once import look
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
@@ -31,12 +31,12 @@ def _thaw() -> Iterator[None]:
 
 
 def world() -> ClusterSnapshot:
-    return make_snapshot(make_nodes(1), (make_job("a", maximum=6), make_job("b", maximum=6)))
+    return make_snapshot(make_nodes(1), (make_job("a", max_trainers=6), make_job("b", max_trainers=6)))
 
 
 def printed(snapshot: ClusterSnapshot, name: str, limits: Limits = LIMITS) -> str:
     out = io.StringIO()
-    print_account(explain_job(snapshot, name, "", "", limits), snapshot, Console(file=out, width=100))
+    print_job_report(explain_job(snapshot, name, "", "", limits), snapshot, Console(file=out, width=100))
     return out.getvalue()
 
 
@@ -71,7 +71,7 @@ def test_the_text_reads_like_a_report() -> None:
     ids=["runs", "cannot start"],
 )  # fmt: skip
 def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
-    alone = make_snapshot(make_nodes(1), (make_job("a", maximum=6),))
+    alone = make_snapshot(make_nodes(1), (make_job("a", max_trainers=6),))
     text = printed(alone, "a", Limits(quotas=(Quota("default", ((CPU, cores * 1000),)),)))
     assert says in text
     assert "QuotaReached" in text
@@ -88,7 +88,7 @@ def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> N
 
 
 def test_the_json_says_the_same_in_fields() -> None:
-    body = json.loads(account_json(explain_job(world(), "a", "", "", LIMITS), 1000.0))
+    body = json.loads(job_report_json(explain_job(world(), "a", "", "", LIMITS), 1000.0))
     assert (body["namespace"], body["name"], body["target"], body["reason"]) == (
         "default",
         "a",

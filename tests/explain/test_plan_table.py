@@ -19,7 +19,7 @@ from rich.console import Console
 from edl.controller.planning import plan_snapshot
 from edl.errors import PlanFailure
 from edl.explain.plan_table import plan_dict, plan_json, print_plan
-from edl.kube.snapshot_files import read_saved
+from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.names import JobKey, Role
 from edl.model.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
 from edl.model.status import Reason
@@ -33,8 +33,8 @@ PLAN = ScalePlan(
             generation=1,
             current=4,
             target=7,
-            minimum=2,
-            maximum=12,
+            min_trainers=2,
+            max_trainers=12,
             admitted=True,
             reason=Reason.INSUFFICIENT_CAPACITY,
             message="no more [cpu] on any node",
@@ -47,8 +47,8 @@ PLAN = ScalePlan(
             generation=1,
             current=1,
             target=0,
-            minimum=1,
-            maximum=1,
+            min_trainers=1,
+            max_trainers=1,
             admitted=False,
             reason=Reason.INVALID_SPEC,
             message="",
@@ -73,7 +73,7 @@ def rounded(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name.removesuffix(".input.yaml"))
 def test_a_saved_cluster_gives_the_plan_that_was_reviewed(path: Path) -> None:
-    snapshot, left_out = read_saved([str(path)]).snapshot()
+    snapshot, left_out = read_snapshot_files([str(path)]).snapshot()
     answer = rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
     answer["seconds"] = 0.0
     expected = path.with_name(path.name.replace(".input.yaml", ".output.json"))

@@ -33,11 +33,11 @@ def message_of(name: str, *jobs: Job, cores: int = 8) -> str:
 
 
 def test_a_job_at_its_maximum_says_so() -> None:
-    assert message_of("a", make_job("a", maximum=6)) == "6 of 6: at its maximum"
+    assert message_of("a", make_job("a", max_trainers=6)) == "6 of 6: at its maximum"
 
 
 def test_a_job_that_is_held_by_a_resource_says_which_and_who_has_it() -> None:
-    message = message_of("a", make_job("a", maximum=6), make_job("b", maximum=6))
+    message = message_of("a", make_job("a", max_trainers=6), make_job("b", max_trainers=6))
     assert message == (
         "4 of 6: cpu is full on node n000; default/b holds 38 % of it above its minimum (3 trainers);"
         " one more trainer would cost default/b 0.2 of fulfilment and leave it with less (0.4 against 0.8)"
@@ -45,7 +45,7 @@ def test_a_job_that_is_held_by_a_resource_says_which_and_who_has_it() -> None:
 
 
 def test_a_job_that_has_all_there_is_says_so() -> None:
-    assert message_of("a", make_job("a", maximum=60)) == (
+    assert message_of("a", make_job("a", max_trainers=60)) == (
         "8 of 60: cpu is full on node n000; no more would fit even if no other job ran"
     )
 
@@ -56,8 +56,8 @@ def test_a_pinned_job_says_so() -> None:
 
 def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(1.5, 2), 2), FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1))
-    running = make_job("r", trainers=6, minimum=6, on=("n000",))
-    message = message_of("a", running, make_job("a", minimum=2, fixed=fixed))
+    running = make_job("r", trainers=6, min_trainers=6, on=("n000",))
+    message = message_of("a", running, make_job("a", min_trainers=2, fixed=fixed))
     assert message == (
         "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all);"
         " serving and the minimums of the jobs that run leave it at most 2 cores"
@@ -66,7 +66,7 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
 
 
 def test_a_job_that_gives_way_says_for_what() -> None:
-    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, maximum=9, on=("n000",)),))
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, max_trainers=9, on=("n000",)),))
     decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3))), "a")
     assert decision.message == (
         "5 of 9: gives up 3 trainers on node n000 to make room for serving pod serving/s (3 cores, 3 GiB of memory)"
@@ -74,13 +74,13 @@ def test_a_job_that_gives_way_says_for_what() -> None:
 
 
 def test_a_job_that_gives_way_to_several_pods_says_how_many_and_how_much() -> None:
-    world = make_snapshot(make_nodes(2), (make_job("a", trainers=16, maximum=16, on=("n000", "n001")),))
+    world = make_snapshot(make_nodes(2), (make_job("a", trainers=16, max_trainers=16, on=("n000", "n001")),))
     decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3), make_serving("t", cpu=6))), "a")
     assert "to make room for 2 serving pods (9 cores, 6 GiB of memory in all)" in decision.message
 
 
 def test_a_serving_pod_is_not_named_where_another_one_finds_no_room() -> None:
-    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, maximum=9, on=("n000",)),))
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, max_trainers=9, on=("n000",)),))
     decision = decision_of(plan_for(with_pods(world, make_serving("huge", cpu=90), make_serving("s", cpu=3))), "a")
     assert "1 serving pod (3 cores, 3 GiB of memory in all)" in decision.message
     assert "huge" not in decision.message
@@ -98,7 +98,7 @@ def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() 
 
 
 def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
-    message = message_of("a", make_job("a", minimum=9))
+    message = message_of("a", make_job("a", min_trainers=9))
     assert "not all of them together: without other jobs they hold 8 trainers, its minimum is 9" in message
 
 
@@ -125,7 +125,7 @@ def test_what_a_node_never_had_is_not_full_there() -> None:
     gpus = Resources.of({"nvidia.com/gpu": 2})
     nodes = (plain, replace(plain, name="gpu", allocatable=plain.allocatable + gpus))
     job = replace(make_job("a"), trainer=make_shape(1, 1, None, **{"nvidia.com/gpu": 1}))
-    other = make_job("b", trainers=6, maximum=8, on=("plain",))
+    other = make_job("b", trainers=6, max_trainers=8, on=("plain",))
     message = decision_of(plan_for(make_snapshot(nodes, (job, other))), "a").message
     assert message == "2 of 10: nvidia.com/gpu is full on node gpu; no more would fit even if no other job ran"
 
@@ -156,10 +156,10 @@ def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
 
 def test_only_minimums_on_nodes_that_a_job_could_use_are_in_its_way() -> None:
     small, large = make_node("small"), make_node("large", labels={"disk": "ssd"})
-    here = make_job("here", trainers=2, minimum=2, maximum=2, on=("large",))
-    elsewhere = make_job("elsewhere", trainers=8, minimum=8, maximum=8, on=("small",))
+    here = make_job("here", trainers=2, min_trainers=2, max_trainers=2, on=("large",))
+    elsewhere = make_job("elsewhere", trainers=8, min_trainers=8, max_trainers=8, on=("small",))
     picky = make_shape(1, 1, Placement(node_selector=(("disk", "ssd"),)))
-    waits = replace(make_job("a", minimum=7), trainer=picky)
+    waits = replace(make_job("a", min_trainers=7), trainer=picky)
     message = decision_of(plan_for(make_snapshot((large, small), (here, elsewhere, waits))), "a").message
     assert message.endswith("leave it at most 6 cores (the largest minimum there is that of default/here, 2 cores)")
 
@@ -187,19 +187,19 @@ def pooled(pools: str, cores: int = 8, label: str = "cloud.google.com/gke-nodepo
     ],
 )
 def test_nodes_are_named_by_the_pool_that_their_label_says(label: str, says: str) -> None:
-    world = make_snapshot(pooled("xx", label=label), (make_job("a", maximum=60),))
+    world = make_snapshot(pooled("xx", label=label), (make_job("a", max_trainers=60),))
     assert says in decision_of(plan_for(world), "a").message
 
 
 def test_several_pools_and_resources_are_named_apart() -> None:
     nodes = (*pooled("aab"), make_node("n9", 40, 4, labels={"cloud.google.com/gke-nodepool": "c"}))
-    jobs = (make_job("a", maximum=90), make_job("b", maximum=90))
+    jobs = (make_job("a", max_trainers=90), make_job("b", max_trainers=90))
     message = decision_of(plan_for(make_snapshot(nodes, jobs)), "a").message
     assert "cpu is full on pool a and pool b, memory on node n9; default/b holds" in message
 
 
 def test_many_pools_are_counted() -> None:
-    world = make_snapshot(pooled("aabbccddee"), (make_job("a", maximum=900),))
+    world = make_snapshot(pooled("aabbccddee"), (make_job("a", max_trainers=900),))
     assert "cpu is full on pool a, pool b and 3 more pools;" in decision_of(plan_for(world), "a").message
 
 
@@ -207,23 +207,23 @@ def test_part_of_a_pool_is_not_called_the_pool() -> None:
     nodes = tuple(
         make_node(f"n{i}", 8, 64 if i else 4, labels={"cloud.google.com/gke-nodepool": "a"}) for i in range(3)
     )
-    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", maximum=900),))), "a").message
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", max_trainers=900),))), "a").message
     assert "cpu is full on 2 of the 3 nodes of pool a, memory on node n0" in message
 
 
 def test_a_resource_that_is_not_quite_full_says_how_much_is_left() -> None:
-    message = message_of("a", make_job("a", cpu=3, maximum=60))
+    message = message_of("a", make_job("a", cpu=3, max_trainers=60))
     assert "cpu is full on node n000 (at most 2 cores free on a node, a trainer asks for 3 cores)" in message
 
 
 def test_a_larger_trainer_costs_several_smaller_ones() -> None:
-    large, small = make_job("l", cpu=4, maximum=9), make_job("s", minimum=1, maximum=5)
+    large, small = make_job("l", cpu=4, max_trainers=9), make_job("s", min_trainers=1, max_trainers=5)
     message = message_of("l", large, small, cores=9)
     assert message.endswith("would cost default/s 1 of fulfilment and leave it with less (0 against 1)"), message
 
 
 def test_surplus_that_frees_no_single_node_is_no_offer() -> None:
-    message = message_of("l", make_job("l", cpu=4, maximum=9), make_job("s", minimum=1, maximum=5))
+    message = message_of("l", make_job("l", cpu=4, max_trainers=9), make_job("s", min_trainers=1, max_trainers=5))
     assert message.endswith(
         "giving up any one job's trainers above its minimum would make room for no more on any node"
     )
@@ -232,8 +232,8 @@ def test_surplus_that_frees_no_single_node_is_no_offer() -> None:
 def test_what_the_dead_band_holds_back_is_said() -> None:
     nodes = tuple(node.name for node in make_nodes(4))
     running = (
-        make_job("a", trainers=15, minimum=1, maximum=31, on=nodes),
-        make_job("b", trainers=17, minimum=1, maximum=31, on=nodes[3:] + nodes[:3]),
+        make_job("a", trainers=15, min_trainers=1, max_trainers=31, on=nodes),
+        make_job("b", trainers=17, min_trainers=1, max_trainers=31, on=nodes[3:] + nodes[:3]),
     )
     settled = tuple(replace(job, status=JobStatus(conditions=(admitted(),))) for job in running)
     decision = decision_of(plan_for(make_snapshot(make_nodes(4), settled, now_s=5000.0)), "a")
@@ -246,8 +246,8 @@ def admitted(since_s: float = 0.0) -> Condition:
 
 
 def test_a_job_behind_the_head_says_how_long_the_queue_stays_open() -> None:
-    runs = make_job("r", trainers=6, minimum=6, on=("n000",), age_s=9000)
-    head, small = make_job("head", minimum=5, age_s=250), make_job("small", minimum=4)
+    runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", min_trainers=5, age_s=250), make_job("small", min_trainers=4)
     message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
     assert message == (
         "waits for room behind default/head, which has waited 4 min and closes the queue to younger jobs at 10 min:"
@@ -256,8 +256,8 @@ def test_a_job_behind_the_head_says_how_long_the_queue_stays_open() -> None:
 
 
 def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() -> None:
-    runs = make_job("r", trainers=6, minimum=6, on=("n000",), age_s=9000)
-    head, small = make_job("head", minimum=5, age_s=7200), make_job("small")
+    runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", min_trainers=5, age_s=7200), make_job("small")
     message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
     assert message.startswith(
         "waits behind default/head, which has waited over 10 min: nothing younger passes it any more: needs 1 trainer"
@@ -266,23 +266,23 @@ def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() 
 
 @pytest.mark.parametrize(("age_s", "is_closed"), [(599, False), (600, True)])
 def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_closed: bool) -> None:
-    runs = make_job("r", trainers=6, minimum=6, maximum=6, on=("n000",), age_s=9000)
-    head, small = make_job("head", minimum=5, age_s=age_s), make_job("small", minimum=1, maximum=1)
+    runs = make_job("r", trainers=6, min_trainers=6, max_trainers=6, on=("n000",), age_s=9000)
+    head, small = make_job("head", min_trainers=5, age_s=age_s), make_job("small", min_trainers=1, max_trainers=1)
     decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
     assert decision.admitted is not is_closed, "there is room for it"
     assert ("nothing younger passes it" in decision.message) is is_closed
 
 
 def test_the_head_says_that_room_is_there_but_in_pieces() -> None:
-    runs = make_job("r", trainers=2, cpu=5, minimum=2, maximum=2, on=("n000", "n001"), age_s=9000)
+    runs = make_job("r", trainers=2, cpu=5, min_trainers=2, max_trainers=2, on=("n000", "n001"), age_s=9000)
     world = make_snapshot(make_nodes(2), (runs, make_job("a", cpu=4)))
     message = decision_of(plan_for(world), "a").message
     assert message.endswith("leave it enough in all, but not on nodes that could hold its pods")
 
 
 def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
-    running = make_job("a", trainers=8, maximum=8, on=("n000",))
-    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=8))))
+    running = make_job("a", trainers=8, max_trainers=8, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", max_trainers=8))))
     assert decision_of(plan, "a").victims
     assert decision_of(plan, "a").shrink_reason == Reason.ADMITTED
     assert decision_of(plan, "a").message.startswith(
@@ -291,15 +291,15 @@ def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
 
 
 def test_trainers_above_a_lowered_maximum_die_of_that_even_while_a_job_arrives() -> None:
-    running = make_job("a", trainers=4, maximum=2, on=("n000",))
-    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", maximum=2))))
+    running = make_job("a", trainers=4, max_trainers=2, on=("n000",))
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", max_trainers=2))))
     assert decision_of(plan, "a").shrink_reason == Reason.AT_MAX
 
 
 def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
     limit_gib = (2**63 - 1) / 2**30 - 1
-    for minimum in (1, 2, 3, 10):
-        huge = make_job("a", minimum=minimum, maximum=10_000, memory_gib=limit_gib)
+    for min_trainers in (1, 2, 3, 10):
+        huge = make_job("a", min_trainers=min_trainers, max_trainers=10_000, memory_gib=limit_gib)
         decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
         assert decision.reason is Reason.UNSCHEDULABLE
         assert "8 EiB of memory" in decision.message
@@ -327,7 +327,7 @@ def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world
         assert named <= names - {str(decision.job)}
         if (
             decision.admitted
-            and decision.target < decision.maximum
+            and decision.target < decision.max_trainers
             and decision.reason is Reason.INSUFFICIENT_CAPACITY
         ):
             assert re.search(r"is full on|no node takes", decision.message)

@@ -37,11 +37,11 @@ def running(trainers: int, **fields: Any) -> Job:
 @pytest.mark.parametrize(
     ("job", "others", "reason"),
     [
-        (running(4, maximum=4), (), Reason.AT_MAX),
-        (running(8, maximum=20), (), Reason.INSUFFICIENT_CAPACITY),
+        (running(4, max_trainers=4), (), Reason.AT_MAX),
+        (running(8, max_trainers=20), (), Reason.INSUFFICIENT_CAPACITY),
         (running(4, pinned=4), (), Reason.PINNED),
         (make_job("a", cpu=90), (), Reason.UNSCHEDULABLE),
-        (make_job("a", cpu=4), (make_job("r", trainers=6, minimum=6, on=("n000",)),), Reason.MIN_UNSATISFIED),
+        (make_job("a", cpu=4), (make_job("r", trainers=6, min_trainers=6, on=("n000",)),), Reason.MIN_UNSATISFIED),
     ],
 )
 def test_the_status_holds_the_sentence_and_the_word_of_the_plan(
@@ -64,7 +64,7 @@ def test_kubectl_prints_the_word_as_a_column() -> None:
 
 
 def test_an_event_tells_a_shrink_with_its_sentence() -> None:
-    message, _, events = tell(running(8, maximum=8), serving=True)
+    message, _, events = tell(running(8, max_trainers=8), serving=True)
     assert "serving pod serving/web" in message
     assert [(e.reason, e.message) for e in events if e.reason == "ScaledDown"] == [
         ("ScaledDown", f"8 -> 5: {message}")
@@ -72,7 +72,7 @@ def test_an_event_tells_a_shrink_with_its_sentence() -> None:
 
 
 def test_an_event_tells_a_growth_with_its_sentence() -> None:
-    message, _, events = tell(running(2, maximum=20))
+    message, _, events = tell(running(2, max_trainers=20))
     assert "cpu is full on node n000" in message
     assert [e.message for e in events if e.reason == "ScaledUp"] == [f"2 -> 8: {message}"]
 

@@ -18,7 +18,7 @@ from edl.controller.planning import plan_snapshot
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_dict
 from edl.explain.whatif import changes_of, print_changes
-from edl.kube.snapshot_files import read_saved
+from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.plan import Limits
 from tests.explain.test_plan_table import rounded
 
@@ -27,7 +27,7 @@ CASES = sorted(path.name.removesuffix(".cluster.yaml") for path in FOLDER.glob("
 
 
 def changes(*paths: str, policy: str = "") -> Changes | None:
-    saved = read_saved(paths)
+    saved = read_snapshot_files(paths)
     snapshot, _ = saved.snapshot()
     return changes_of(saved, None, Limits(), plan_snapshot(snapshot, policy, Limits()))
 

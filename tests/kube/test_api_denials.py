@@ -71,7 +71,7 @@ async def outcome_of(tmp_path: Path, code: int, reason: str, message: str) -> Ou
 def living() -> Iterator[Living]:
     with closing(Living(make_nodes(2, cpu=4))) as made:
         for name in ("a", "b"):
-            made.do(partial(World.add, job=make_job(name, minimum=1, maximum=2)))
+            made.do(partial(World.add, job=make_job(name, min_trainers=1, max_trainers=2)))
         yield made
 
 

@@ -21,7 +21,7 @@ from tests.worlds.fakes import LoopClock, run_virtual
 
 
 @dataclass
-class Store:
+class ObjectStore:
     """A lease in an API server that can hang, refuse, or lose its reply.
 
     Attributes:
@@ -37,7 +37,7 @@ class Store:
 class Door:
     """One replica's way to the store."""
 
-    store: Store
+    store: ObjectStore
     hangs: bool = False
     refuses: bool = False
     loses_replies: bool = False
@@ -84,7 +84,7 @@ async def until(condition: Callable[[], bool], limit_s: float = 120.0) -> float:
 
 def test_the_first_takes_the_lease_and_keeps_renewing_it() -> None:
     async def main() -> None:
-        door = Door(Store())
+        door = Door(ObjectStore())
         first = elector(door, "a")
         running = asyncio.ensure_future(first.run())
         assert await until(first.is_held) < 1
@@ -98,7 +98,7 @@ def test_the_first_takes_the_lease_and_keeps_renewing_it() -> None:
 
 def test_a_second_waits_until_the_first_has_gone_silent_for_the_whole_lease() -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         first_door = Door(store)
         first, second = elector(first_door, "a"), elector(Door(store), "b")
         running = [asyncio.ensure_future(e.run()) for e in (first, second)]
@@ -116,7 +116,7 @@ def test_a_second_waits_until_the_first_has_gone_silent_for_the_whole_lease() ->
 
 def test_a_released_lease_is_taken_at_once() -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         first, second = elector(Door(store), "a"), elector(Door(store), "b")
         running = [asyncio.ensure_future(e.run()) for e in (first, second)]
         await until(first.is_held)
@@ -132,7 +132,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
 @pytest.mark.parametrize("fault", ["hangs", "refuses"])
 def test_a_holder_that_cannot_renew_stops_before_another_may_start(fault: str) -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         door = Door(store)
         first, second = elector(door, "a"), elector(Door(store), "b")
         running = asyncio.ensure_future(first.run())
@@ -156,7 +156,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_start(fault: str) -
 
 def test_a_short_outage_costs_nothing() -> None:
     async def main() -> None:
-        door = Door(Store())
+        door = Door(ObjectStore())
         first = elector(door, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -174,7 +174,7 @@ def test_a_short_outage_costs_nothing() -> None:
 
 def test_a_write_whose_reply_is_lost_is_recognised_as_our_own() -> None:
     async def main() -> None:
-        door = Door(Store(), loses_replies=True)
+        door = Door(ObjectStore(), loses_replies=True)
         first = elector(door, "a")
         running = asyncio.ensure_future(first.run())
         await asyncio.sleep(8)
@@ -188,7 +188,7 @@ def test_a_write_whose_reply_is_lost_is_recognised_as_our_own() -> None:
 
 def test_a_holder_whose_record_was_taken_over_stops_at_once() -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         first = elector(Door(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -211,7 +211,7 @@ def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wake
             await super().sleep(duration_s + self.oversleeps_s)
 
     async def main() -> None:
-        door, clock = Door(Store()), StoppedClock()
+        door, clock = Door(ObjectStore()), StoppedClock()
         first = Elector(door, clock, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -227,7 +227,7 @@ def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wake
 
 def test_an_edit_of_the_lease_by_a_person_does_not_end_the_holder() -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         first = elector(Door(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -243,7 +243,7 @@ def test_an_edit_of_the_lease_by_a_person_does_not_end_the_holder() -> None:
 
 def test_a_slow_server_counts_against_the_holder_from_the_moment_it_asked() -> None:
     async def main() -> None:
-        door = Door(Store())
+        door = Door(ObjectStore())
         first = elector(door, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -257,7 +257,7 @@ def test_a_slow_server_counts_against_the_holder_from_the_moment_it_asked() -> N
 
 def test_changes_of_the_leader_are_told_once() -> None:
     async def main() -> None:
-        store, told = Store(), []
+        store, told = ObjectStore(), []
         first = elector(Door(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
@@ -287,7 +287,7 @@ FAULTS = st.lists(
 @given(FAULTS)
 def test_two_never_hold_it_at_the_same_time(faults: list[tuple[str, str, float]]) -> None:
     async def main() -> None:
-        store = Store()
+        store = ObjectStore()
         doors = {name: Door(store) for name in "ab"}
         electors = {name: elector(door, name) for name, door in doors.items()}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.kube.resource_log_line import inquiry_resource
+from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import NODES, PODS, Quarantined
 from edl.kube.translate.objects import NodeObject, PodObject
 
@@ -34,7 +34,7 @@ def test_says_what_the_original_said() -> None:
         pod({"requests": {"cpu": "1", "alpha.kubernetes.io/nvidia-gpu": "1"}, "limits": {"cpu": "2"}}),
         pod({"requests": {"cpu": "64"}}, on="node-1", phase="Succeeded"),
     ]
-    assert inquiry_resource(nodes, pods) == (
+    assert resource_log_line(nodes, pods) == (
         "{NodeCount:2 GPURequest:1 GPULimit:0 GPUTotal:1 "
         "CPURequestMilli:1105 CPULimitMilli:2000 CPUTotalMilli:6000 "
         "MemoryRequestMega:126 MemoryLimitMega:179 MemoryTotalMega:10681 "
@@ -44,25 +44,25 @@ def test_says_what_the_original_said() -> None:
 
 def test_totals_are_rounded_once_and_the_maps_per_container() -> None:
     tiny = {"requests": {"memory": "1"}}
-    said = inquiry_resource([node("n", memory="10M")], [pod(tiny, tiny, tiny, on="n")])
+    said = resource_log_line([node("n", memory="10M")], [pod(tiny, tiny, tiny, on="n")])
     assert "MemoryRequestMega:1 " in said
     assert "NodesMemoryFreeMega:map[n:7]" in said
 
 
 def test_init_containers_count_and_pods_on_unknown_nodes_do_not_invent_one() -> None:
     init = [{"resources": {"requests": {"cpu": "1"}}}]
-    said = inquiry_resource([], [pod({"requests": {"cpu": "2"}}, init=init, on="gone")])
+    said = resource_log_line([], [pod({"requests": {"cpu": "2"}}, init=init, on="gone")])
     assert "NodeCount:0" in said
     assert "CPURequestMilli:3000" in said
     assert said.endswith("Nodes:{NodesCPUIdleMilli:map[] NodesMemoryFreeMega:map[]}}")
 
 
 def test_names_at_most_fifty_nodes_and_counts_all() -> None:
-    said = inquiry_resource([node(f"n{i:03d}", cpu="1") for i in range(60)], [])
+    said = resource_log_line([node(f"n{i:03d}", cpu="1") for i in range(60)], [])
     assert "NodeCount:60" in said
     assert "n049:1000]" in said
     assert "n050" not in said
 
 
 def test_what_cannot_be_read_counts_as_none() -> None:
-    assert "CPURequestMilli:0" in inquiry_resource([node("n", cpu="x")], [pod({"requests": {"cpu": "many"}})])
+    assert "CPURequestMilli:0" in resource_log_line([node("n", cpu="x")], [pod({"requests": {"cpu": "many"}})])

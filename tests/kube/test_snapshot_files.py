@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.kube.snapshot_files import SavedCluster, read_saved
+from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 
 NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
@@ -20,7 +20,7 @@ def read(folder: Path, *texts: str, suffix: str = "yaml") -> SavedCluster:
         path = folder / f"{number}.{suffix}"
         path.write_text(text)
         names.append(str(path))
-    return read_saved(names)
+    return read_snapshot_files(names)
 
 
 def snapshot(folder: Path, *texts: str, suffix: str = "yaml") -> ClusterSnapshot:
@@ -58,14 +58,14 @@ def test_an_empty_list_is_an_empty_cluster(tmp_path: Path, items: object) -> Non
 def test_flow_style_yaml_is_not_taken_for_broken_json(tmp_path: Path) -> None:
     path = tmp_path / "saved"
     path.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
-    assert len(read_saved([str(path)]).snapshot()[0].nodes) == 1
+    assert len(read_snapshot_files([str(path)]).snapshot()[0].nodes) == 1
 
 
 def test_standard_input_is_read_once() -> None:
-    saved = read_saved(["-"], read_stdin=lambda: json.dumps(NODE).encode())
+    saved = read_snapshot_files(["-"], read_stdin=lambda: json.dumps(NODE).encode())
     assert len(saved.objects) == 1
     with pytest.raises(ConfigError, match="-f - is given twice"):
-        read_saved(["-", "-"], read_stdin=lambda: b"{}")
+        read_snapshot_files(["-", "-"], read_stdin=lambda: b"{}")
 
 
 def test_kinds_that_a_plan_does_not_need_are_ignored(tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
 
 def test_a_file_that_is_not_there_or_no_text_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/x cannot be read: No such file or directory; give"):
-        read_saved(["/nowhere/x"])
+        read_snapshot_files(["/nowhere/x"])
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        read_saved([str(tmp_path)])
+        read_snapshot_files([str(tmp_path)])
     (tmp_path / "b").write_bytes(b"kind: \xff")
     with pytest.raises(ConfigError, match=r"is not UTF-8 text \(byte 6\)"):
-        read_saved([str(tmp_path / "b")])
+        read_snapshot_files([str(tmp_path / "b")])
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_saved(["a\x00b"])
+        read_snapshot_files(["a\x00b"])
 
 
 def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path: Path) -> None:
@@ -312,4 +312,4 @@ def test_a_job_in_the_namespace_of_the_controller_is_refused_as_the_controller_r
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(NODE).encode())
-    assert len(read_saved([str(path)]).objects) == 1
+    assert len(read_snapshot_files([str(path)]).objects) == 1

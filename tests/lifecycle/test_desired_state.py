@@ -113,7 +113,7 @@ def test_without_a_plan_a_job_stays_as_it_is() -> None:
 
 def test_without_a_plan_a_job_that_is_not_admitted_keeps_pods_that_it_still_has() -> None:
     here = story()
-    here.world.add(make_job("a", trainers=2, minimum=2, on=("",)))
+    here.world.add(make_job("a", trainers=2, min_trainers=2, on=("",)))
     here.round(0, hold=True)
     assert len(here.names) == 2
 
@@ -133,7 +133,7 @@ def test_a_job_completes_when_every_live_trainer_exited_0() -> None:
 
 
 def test_a_finishing_job_is_planned_as_what_is_left_of_it() -> None:
-    here = running(minimum=3)
+    here = running(min_trainers=3)
     for i in (0, 1):
         here.world.finish(KEY, f"a-trainer-{i}")
     planned = as_planned(here.job)

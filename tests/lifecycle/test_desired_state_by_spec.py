@@ -10,7 +10,7 @@ import pytest
 from edl.lifecycle.status import is_over
 from edl.model.actions import CreatePod, DeleteJob, EnsurePodGroup, PatchStatus
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer
+from edl.model.jobs import RolePolicy
 from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus, Reason
@@ -28,7 +28,7 @@ def trainers(life: Life) -> set[str]:
 
 @pytest.mark.parametrize("fields", [{"fault_tolerant": False, "fixed": (PSERVERS,)}, {"gang": True}])
 def test_a_gang_starts_whole_or_not_at_all(fields: dict[str, Any]) -> None:
-    job = make_job("a", minimum=3, maximum=3)
+    job = make_job("a", min_trainers=3, max_trainers=3)
     life = Life(replace(job, **{"fixed": (MASTER, PSERVERS), **fields}), wanted=3)
     life.room = 2
     life.settle(3)
@@ -48,7 +48,7 @@ def test_only_the_minimum_has_to_start_whole() -> None:
 
 
 def test_without_a_gang_each_pod_starts_as_soon_as_it_has_room() -> None:
-    life = Life(replace(make_job("a", minimum=3, maximum=3), fixed=(MASTER, PSERVERS)), wanted=3)
+    life = Life(replace(make_job("a", min_trainers=3, max_trainers=3), fixed=(MASTER, PSERVERS)), wanted=3)
     life.room = 1
     life.round()
     assert life.created() == ["a-master-0", "a-pserver-0", "a-trainer-0"]
@@ -56,7 +56,7 @@ def test_without_a_gang_each_pod_starts_as_soon_as_it_has_room() -> None:
 
 def test_the_pod_group_is_made_before_the_pods_and_only_where_asked_for() -> None:
     for asked in (False, True):
-        life = Life(replace(make_job("a", minimum=2, maximum=2), gang=asked), wanted=2)
+        life = Life(replace(make_job("a", min_trainers=2, max_trainers=2), gang=asked), wanted=2)
         life.round()
         kinds = [type(a) for a in life.actions]
         assert (EnsurePodGroup in kinds) is asked
@@ -64,7 +64,7 @@ def test_the_pod_group_is_made_before_the_pods_and_only_where_asked_for() -> Non
 
 
 def test_masters_and_pservers_come_before_trainers() -> None:
-    life = Life(replace(make_job("a", minimum=2, maximum=4), fixed=(MASTER, PSERVERS)))
+    life = Life(replace(make_job("a", min_trainers=2, max_trainers=4), fixed=(MASTER, PSERVERS)))
     life.round()
     roles = [a.role for a in life.actions if isinstance(a, CreatePod)]
     assert roles == [Role.MASTER, Role.PSERVER, Role.PSERVER, *[Role.TRAINER] * 4]
@@ -131,7 +131,7 @@ def test_a_gang_whose_trainers_must_make_way_starts_anew_whole() -> None:
 
 
 def test_a_replaced_trainer_of_a_gang_takes_the_rank_of_the_lost_one() -> None:
-    life = gang(answers=(Answer(Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),))
+    life = gang(policies=(RolePolicy(Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),))
     life.world.finish(KEY, "a-trainer-1", 1)
     life.round()
     assert life.created() == [], "its name is not free yet"
@@ -140,7 +140,7 @@ def test_a_replaced_trainer_of_a_gang_takes_the_rank_of_the_lost_one() -> None:
 
 
 def test_a_gang_that_replaces_single_trainers_completes_when_every_rank_has_finished() -> None:
-    life = gang(answers=(Answer(Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),))
+    life = gang(policies=(RolePolicy(Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),))
     life.world.finish(KEY, "a-trainer-0")
     life.settle(2)
     life.world.finish(KEY, "a-trainer-1", 1)
@@ -263,7 +263,7 @@ def test_what_a_user_wrote_into_the_status_is_recomputed(forged: dict[str, Any])
 
 
 def test_a_status_with_a_phase_and_nothing_else_is_believed() -> None:
-    job = make_job("a", minimum=1, maximum=1)
+    job = make_job("a", min_trainers=1, max_trainers=1)
     assert is_over(replace(job, status=JobStatus(phase=JobPhase.SUCCEEDED)))
     assert not is_over(replace(job, status=JobStatus(phase=JobPhase.RUNNING)))
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from edl.lifecycle.desired_state import Surroundings
+from edl.lifecycle.desired_state import JobContext
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer
+from edl.model.jobs import RolePolicy
 from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase
@@ -43,7 +43,7 @@ def cases() -> Iterator[tuple[str, Role, JobEvent, JobAction]]:
 
 @pytest.mark.parametrize(("mode", "role", "event", "action"), list(cases()))
 def test_every_policy_is_carried_out(mode: str, role: Role, event: JobEvent, action: JobAction) -> None:
-    life = MODES[mode](answers=(Answer(role, event, action),))
+    life = MODES[mode](policies=(RolePolicy(role, event, action),))
     before, names = life.uids, life.names
     happen(life, role, event)
     life.settle()
@@ -97,7 +97,7 @@ def test_pservers_that_exit_0_end_nothing_by_themselves(mode: str) -> None:
 
 
 def test_the_completion_of_the_trainers_outweighs_what_happened_beside_it() -> None:
-    life = gang(answers=(Answer(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),), backoff_limit=0)
+    life = gang(policies=(RolePolicy(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),), backoff_limit=0)
     life.finish_all(Role.TRAINER)
     life.evict("a-pserver-0")
     life.world.finish(KEY, "a-pserver-1", 1)
@@ -107,9 +107,9 @@ def test_the_completion_of_the_trainers_outweighs_what_happened_beside_it() -> N
 
 def test_of_two_events_the_more_decisive_answer_counts() -> None:
     life = fault_tolerant(
-        answers=(
-            Answer(Role.TRAINER, FAILED, JobAction.RESTART_JOB),
-            Answer(Role.PSERVER, FAILED, JobAction.ABORT_JOB),
+        policies=(
+            RolePolicy(Role.TRAINER, FAILED, JobAction.RESTART_JOB),
+            RolePolicy(Role.PSERVER, FAILED, JobAction.ABORT_JOB),
         )
     )
     life.world.finish(KEY, "a-trainer-0", 1)
@@ -120,7 +120,7 @@ def test_of_two_events_the_more_decisive_answer_counts() -> None:
 
 
 def test_a_policy_that_ends_the_job_goes_before_the_limit_of_failures() -> None:
-    life = gang(answers=(Answer(Role.TRAINER, FAILED, JobAction.COMPLETE_JOB),), backoff_limit=0)
+    life = gang(policies=(RolePolicy(Role.TRAINER, FAILED, JobAction.COMPLETE_JOB),), backoff_limit=0)
     life.world.finish(KEY, "a-trainer-0", 1)
     life.settle()
     assert life.phase is JobPhase.SUCCEEDED
@@ -128,8 +128,8 @@ def test_a_policy_that_ends_the_job_goes_before_the_limit_of_failures() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_our_own_deletions_are_no_events(mode: str) -> None:
-    answers = tuple(Answer(role, event, JobAction.ABORT_JOB) for role in Role for event in (FAILED, EVICTED))
-    life = MODES[mode](answers=answers)
+    policies = tuple(RolePolicy(role, event, JobAction.ABORT_JOB) for role in Role for event in (FAILED, EVICTED))
+    life = MODES[mode](policies=policies)
     life.edit(suspended=True)
     life.settle(3)
     assert life.phase.value == "Suspended"
@@ -143,7 +143,7 @@ def test_our_own_deletions_are_no_events(mode: str) -> None:
 
 
 def test_a_pserver_that_vanished_unseen_was_evicted() -> None:
-    life = fault_tolerant(answers=(Answer(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),))
+    life = fault_tolerant(policies=(RolePolicy(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),))
     life.world.drop(KEY, "a-pserver-0")
     life.settle()
     assert life.status.reason == "Aborted"
@@ -151,7 +151,7 @@ def test_a_pserver_that_vanished_unseen_was_evicted() -> None:
 
 
 def test_a_pserver_that_a_new_spec_asks_for_has_not_vanished() -> None:
-    life = fault_tolerant(answers=(Answer(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),))
+    life = fault_tolerant(policies=(RolePolicy(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),))
     life.edit(fixed=(life.job.fixed[0], replace(life.job.fixed[1], count=3)))
     life.settle()
     assert life.phase is JobPhase.RUNNING
@@ -159,9 +159,9 @@ def test_a_pserver_that_a_new_spec_asks_for_has_not_vanished() -> None:
 
 
 def test_a_pod_on_a_node_that_is_gone_was_evicted() -> None:
-    life = fault_tolerant(answers=(Answer(Role.TRAINER, EVICTED, JobAction.RESTART_JOB),))
+    life = fault_tolerant(policies=(RolePolicy(Role.TRAINER, EVICTED, JobAction.RESTART_JOB),))
     before = life.uids
-    life.around = Surroundings(lost=frozenset({life.uid("a-trainer-2")}))
+    life.context = JobContext(lost=frozenset({life.uid("a-trainer-2")}))
     life.settle()
     assert life.phase is JobPhase.RUNNING
     assert not before & life.uids

@@ -16,8 +16,8 @@ from edl.lifecycle.measurement import (
     MOST_SPEEDS,
     OUTLIER,
     SETTLE_S,
-    Meter,
-    Reading,
+    ProgressReading,
+    SpeedMeter,
     add_speed,
     is_told_by,
     observe,
@@ -37,7 +37,7 @@ class Training:
     def __init__(self, speed: Callable[[int], float], *, noise: float = 0.0, seed: int = 1) -> None:
         self.speed, self.noise, self.random = speed, noise, random.Random(seed)  # noqa: S311 no secret
         self.at_s, self.truth, self.told = 100.0, 0.0, 0
-        self.meter = Meter()
+        self.meter = SpeedMeter()
         self.epoch = 0
 
     def run(self, trainers: int, seconds: float, *, working: int | None = None, is_steady: bool = True) -> None:
@@ -51,7 +51,7 @@ class Training:
             self.read(trainers, working, is_steady=is_steady)
 
     def read(self, trainers: int, working: int, *, is_steady: bool = True) -> None:
-        reading = Reading(self.at_s, self.epoch, self.told, trainers, working, is_steady)
+        reading = ProgressReading(self.at_s, self.epoch, self.told, trainers, working, is_steady)
         self.meter = observe(self.meter, reading)
 
     def per_s(self, trainers: int) -> float:
@@ -201,15 +201,15 @@ def test_a_start_from_nothing_is_no_resize() -> None:
 
 
 def test_a_clock_that_stands_or_runs_back_measures_nothing() -> None:
-    meter = Meter()
+    meter = SpeedMeter()
     for at_s, consumed in ((10.0, 0), (10.0, 500), (5.0, 900), (50.0, 1000), (40.0, 2000)):
-        meter = observe(meter, Reading(at_s, 0, consumed, 2, 2))
+        meter = observe(meter, ProgressReading(at_s, 0, consumed, 2, 2))
     assert meter.measured == NOTHING_MEASURED
 
 
-def readings() -> Iterator[st.SearchStrategy[Reading]]:
+def readings() -> Iterator[st.SearchStrategy[ProgressReading]]:
     yield st.builds(
-        Reading,
+        ProgressReading,
         st.floats(0, 1e6),
         st.integers(0, 2),
         st.integers(0, 10**6),
@@ -220,8 +220,8 @@ def readings() -> Iterator[st.SearchStrategy[Reading]]:
 
 
 @given(st.lists(next(readings()), max_size=60))
-def test_no_reading_however_odd_makes_nonsense(seen: list[Reading]) -> None:
-    meter = Meter()
+def test_no_reading_however_odd_makes_nonsense(seen: list[ProgressReading]) -> None:
+    meter = SpeedMeter()
     for reading in seen:
         meter = observe(meter, reading)
         assert all(s.per_s > 0 and s.trainers > 0 for s in meter.measured.speeds)

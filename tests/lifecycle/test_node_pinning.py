@@ -77,7 +77,7 @@ def large() -> Iterator[Living]:
 
 
 def test_pods_stand_where_they_were_planned_in_a_large_cluster(large: Living) -> None:
-    large.do(lambda w: w.add(make_job("job", minimum=2, maximum=20)))
+    large.do(lambda w: w.add(make_job("job", min_trainers=2, max_trainers=20)))
     large.settle()
     trainers = large.world.job(KEY).live_trainers
     assert len(trainers) == 20
@@ -89,7 +89,7 @@ def test_a_node_that_is_closed_for_reasons_unseen_keeps_no_job_waiting(
     large: Living, *, fault_tolerant: bool
 ) -> None:
     """Half of the nodes take no pod, as where a volume is in another zone; all trainers run on the others."""
-    job = make_job("job", minimum=8, maximum=8, cpu=2)
+    job = make_job("job", min_trainers=8, max_trainers=8, cpu=2)
     job = replace(job, fault_tolerant=fault_tolerant, fixed=(FixedPods(Role.PSERVER, make_shape(1), 1),))
     large.world.shut = {f"n{i:03}" for i in range(1, MANY // 2)}
     large.do(lambda w: w.add(job))

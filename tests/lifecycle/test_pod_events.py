@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.lifecycle.desired_state import Surroundings, as_planned, desired_state
+from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
 from edl.lifecycle.status import is_over
 from edl.model.actions import CreatePod, DeletePod, EmitEvent, MarkPod, PatchStatus
 from edl.model.names import Role
@@ -150,7 +150,7 @@ def test_the_deadline_ends_the_job() -> None:
 
 
 def test_the_last_trainer_lost_before_it_finished_is_replaced_even_much_later() -> None:
-    here = running(minimum=1, target=2)
+    here = running(min_trainers=1, target=2)
     here.world.finish(KEY, "a-trainer-0")
     here.world.preempt(KEY, "a-trainer-1")
     here.round(1, starts=0)
@@ -185,7 +185,7 @@ def test_pods_that_no_kubelet_will_end_are_deleted_by_force() -> None:
     here = running()
     here.world.change(KEY, "a-trainer-1", terminating=True)
     uid = here.world.pods(KEY)["a-trainer-1"].uid
-    here.around = Surroundings(lost=frozenset({uid}))
+    here.context = JobContext(lost=frozenset({uid}))
     here.round(4)
     forced = [a for a in here.actions if isinstance(a, DeletePod) and a.force]
     assert [(a.pod, a.pod_uid) for a in forced] == [("a-trainer-1", uid)]
@@ -237,7 +237,7 @@ def test_a_gang_fails_after_its_limit_of_restarts() -> None:
 
 def test_trouble_makes_the_job_degraded_once() -> None:
     here = running()
-    here.around = Surroundings(trouble=("Forbidden", "pods is forbidden: exceeded quota"))
+    here.context = JobContext(trouble=("Forbidden", "pods is forbidden: exceeded quota"))
     here.settle(4, rounds=3)
     assert here.job.status is not None
     degraded = here.job.status.condition("Degraded")
@@ -260,12 +260,16 @@ MOVES = ("fail", "succeed", "preempt", "evict", "vanish", "step", "lose")
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[Story, list[tuple[str, int, int, bool]]]:
-    minimum = draw(st.integers(1, 3))
+    min_trainers = draw(st.integers(1, 3))
     tolerant = draw(st.booleans())
-    maximum = minimum if not tolerant else draw(st.integers(minimum, 6))
+    max_trainers = min_trainers if not tolerant else draw(st.integers(min_trainers, 6))
     fixed = FIXED if tolerant else FIXED[1:]
-    here = story(minimum, maximum, fixed=fixed, fault_tolerant=tolerant, backoff_limit=draw(st.integers(0, 3)))
-    steps = st.tuples(st.sampled_from(MOVES), st.integers(0, 7), st.integers(minimum, maximum), st.booleans())
+    here = story(
+        min_trainers, max_trainers, fixed=fixed, fault_tolerant=tolerant, backoff_limit=draw(st.integers(0, 3))
+    )
+    steps = st.tuples(
+        st.sampled_from(MOVES), st.integers(0, 7), st.integers(min_trainers, max_trainers), st.booleans()
+    )
     return here, draw(st.lists(steps, max_size=25))
 
 
@@ -288,7 +292,7 @@ def happen(here: Story, move: str, which: int) -> None:
     elif move == "vanish":
         here.world.drop(KEY, pod.name)
     elif move == "lose":
-        here.around = Surroundings(lost=frozenset({pod.uid}))
+        here.context = JobContext(lost=frozenset({pod.uid}))
 
 
 @examples(300)
@@ -307,7 +311,7 @@ def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
         if ended is not None:
             assert here.phase() is ended
         ended = here.phase() if here.phase().is_final else None
-    here.around = Surroundings()
+    here.context = JobContext()
     target = here.job.max_trainers
     here.settle(target, rounds=15)
     writes = len(here.world.writes)
@@ -324,8 +328,8 @@ def test_saying_it_twice_gives_the_same_status(life: tuple[Story, list[tuple[str
     for move, which, target, _ in moves:
         happen(here, move, which)
         plan = decision(as_planned(here.job), target)
-        first, actions = desired_state(here.job, plan, (), here.now_s, here.around)
-        again, more = desired_state(replace(here.job, status=first), plan, (), here.now_s + 7, here.around)
+        first, actions = desired_state(here.job, plan, (), here.now_s, here.context)
+        again, more = desired_state(replace(here.job, status=first), plan, (), here.now_s + 7, here.context)
         if not any(isinstance(a, MarkPod) for a in actions):
             assert again == first
             assert not [a for a in more if isinstance(a, PatchStatus | EmitEvent)]

@@ -104,9 +104,9 @@ async def test_a_session_that_calls_without_end_is_slowed_down_and_others_are_no
     monkeypatch.setattr("edl.master.http_api._BURST", 5.0)
     monkeypatch.setattr("edl.master.http_api._CALLS_PER_S", 0.001)
     async with serving(tmp_path) as served:
-        answers = [await served.sync("a", seq) for seq in range(1, 8)]
-        assert [status for status, _ in answers] == [200] * 5 + [429] * 2
-        assert answers[-1][1]["error"]["code"] == "too_many_calls"
+        policies = [await served.sync("a", seq) for seq in range(1, 8)]
+        assert [status for status, _ in policies] == [200] * 5 + [429] * 2
+        assert policies[-1][1]["error"]["code"] == "too_many_calls"
         assert (await served.sync("b", 1))[0] == 200
 
 

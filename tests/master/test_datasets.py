@@ -279,10 +279,10 @@ async def test_the_api_tells_it_in_a_sentence_and_goes_on(tmp_path: Path) -> Non
         assert "no file is there" in body["error"]["message"]
         assert (await served.ask("GET", "/v1/dataset/piece?record=0"))[0] == 409
         write(tmp_path, "none", b"a\nb\n")
-        answers = await asyncio.gather(
+        policies = await asyncio.gather(
             *(served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/none"}) for _ in range(5))
         )
-        assert [status for status, _ in answers] == [200] * 5
+        assert [status for status, _ in policies] == [200] * 5
         assert (await served.ask("GET", "/v1/dataset/piece?record=1"))[1]["count"] == 2
         for query in ("", "?record=", "?record=-1", "?record=x", "?record=2", "?record=" + "9" * 30):
             assert (await served.ask("GET", f"/v1/dataset/piece{query}"))[0] == 400, query

@@ -16,7 +16,7 @@ from edl.ledger.events import Done, Event, Granted, JournalError, encode_events
 from edl.ledger.snapshot import state_to_json
 from edl.master.journal_audit import audit, audit_text
 from edl.master.journal_files import frame
-from edl.master.master import LedgerLostError, Progress
+from edl.master.master import ExpectedProgress, LedgerLostError
 from tests.worlds.ledger_world import replayed, run
 from tests.worlds.master_processes import TOKEN, cluster, free_port
 from tests.worlds.master_server import Served, serving
@@ -78,12 +78,12 @@ async def test_snapshots_keep_restarts_short_and_are_what_the_records_lead_to(
 
 async def test_a_lost_ledger_does_not_start_over_silently(tmp_path: Path) -> None:
     with pytest.raises(LedgerLostError, match="120 positions of epoch 3 were done"):
-        async with serving(tmp_path / "a", expected=Progress(3, 120)):
+        async with serving(tmp_path / "a", expected=ExpectedProgress(3, 120)):
             pass
-    async with serving(tmp_path / "b", epochs=5, expected=Progress(3, 120), restarts_epoch=True) as served:
+    async with serving(tmp_path / "b", epochs=5, expected=ExpectedProgress(3, 120), restarts_epoch=True) as served:
         status = served.master.status()
         assert (status["epoch"], status["todo"]) == (3, 100)
-    async with serving(tmp_path / "b", epochs=5, expected=Progress(4, 1)) as served:  # found again
+    async with serving(tmp_path / "b", epochs=5, expected=ExpectedProgress(4, 1)) as served:  # found again
         assert served.master.status()["epoch"] == 3
 
 

@@ -67,7 +67,7 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     metrics.resized(decision(3, 5))
     moving = replace(decision(3, 3), moves=("a-pserver-0", "a-pserver-1"))
     for changed in (decision(3, 5), decision(5, 3, ("a-trainer-3", "a-trainer-4")), moving):
-        metrics.sentenced(changed)
+        metrics.count_victims(changed)
     metrics.resized(decision(5, 3, ("a-trainer-3", "a-trainer-4")))
     found = samples(metrics)
     assert found["edl_job_trainers{job=a,namespace=default,state=target}"] == 5

@@ -21,7 +21,7 @@ from tests.worlds.small_clusters import decision_of, plan_for
 
 
 def world(now_s: float = 1000.0) -> ClusterSnapshot:
-    jobs = (make_job("a", trainers=8, maximum=8, on=("n000",)), make_job("b", maximum=8))
+    jobs = (make_job("a", trainers=8, max_trainers=8, on=("n000",)), make_job("b", max_trainers=8))
     snapshot = make_snapshot(make_nodes(2), jobs, (make_serving("web", cpu=3),), now_s=now_s)
     return replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
 

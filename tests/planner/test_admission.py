@@ -21,7 +21,7 @@ from tests.worlds.small_clusters import decision_of, later, plan_for, targets, v
 
 def two_full_nodes() -> ClusterSnapshot:
     """8 trainers of one core on each of two nodes."""
-    return make_snapshot(make_nodes(2), (make_job("a", trainers=16, maximum=16, on=("n000", "n001")),))
+    return make_snapshot(make_nodes(2), (make_job("a", trainers=16, max_trainers=16, on=("n000", "n001")),))
 
 
 def test_the_fewest_trainers_die_and_all_on_one_node() -> None:
@@ -35,21 +35,21 @@ def test_the_fewest_trainers_die_and_all_on_one_node() -> None:
 
 
 def test_a_death_that_makes_room_for_two_is_preferred() -> None:
-    big = make_job("big", trainers=1, cpu=6, on=("n000",), minimum=0)
-    small = make_job("small", trainers=2, cpu=4, on=("n001",), minimum=0)
+    big = make_job("big", trainers=1, cpu=6, on=("n000",), min_trainers=0)
+    small = make_job("small", trainers=2, cpu=4, on=("n001",), min_trainers=0)
     plan = plan_for(with_pods(make_snapshot(make_nodes(2), (big, small)), *(make_serving(f"s{i}") for i in range(2))))
     assert victims(plan) == ["big-trainer-0"]
 
 
 def test_nobody_dies_for_serving_that_fits_into_free_room() -> None:
-    world = make_snapshot(make_nodes(2), (make_job("a", trainers=8, maximum=16, on=("n000",)),))
+    world = make_snapshot(make_nodes(2), (make_job("a", trainers=8, max_trainers=16, on=("n000",)),))
     plan = plan_for(with_pods(world, make_serving("s", cpu=3)))
     assert victims(plan) == []
     assert targets(plan) == {"a": 13}
 
 
 def test_nobody_dies_for_a_nominated_pod_and_its_room_is_not_given_away() -> None:
-    world = make_snapshot(make_nodes(1), (make_job("a", trainers=4, maximum=8, on=("n000",)),))
+    world = make_snapshot(make_nodes(1), (make_job("a", trainers=4, max_trainers=8, on=("n000",)),))
     plan = plan_for(with_pods(world, make_serving("s", cpu=3, nominated="n000")))
     assert victims(plan) == []
     assert targets(plan) == {"a": 5}
@@ -92,15 +92,15 @@ def test_a_young_serving_pod_keeps_free_room_from_growth() -> None:
 
 def test_the_best_off_job_gives_way_among_equal_counts() -> None:
     jobs = (
-        make_job("poor", trainers=3, maximum=10, on=("n000",)),
-        make_job("rich", trainers=5, maximum=10, on=("n000",)),
+        make_job("poor", trainers=3, max_trainers=10, on=("n000",)),
+        make_job("rich", trainers=5, max_trainers=10, on=("n000",)),
     )
     plan = plan_for(with_pods(make_snapshot(make_nodes(1), jobs), make_serving("s", cpu=2)))
     assert targets(plan) == {"poor": 3, "rich": 3}
 
 
 def test_pods_not_yet_running_die_first_then_the_highest_index() -> None:
-    job = make_job("a", trainers=8, maximum=8, on=("n000",))
+    job = make_job("a", trainers=8, max_trainers=8, on=("n000",))
     starting = tuple(replace(p, phase=PodPhase.PENDING) if p.index == 3 else p for p in job.pods)
     world = make_snapshot(make_nodes(1), (replace(job, pods=starting),))
     plan = plan_for(with_pods(world, make_serving("s", cpu=2)))
@@ -110,8 +110,8 @@ def test_pods_not_yet_running_die_first_then_the_highest_index() -> None:
 def test_on_a_cluster_too_large_to_search_exactly_minimums_are_spared_too() -> None:
     """60 nodes with 480 trainers, all but the 8 of one job part of a minimum."""
     nodes = tuple(f"n{i:03d}" for i in range(60))
-    rigid = make_job("rigid", trainers=472, minimum=472, maximum=472, on=nodes[:-1])
-    loose = make_job("loose", trainers=8, minimum=1, maximum=8, on=nodes[-1:])
+    rigid = make_job("rigid", trainers=472, min_trainers=472, max_trainers=472, on=nodes[:-1])
+    loose = make_job("loose", trainers=8, min_trainers=1, max_trainers=8, on=nodes[-1:])
     plan = plan_for(make_snapshot(make_nodes(60), (rigid, loose), (make_serving("s", cpu=3),)))
     assert targets(plan) == {"loose": 5, "rigid": 472}
     assert len(victims(plan)) == 3
@@ -119,7 +119,7 @@ def test_on_a_cluster_too_large_to_search_exactly_minimums_are_spared_too() -> N
 
 def test_and_so_are_trainers_that_run_already() -> None:
     nodes = tuple(f"n{i:03d}" for i in range(60))
-    job = make_job("a", trainers=480, maximum=480, on=nodes)
+    job = make_job("a", trainers=480, max_trainers=480, on=nodes)
     starting = {f"a-trainer-{i}" for i in (37, 97, 157)}  # on n037
     pods = tuple(replace(p, phase=PodPhase.PENDING) if p.name in starting else p for p in job.pods)
     plan = plan_for(make_snapshot(make_nodes(60), (replace(job, pods=pods),), (make_serving("s", cpu=3),)))
@@ -128,9 +128,9 @@ def test_and_so_are_trainers_that_run_already() -> None:
 
 def test_when_serving_eats_all_surplus_the_youngest_job_of_the_lowest_tier_goes_whole() -> None:
     jobs = (
-        make_job("old", trainers=2, minimum=2, cpu=2, on=("n000",), age_s=50),
-        make_job("young", trainers=2, minimum=2, cpu=2, on=("n000",), age_s=10),
-        make_job("high", trainers=2, minimum=2, cpu=2, on=("n000",), age_s=1, tier=1),
+        make_job("old", trainers=2, min_trainers=2, cpu=2, on=("n000",), age_s=50),
+        make_job("young", trainers=2, min_trainers=2, cpu=2, on=("n000",), age_s=10),
+        make_job("high", trainers=2, min_trainers=2, cpu=2, on=("n000",), age_s=1, tier=1),
     )
     world = make_snapshot(make_nodes(1, cpu=12), jobs)
     plan = plan_for(with_pods(world, make_serving("s", cpu=3)))
@@ -141,7 +141,7 @@ def test_when_serving_eats_all_surplus_the_youngest_job_of_the_lowest_tier_goes_
 
 def test_a_minimum_moves_elsewhere_rather_than_keep_serving_waiting() -> None:
     selected = make_node("n0", 4, labels={"pool": "web"})
-    world = make_snapshot((selected, make_node("n1", 4)), (make_job("a", trainers=4, minimum=4, on=("n0",)),))
+    world = make_snapshot((selected, make_node("n1", 4)), (make_job("a", trainers=4, min_trainers=4, on=("n0",)),))
     pod = make_serving("s", cpu=2)
     shape = replace(pod.shape, placement=replace(pod.shape.placement, node_selector=(("pool", "web"),)))
     plan = plan_for(with_pods(world, replace(pod, shape=shape)))
@@ -156,7 +156,8 @@ def test_a_minimum_moves_elsewhere_rather_than_keep_serving_waiting() -> None:
 
 def test_older_jobs_come_first_and_higher_tiers_before_them() -> None:
     jobs = [
-        make_job(name, minimum=4, age_s=age, tier=tier) for name, age, tier in (("a", 9, 0), ("b", 5, 0), ("c", 1, 1))
+        make_job(name, min_trainers=4, age_s=age, tier=tier)
+        for name, age, tier in (("a", 9, 0), ("b", 5, 0), ("c", 1, 1))
     ]
     plan = plan_for(make_snapshot(make_nodes(1), tuple(jobs)))
     assert {d.job.name for d in plan.decisions if d.admitted} == {"a", "c"}
@@ -164,8 +165,8 @@ def test_older_jobs_come_first_and_higher_tiers_before_them() -> None:
 
 
 def test_a_younger_job_passes_a_head_that_does_not_fit_until_the_head_has_waited() -> None:
-    running = make_job("r", trainers=4, minimum=4, maximum=4, on=("n000",), age_s=900)
-    head, small = make_job("head", minimum=6, age_s=500), make_job("small", minimum=2, age_s=1)
+    running = make_job("r", trainers=4, min_trainers=4, max_trainers=4, on=("n000",), age_s=900)
+    head, small = make_job("head", min_trainers=6, age_s=500), make_job("small", min_trainers=2, age_s=1)
     world = make_snapshot(make_nodes(1), (running, head, small))
     assert decision_of(plan_for(world), "small").admitted
     waited = plan_for(later(world, 200))
@@ -174,14 +175,16 @@ def test_a_younger_job_passes_a_head_that_does_not_fit_until_the_head_has_waited
 
 
 def test_the_wait_of_a_head_counts_from_its_un_admission() -> None:
-    running = make_job("r", trainers=4, minimum=4, maximum=4, on=("n000",), age_s=9000)
-    head = with_status(make_job("head", minimum=6, age_s=8000), admitted=False, since_s=900)
-    world = make_snapshot(make_nodes(1), (running, head, make_job("small", minimum=2, age_s=1)))
+    running = make_job("r", trainers=4, min_trainers=4, max_trainers=4, on=("n000",), age_s=9000)
+    head = with_status(make_job("head", min_trainers=6, age_s=8000), admitted=False, since_s=900)
+    world = make_snapshot(make_nodes(1), (running, head, make_job("small", min_trainers=2, age_s=1)))
     assert decision_of(plan_for(world), "small").admitted
 
 
 def test_a_job_that_could_never_fit_says_what_is_missing_and_holds_nobody_back() -> None:
-    world = make_snapshot(make_nodes(2), (make_job("huge", cpu=9, age_s=5000), make_job("a", minimum=2, maximum=2)))
+    world = make_snapshot(
+        make_nodes(2), (make_job("huge", cpu=9, age_s=5000), make_job("a", min_trainers=2, max_trainers=2))
+    )
     plan = plan_for(world)
     decision = decision_of(plan, "huge")
     assert decision.reason is Reason.UNSCHEDULABLE
@@ -192,7 +195,7 @@ def test_a_job_that_could_never_fit_says_what_is_missing_and_holds_nobody_back()
 
 def test_a_job_that_fits_beside_serving_in_one_way_only_is_not_called_unschedulable() -> None:
     """Trainers of 3 cores fill the node of 8 but for 2 cores: serving must go there, not where it fits best."""
-    gang = make_job("a", minimum=3, maximum=3, cpu=3)
+    gang = make_job("a", min_trainers=3, max_trainers=3, cpu=3)
     world = make_snapshot((make_node("n0", 4), make_node("n1", 8)), (gang,), (make_serving("s", cpu=2),))
     assert targets(plan_for(world)) == {"a": 3}
 
@@ -201,7 +204,7 @@ def test_a_job_that_could_not_run_beside_serving_is_unschedulable_and_no_head() 
     """Two serving pods fit, one of them only on the open node; then no node is left for a pserver and a trainer."""
     tainted = [replace(make_node(f"n{i}", 4), taints=(Taint("x", "y", "NoSchedule"),)) for i in (0, 2)]
     tolerant = make_shape(3, 4, Placement(tolerations=(Toleration("x", "Equal", "y", "NoSchedule"),)))
-    job = make_job("a", minimum=1, maximum=2, fixed=(FixedPods(Role.PSERVER, tolerant, 1),))
+    job = make_job("a", min_trainers=1, max_trainers=2, fixed=(FixedPods(Role.PSERVER, tolerant, 1),))
     serving = (make_serving("w0", memory_gib=2), replace(make_serving("w1"), shape=tolerant))
     nodes = (tainted[0], make_node("n1", 4), tainted[1])
     plan = plan_for(make_snapshot(nodes, (replace(job, trainer=tolerant),), serving))
@@ -210,23 +213,25 @@ def test_a_job_that_could_not_run_beside_serving_is_unschedulable_and_no_head() 
 
 
 def test_a_waiting_job_takes_surplus_but_never_the_place_of_an_equal() -> None:
-    running = make_job("r", trainers=8, minimum=6, maximum=8, on=("n000",), age_s=10)
-    fits = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", minimum=2, maximum=2, age_s=900))))
+    running = make_job("r", trainers=8, min_trainers=6, max_trainers=8, on=("n000",), age_s=10)
+    fits = plan_for(
+        make_snapshot(make_nodes(1), (running, make_job("new", min_trainers=2, max_trainers=2, age_s=900)))
+    )
     assert targets(fits) == {"new": 2, "r": 6}
-    waits = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", minimum=3, age_s=900))))
+    waits = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", min_trainers=3, age_s=900))))
     assert targets(waits) == {"new": 0, "r": 8}
 
 
 def test_a_higher_tier_takes_the_place_of_a_lower_one() -> None:
-    running = make_job("r", trainers=8, minimum=6, maximum=8, on=("n000",), age_s=10)
-    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", minimum=3, maximum=3, tier=1))))
+    running = make_job("r", trainers=8, min_trainers=6, max_trainers=8, on=("n000",), age_s=10)
+    plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("new", min_trainers=3, max_trainers=3, tier=1))))
     assert targets(plan) == {"new": 3, "r": 0}
     assert len(decision_of(plan, "r").victims) == 8
 
 
 def test_a_job_needs_all_of_its_fixed_pods() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(4), 2), FixedPods(Role.MASTER, make_shape(1), 1))
-    job = make_job("a", minimum=1, maximum=9, fixed=fixed)
+    job = make_job("a", min_trainers=1, max_trainers=9, fixed=fixed)
     assert not decision_of(plan_for(make_snapshot(make_nodes(1), (job,))), "a").admitted
     plan = plan_for(make_snapshot(make_nodes(2), (job,)))
     assert decision_of(plan, "a").target == 7
@@ -235,8 +240,8 @@ def test_a_job_needs_all_of_its_fixed_pods() -> None:
 
 def test_a_job_below_its_minimum_is_raised_to_it_from_the_surplus_of_others() -> None:
     jobs = (
-        make_job("low", trainers=1, minimum=3, maximum=3, on=("n000",)),
-        make_job("rich", trainers=7, minimum=1, maximum=8, on=("n000",)),
+        make_job("low", trainers=1, min_trainers=3, max_trainers=3, on=("n000",)),
+        make_job("rich", trainers=7, min_trainers=1, max_trainers=8, on=("n000",)),
     )
     plan = plan_for(make_snapshot(make_nodes(1), jobs))
     assert targets(plan) == {"low": 3, "rich": 5}
@@ -244,8 +249,8 @@ def test_a_job_below_its_minimum_is_raised_to_it_from_the_surplus_of_others() ->
 
 def test_a_job_below_its_minimum_goes_whole_where_nobody_has_surplus() -> None:
     jobs = (
-        make_job("low", trainers=2, minimum=3, maximum=3, on=("n000",), age_s=100),
-        make_job("whole", trainers=6, minimum=6, maximum=6, on=("n000",)),
+        make_job("low", trainers=2, min_trainers=3, max_trainers=3, on=("n000",), age_s=100),
+        make_job("whole", trainers=6, min_trainers=6, max_trainers=6, on=("n000",)),
     )
     plan = plan_for(make_snapshot(make_nodes(1), jobs))
     assert targets(plan) == {"low": 0, "whole": 6}
@@ -262,7 +267,7 @@ def test_invalid_suspended_finished_and_deleted_jobs_get_nothing_and_the_rest_is
         replace(make_job("b", trainers=1, on=("n000",)), suspended=True),
         replace(make_job("c", trainers=1, on=("n000",)), finished=True),
         replace(running, deleting=True),
-        make_job("e", maximum=3),
+        make_job("e", max_trainers=3),
     )
     plan = plan_for(make_snapshot(make_nodes(1), jobs))
     assert targets(plan) == {"a": 0, "b": 0, "c": 0, "d": 0, "e": 3}
@@ -295,6 +300,6 @@ def test_a_pinned_job_gets_exactly_that_count(has: int, pinned: int) -> None:
 
 
 def test_a_lowered_maximum_shrinks_at_once() -> None:
-    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a", trainers=6, maximum=4, on=("n000",)),)))
+    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a", trainers=6, max_trainers=4, on=("n000",)),)))
     assert decision_of(plan, "a").victims == ("a-trainer-4", "a-trainer-5")
     assert decision_of(plan, "a").reason is Reason.AT_MAX

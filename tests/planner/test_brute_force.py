@@ -23,7 +23,7 @@ from edl.model.resources import PodShape
 from edl.model.status import Reason
 from edl.planner.admission import admit, cap, serve
 from edl.planner.guard import check
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
 from tests.worlds import brute_force as oracle
 from tests.worlds.rich_clusters import nodes, rich_fresh_worlds, rich_running_worlds
@@ -59,7 +59,7 @@ def test_the_fewest_trainers_die_for_serving_wherever_they_are(world: ClusterSna
     choices = oracle.servings(world)
     jobs = running(world, plan)
     dead = sum(len(d.victims) for d in plan.decisions if d.admitted)
-    fewest = [n for choice in choices if (n := oracle.fewest_deaths(world, jobs, choice)) is not None]
+    fewest = [n for choice in choices if (n := oracle.fewest_victims(world, jobs, choice)) is not None]
     assert fewest
     assert dead <= max(fewest)
 
@@ -138,14 +138,14 @@ def test_the_bound_holds_whatever_is_packed_and_the_plan_reaches_what_can_be_had
 @examples(40)
 def test_the_bound_of_the_minimums_alone_holds_too(world: ClusterSnapshot) -> None:
     """The program is not told what the plan will be, so that it bounds every way to share."""
-    read = read_world(world, LIMITS)
+    read = read_problem(world, LIMITS)
     served = serve(read, 10.0)
     capped, hopeless = cap(read, served, 10.0)
-    room = admit(capped, served, hopeless, 10.0).room
+    room = admit(capped, served, hopeless, 10.0).packing
     assume(room.members)
-    jobs = [capped.claims[j].job for j in room.members]
+    jobs = [capped.demands[j].job for j in room.members]
     least = {job.key: oracle.low_of(job) for job in jobs}
-    proof = prove(room, {j: float(capped.claims[j].low) for j in room.members}, 10.0)
+    proof = prove(room, {j: float(capped.demands[j].min_trainers) for j in room.members}, 10.0)
     best = min(oracle.most_fulfilment(world, jobs, serving, least) for serving in oracle.servings(world))
     assert proof.bound >= best - 1e-9
 

@@ -10,7 +10,7 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer, FixedPods, Job
+from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, Quota
 from edl.model.pods import Pod, PodPhase
@@ -18,7 +18,7 @@ from edl.model.status import Resize
 from edl.planner.consolidation import Moving, may_move, moves, rest_of, unrest
 from edl.planner.decide import policy_named, study
 from edl.planner.guard import check
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.pserver_jobs import REST, with_pservers
 from tests.worlds.small_clusters import (
@@ -35,11 +35,11 @@ from tests.worlds.small_clusters import (
 
 KEY = JobKey("default", "a")
 A = "a-pserver-0"
-KEPT = (Answer(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.RESTART_POD),)
+KEPT = (RolePolicy(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.RESTART_POD),)
 
 
 def job_a(**fields: Any) -> Job:
-    job = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("n0",), age_s=100), 3, on=("n0",))
+    job = with_pservers(make_job("a", trainers=1, max_trainers=4, cpu=4, on=("n0",), age_s=100), 3, on=("n0",))
     return replace(with_status(job, admitted=True), **fields)
 
 
@@ -76,7 +76,7 @@ def test_a_pserver_in_the_way_of_a_trainer_moves_to_a_piece_that_is_too_small_fo
 
 def test_a_trainer_makes_way_and_takes_the_place_of_the_pserver() -> None:
     """On n1 the trainer leaves too little for another; a pserver there would leave nothing, and give n0 its own."""
-    job = with_pservers(make_job("a", trainers=2, maximum=4, cpu=4, on=("n0", "n1"), age_s=100), 5, on=("n0",))
+    job = with_pservers(make_job("a", trainers=2, max_trainers=4, cpu=4, on=("n0", "n1"), age_s=100), 5, on=("n0",))
     nodes = (make_node("n0", 12), make_node("n1", 5))
     world = make_snapshot(nodes, (with_status(job, admitted=True),), now_s=2000.0)
     now = decision_of(plan_for(world, REST), "a")
@@ -86,8 +86,8 @@ def test_a_trainer_makes_way_and_takes_the_place_of_the_pserver() -> None:
 
 
 def test_a_trainer_makes_way_for_a_pserver_and_goes_to_a_node_that_only_it_fits_on() -> None:
-    a = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("t0",), age_s=100), 2, on=("p0",))
-    d = make_job("d", trainers=2, maximum=2, cpu=1, on=("d0", "s0"), age_s=100)
+    a = with_pservers(make_job("a", trainers=1, max_trainers=4, cpu=4, on=("t0",), age_s=100), 2, on=("p0",))
+    d = make_job("d", trainers=2, max_trainers=2, cpu=1, on=("d0", "s0"), age_s=100)
     nodes = (make_node("p0", 4), make_node("t0", 4), make_node("s0", 5.5), make_node("d0", 1), make_node("v0", 1))
     jobs = tuple(with_status(job, admitted=True) for job in (a, d))
     world = make_snapshot(nodes, jobs, (make_serving("web", cpu=3, node="s0"),), now_s=2000.0)
@@ -99,7 +99,7 @@ def test_a_trainer_makes_way_for_a_pserver_and_goes_to_a_node_that_only_it_fits_
 
 
 def test_a_trainer_of_the_minimum_or_one_to_be_left_alone_makes_no_way() -> None:
-    job = with_pservers(make_job("a", trainers=2, maximum=4, cpu=4, on=("n0", "n1"), age_s=100), 5, on=("n0",))
+    job = with_pservers(make_job("a", trainers=2, max_trainers=4, cpu=4, on=("n0", "n1"), age_s=100), 5, on=("n0",))
     job = with_status(job, admitted=True)
     nodes = (make_node("n0", 12), make_node("n1", 5))
     world = make_snapshot(nodes, (job,), now_s=2000.0)
@@ -153,8 +153,8 @@ UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
 
 
 @pytest.mark.parametrize("happening", UNREST)
-def test_nothing_moves_while_something_happens(happening: str) -> None:
-    world = UNREST[happening](pieces())
+def test_nothing_moves_while_something_happens(event: str) -> None:
+    world = UNREST[event](pieces())
     assert moved(world) == {}
     assert unrest(world, plan_for(world, REST), 600)
 
@@ -189,7 +189,7 @@ GAINLESS: dict[str, tuple[Job, Limits]] = {
     "a gang would start anew": (job_a(fault_tolerant=False, min_trainers=1, max_trainers=1), REST),
     "its trainers have begun to finish": (job_a(pods=(*job_a().pods, finished_trainer())), REST),
     "its policy gives up the job with the pserver": (
-        job_a(answers=(Answer(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.ABORT_JOB),)),
+        job_a(policies=(RolePolicy(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.ABORT_JOB),)),
         REST,
     ),
     "the spec asks for other pservers now": (job_a(fixed=(FixedPods(Role.PSERVER, make_shape(2.5), 1),)), REST),
@@ -212,15 +212,15 @@ def test_nothing_moves_that_may_not_or_for_nothing(why: str) -> None:
 def test_a_gang_is_never_asked() -> None:
     job = job_a()
     assert [p.name for p in job.pods if may_move(job, p)] == [A]
-    assert not any(may_move(replace(job, fault_tolerant=False, answers=KEPT), p) for p in job.pods)
+    assert not any(may_move(replace(job, fault_tolerant=False, policies=KEPT), p) for p in job.pods)
 
 
-def room_of(limits: Limits) -> Room:
+def room_of(limits: Limits) -> TrialPacking:
     """Beside a there is b, with a trainer on a full node of its own."""
-    b = with_status(make_job("b", trainers=1, maximum=4, cpu=4, on=("m0",), age_s=100), admitted=True)
+    b = with_status(make_job("b", trainers=1, max_trainers=4, cpu=4, on=("m0",), age_s=100), admitted=True)
     world = pieces(job_a(), b)
     world = replace(world, nodes=(make_node("m0", 4), *world.nodes))
-    return study(world, policy_named("maxmin"), replace(limits, consolidate_after_s=0)).outcome.shared.room
+    return study(world, policy_named("maxmin"), replace(limits, consolidate_after_s=0)).context.shared.packing
 
 
 def test_no_program_is_tried_for_trainers_that_no_limit_allows() -> None:
@@ -262,7 +262,9 @@ def two_jobs(*, nodes: int) -> ClusterSnapshot:
     jobs = [
         with_status(
             with_pservers(
-                make_job(name, trainers=len(mine), minimum=1, maximum=9, cpu=4, on=mine, age_s=100), 3, on=mine
+                make_job(name, trainers=len(mine), min_trainers=1, max_trainers=9, cpu=4, on=mine, age_s=100),
+                3,
+                on=mine,
             ),
             admitted=True,
         )
@@ -294,9 +296,9 @@ def test_pods_of_few_jobs_move() -> None:
 def test_one_job_is_interrupted_rather_than_two_even_if_more_of_its_pods_move() -> None:
     """Two trainers are to be had by one pserver of a and one of b, or by all three of a."""
     a = with_pservers(
-        make_job("a", trainers=2, maximum=9, cpu=4, on=("h0", "h2"), age_s=100), 1.5, on=("h0", "h2", "h2")
+        make_job("a", trainers=2, max_trainers=9, cpu=4, on=("h0", "h2"), age_s=100), 1.5, on=("h0", "h2", "h2")
     )
-    b = with_pservers(make_job("b", trainers=1, maximum=9, cpu=4, on=("h1",), age_s=100), 3, on=("h1",))
+    b = with_pservers(make_job("b", trainers=1, max_trainers=9, cpu=4, on=("h1",), age_s=100), 3, on=("h1",))
     nodes = (*(make_node(f"h{i}", 8) for i in range(3)), make_node("l0", 3), make_node("l1", 3))
     world = make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in (a, b)), now_s=2000.0)
     assert {name: len(pods) for name, pods in moved(world).items()} == {"a": 3}
@@ -309,7 +311,7 @@ def test_nobody_makes_way_for_nothing() -> None:
 
 
 def test_two_pservers_move_for_one_trainer_where_one_would_not_do() -> None:
-    job = with_pservers(make_job("a", trainers=1, maximum=4, cpu=4, on=("n0",), age_s=100), 2, on=("n0", "n0"))
+    job = with_pservers(make_job("a", trainers=1, max_trainers=4, cpu=4, on=("n0",), age_s=100), 2, on=("n0", "n0"))
     nodes = (make_node("n0", 8), make_node("n1", 7), make_node("n2", 7))
     serving = tuple(make_serving(f"web-{n}", cpu=5, node=n) for n in ("n1", "n2"))
     world = make_snapshot(nodes, (with_status(job, admitted=True),), serving, now_s=2000.0)

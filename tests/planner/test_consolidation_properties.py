@@ -42,7 +42,9 @@ def resting_worlds(draw: st.DrawFn) -> ClusterSnapshot:
             left[n] -= each
         if on:
             safe = draw(st.sampled_from([True, None]))
-            job = with_pservers(make_job(name, minimum=1, maximum=8, cpu=size, age_s=100), each, tuple(on), safe=safe)
+            job = with_pservers(
+                make_job(name, min_trainers=1, max_trainers=8, cpu=size, age_s=100), each, tuple(on), safe=safe
+            )
             jobs.append(job)
     world = make_snapshot(nodes, tuple(jobs), tuple(serving), now_s=2000.0)
     for _ in range(4):
@@ -86,7 +88,7 @@ def test_nobody_finds_better_moves_by_trying_all(world: ClusterSnapshot) -> None
     running = [j for j in world.jobs if j.was_admitted]
     if not running:
         return
-    found = moves(study(world, policy_named("maxmin"), Limits()).outcome.shared.room, 10.0).pservers
+    found = moves(study(world, policy_named("maxmin"), Limits()).context.shared.packing, 10.0).pservers
     names = [p.name for j in running for p in j.pods if p.role is Role.PSERVER]
     subsets = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     risky = [{p.name for p in j.pods if not p.safe_to_evict} for j in running]

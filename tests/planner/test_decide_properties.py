@@ -44,7 +44,7 @@ def test_every_plan_passes_its_checks_and_its_bound(world: ClusterSnapshot) -> N
     assert plan.certificate.bound >= plan.certificate.achieved
     for decision in plan.decisions:
         assert decision.message
-        assert decision.admitted == (decision.target >= max(1, decision.minimum))
+        assert decision.admitted == (decision.target >= max(1, decision.min_trainers))
 
 
 @pytest.mark.parametrize(("policy", "bound"), [("static-min", "min_trainers"), ("static-max", "max_trainers")])
@@ -182,7 +182,7 @@ def test_the_fewest_trainers_die_for_serving(cores: list[int], jobs: list[Job], 
     running = apply_plan(empty, plan_for(empty))
     world = with_pods(running, *(make_serving(f"w{i}", cpu=size) for i in range(count)))
     plan = plan_for(world)
-    seats = [
+    live_trainers = [
         (job, pod) for job in world.jobs for pod in job.live_trainers if (d := plan.decision(job.key)) and d.admitted
     ]
     if not all(d.admitted for d in plan.decisions if d.current):
@@ -196,5 +196,7 @@ def test_the_fewest_trainers_die_for_serving(cores: list[int], jobs: list[Job], 
             free[pod.node] += cores_of(job.trainer)
         return sum(room // size for room in free.values()) >= plan.serving.placed
 
-    fewest = next((k for k in range(len(seats) + 1) if any(map(frees_enough, combinations(seats, k)))), None)
+    fewest = next(
+        (k for k in range(len(live_trainers) + 1) if any(map(frees_enough, combinations(live_trainers, k)))), None
+    )
     assert fewest is None or len(victims(plan)) <= fewest

@@ -51,7 +51,7 @@ def test_ten_changes_are_answered_by_a_plan_that_holds_with_columns_and_without(
         assert all(d.admitted for job, d in zip(changed.jobs, plan.decisions, strict=True) if job.is_schedulable)
         new = [d for d in plan.decisions if d.job.name.startswith("new")]
         assert new
-        assert all(d.target >= d.minimum for d in new)
+        assert all(d.target >= d.min_trainers for d in new)
 
 
 def test_equal_snapshots_and_columns_give_equal_plans_from_a_record_too(

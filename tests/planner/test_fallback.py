@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.controller.backoff import Backoff
 from edl.errors import PlanError, PlanFailure
-from edl.lifecycle.unreachable_pods import stranded_pods
-from edl.model.actions import CreatePod, DeletePod, EnsureService, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
@@ -20,7 +17,7 @@ from edl.model.status import Reason
 from edl.planner.decide import decide, policy_named
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import check
-from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import examples
 
 KEY = JobKey("default", "a")
@@ -36,7 +33,7 @@ def only(plan: ScalePlan, job: str = "a") -> ScaleDecision | None:
 
 
 def two(trainers: int = 4, generation: int = 1) -> Job:
-    return replace(make_job("a", trainers=trainers, minimum=2, on=("n000", "n001")), generation=generation)
+    return replace(make_job("a", trainers=trainers, min_trainers=2, on=("n000", "n001")), generation=generation)
 
 
 def test_growth_is_dropped() -> None:
@@ -60,7 +57,7 @@ def test_pservers_stay_where_they_are() -> None:
 
 
 def serving_plan() -> tuple[ClusterSnapshot, ScalePlan]:
-    full = make_job("a", trainers=16, minimum=2, maximum=16, on=("n000", "n001"))
+    full = make_job("a", trainers=16, min_trainers=2, max_trainers=16, on=("n000", "n001"))
     snapshot = make_snapshot(make_nodes(2), (full,), (make_serving("web"),))
     return snapshot, decided(snapshot)
 
@@ -85,7 +82,7 @@ def test_deletions_for_serving_that_no_longer_waits_are_dropped() -> None:
 def test_a_job_is_left_alone_where_it_is_new_changed_or_lacks_pods() -> None:
     snapshot = make_snapshot(make_nodes(2), (two(),))
     plan = decided(snapshot)
-    for job in (two(generation=2), two(trainers=1), make_job("b", trainers=2, minimum=2, on=("n000",))):
+    for job in (two(generation=2), two(trainers=1), make_job("b", trainers=2, min_trainers=2, on=("n000",))):
         assert without_growth(plan, make_snapshot(make_nodes(2), (job,)), LATE).decisions == ()
 
 
@@ -95,7 +92,7 @@ def master(*, node: str = "n000") -> Job:
     pod = replace(
         make_job("a", trainers=1, on=(node,)).pods[0], name="a-master-0", role=Role.MASTER, shape=fixed.shape
     )
-    return replace(make_job("a", minimum=2, fixed=(fixed,)), pods=(pod,))
+    return replace(make_job("a", min_trainers=2, fixed=(fixed,)), pods=(pod,))
 
 
 def test_a_job_whose_first_trainers_are_still_to_come_keeps_its_master() -> None:
@@ -108,7 +105,9 @@ def test_a_job_whose_first_trainers_are_still_to_come_keeps_its_master() -> None
 
 
 def test_a_job_that_was_to_go_keeps_its_pods_unless_serving_still_needs_them() -> None:
-    cut = make_snapshot(make_nodes(1, cpu=2), (replace(master(), min_trainers=2), make_job("b", tier=1, minimum=2)))
+    cut = make_snapshot(
+        make_nodes(1, cpu=2), (replace(master(), min_trainers=2), make_job("b", tier=1, min_trainers=2))
+    )
     plan = decided(cut)
     before = only(plan)
     assert before is not None
@@ -146,7 +145,7 @@ def test_the_reduced_plan_always_passes_the_checks(
     jobs: list[tuple[int, int, int]], waiting: int, data: st.DataObject
 ) -> None:
     made = tuple(
-        make_job(f"j{i}", trainers=have, minimum=low, maximum=low + more, on=("n000", "n001", "n002"))
+        make_job(f"j{i}", trainers=have, min_trainers=low, max_trainers=low + more, on=("n000", "n001", "n002"))
         for i, (have, low, more) in enumerate(jobs)
     )
     serving = tuple(make_serving(f"s{i}") for i in range(waiting))
@@ -158,56 +157,3 @@ def test_the_reduced_plan_always_passes_the_checks(
     judged = replace(after, jobs=tuple(j for j in after.jobs if reduced.decision(j.key) is not None))
     assert check(judged, reduced) == ()
     assert all(not d.nodes and not d.fixed_nodes and d.target <= d.current for d in reduced.decisions)
-
-
-def outcome(result: Result, *, uid: str = "u", retry_after_s: float | None = None) -> Outcome:
-    return Outcome(CreatePod(KEY, uid, Role.TRAINER, 0), result, "Forbidden", "quota", retry_after_s)
-
-
-def test_a_refusal_is_asked_again_ever_more_rarely() -> None:
-    backoff, now_s, pauses = Backoff(), 0.0, []
-    for _ in range(9):
-        backoff.note(outcome(Result.REFUSED), now_s)
-        pause_s = 0.0
-        while not backoff.allows("u", CreatePod, now_s + pause_s):
-            pause_s += 1.0
-        pauses.append(pause_s)
-        now_s += pause_s
-    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert backoff.refusal("u") == ("Forbidden", "quota")
-
-
-def test_a_refusal_concerns_one_job_and_one_kind_of_action() -> None:
-    backoff = Backoff()
-    backoff.note(outcome(Result.REFUSED), 0.0)
-    assert not backoff.allows("u", EnsureService, 1.0), "what a pod needs is of one kind with the pod"
-    assert backoff.allows("u", DeletePod, 1.0)
-    assert backoff.allows("other", CreatePod, 1.0)
-    backoff.keep({"other"})
-    assert backoff.allows("u", CreatePod, 1.0)
-
-
-def test_a_success_ends_the_trouble_and_a_busy_server_is_none() -> None:
-    backoff = Backoff()
-    backoff.note(outcome(Result.FAILED, retry_after_s=7.0), 0.0)
-    assert not backoff.allows("u", CreatePod, 6.9)
-    assert backoff.allows("u", CreatePod, 7.0)
-    assert backoff.refusal("u") is None
-    backoff.note(outcome(Result.REFUSED), 10.0)
-    backoff.note(outcome(Result.DONE), 20.0)
-    assert backoff.refusal("u") is None
-
-
-def test_pods_are_stranded_where_no_kubelet_will_end_them() -> None:
-    on = ("well", "down", "gone")
-    tolerant = make_job("a", trainers=6, on=on)
-    pods = tuple(replace(pod, terminating=i >= 3) for i, pod in enumerate(tolerant.pods))
-    nodes = (make_node("well"), make_node("down", ready=False))
-    snapshot = make_snapshot(nodes, (replace(tolerant, pods=pods),))
-    assert stranded_pods(snapshot) == {pods[2].uid, pods[4].uid, pods[5].uid}
-    gang = make_snapshot(nodes, (replace(tolerant, pods=pods, fault_tolerant=False),))
-    assert stranded_pods(gang) == {pods[2].uid, pods[5].uid}
-    unread = replace(snapshot, unread_nodes=("gone",))
-    assert stranded_pods(unread) == {pods[4].uid}, (
-        "a node that cannot be read is not gone, and its kubelet may be well"
-    )

@@ -22,8 +22,10 @@ PSERVERS = (FixedPods(Role.PSERVER, make_shape(1), 2),)
 
 def world() -> ClusterSnapshot:
     """A runs on both nodes, b is new; the second node is small."""
-    start = make_snapshot((make_node("n0", 8), make_node("n1", 4)), (make_job("a", minimum=1, maximum=8),))
-    return with_jobs(later(apply_plan(start, plan_for(start)), 100), make_job("b", minimum=1, cpu=2, fixed=PSERVERS))
+    start = make_snapshot((make_node("n0", 8), make_node("n1", 4)), (make_job("a", min_trainers=1, max_trainers=8),))
+    return with_jobs(
+        later(apply_plan(start, plan_for(start)), 100), make_job("b", min_trainers=1, cpu=2, fixed=PSERVERS)
+    )
 
 
 def replaced(plan: ScalePlan, name: str, change: Callable[[ScaleDecision], ScaleDecision]) -> ScalePlan:

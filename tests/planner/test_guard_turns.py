@@ -13,7 +13,7 @@ from tests.worlds.builders import make_job, make_nodes, make_serving, make_snaps
 from tests.worlds.small_clusters import plan_for, victims
 
 LIMITS = Limits(serving_grace_s=2.0)
-FULL = make_job("a", minimum=2, maximum=20, trainers=16, on=("n000", "n001"))
+FULL = make_job("a", min_trainers=2, max_trainers=20, trainers=16, on=("n000", "n001"))
 
 
 def serving(name: str, *, created_s: float, answered_s: float | None = None, priority: int = 0) -> Pod:

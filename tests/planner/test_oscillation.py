@@ -22,9 +22,9 @@ LIMITS = Limits(serving_grace_s=2.0)
 def jobs_of(policy: str) -> tuple[Job, ...]:
     """Three jobs; where speeds count, they are such that the wave makes trading attractive."""
     jobs = (
-        make_job("a", minimum=2, maximum=20),
-        make_job("b", minimum=1, maximum=12, cpu=2),
-        make_job("c", minimum=1, maximum=30),
+        make_job("a", min_trainers=2, max_trainers=20),
+        make_job("b", min_trainers=1, max_trainers=12, cpu=2),
+        make_job("c", min_trainers=1, max_trainers=30),
     )
     if policy == "maxmin":
         return jobs
@@ -114,8 +114,8 @@ def test_jobs_that_leave_one_by_one_end_hardly_a_trainer_of_the_others() -> None
     )
     world = make_snapshot(nodes)
     sizes = [(40, 1), (60, 1), (30, 2), (50, 1), (20, 2)] * 2
-    for i, (maximum, cpu) in enumerate(sizes):
-        job = make_job(f"job-{i}", minimum=2, maximum=maximum, cpu=cpu)
+    for i, (max_trainers, cpu) in enumerate(sizes):
+        job = make_job(f"job-{i}", min_trainers=2, max_trainers=max_trainers, cpu=cpu)
         world = with_jobs(world, replace(job, created_s=world.observed_at_s))
         for _ in range(3):
             plan = plan_for(world, LIMITS)

@@ -13,8 +13,8 @@ from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
 from edl.planner.packing import Start, grow, startable
-from edl.planner.problem_reader import read_world
-from edl.planner.trial import SERVING, Room
+from edl.planner.problem_reader import read_problem
+from edl.planner.trial_packing import SERVING, TrialPacking
 from edl.planner.victims import choose
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import (
@@ -48,8 +48,8 @@ def test_the_fewest_deaths_for_one_shape_are_found(nodes: list[tuple[int, list[i
     for n, (free, trainers) in enumerate(nodes):
         cores.append(free + sum(trainers))
         jobs += [make_job(f"j{n}-{k}", trainers=1, cpu=cpu, on=(f"n{n}",)) for k, cpu in enumerate(trainers)]
-    world = read_world(with_pods(cluster_of(cores, jobs), make_serving("s", cpu=size)), Limits())
-    room = Room(world, range(len(jobs)))
+    world = read_problem(with_pods(cluster_of(cores, jobs), make_serving("s", cpu=size)), Limits())
+    room = TrialPacking(world, range(len(jobs)))
     choices = choose(room, world.waiting[0].shape, count, dict.fromkeys(room.members, 1))
 
     def slots(dying: tuple[tuple[bool, ...], ...]) -> int:
@@ -62,40 +62,40 @@ def test_the_fewest_deaths_for_one_shape_are_found(nodes: list[tuple[int, list[i
     most = min(count, max(map(slots, ways)))
     fewest = min(sum(map(sum, way)) for way in ways if slots(way) >= most)
     assert sum(choice.slots for choice in choices) == most
-    assert sum(len(choice.seats) for choice in choices) == fewest
+    assert sum(len(choice.live_trainers) for choice in choices) == fewest
 
 
 def test_pods_go_where_they_cost_the_fewest_trainers() -> None:
     """Two pods of 4 cores cost one trainer of 5 together on a node of 23, but one each on nodes of 11."""
-    trainer = make_job("a", cpu=5, maximum=20)
-    world = read_world(
+    trainer = make_job("a", cpu=5, max_trainers=20)
+    world = read_problem(
         with_pods(cluster_of([11, 11, 23], [trainer]), make_serving("s0", cpu=4), make_serving("s1", cpu=4)), Limits()
     )
-    room = Room(world, (0,))
+    room = TrialPacking(world, (0,))
     (choice,) = choose(room, world.waiting[0].shape, 2, {})
-    assert (choice.node, choice.slots, choice.seats) == (2, 2, ())
+    assert (choice.node, choice.slots, choice.live_trainers) == (2, 2, ())
 
 
 def test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn() -> None:
     """Six slots, and twelve trainers are promised: neither the first by name nor the widest job takes them all."""
-    jobs = (make_job("a", maximum=7), make_job("b", maximum=4))
-    room = Room(read_world(make_snapshot(make_nodes(1, cpu=6), jobs), Limits()), (0, 1))
+    jobs = (make_job("a", max_trainers=7), make_job("b", max_trainers=4))
+    room = TrialPacking(read_problem(make_snapshot(make_nodes(1, cpu=6), jobs), Limits()), (0, 1))
     grow(room, {0: 7, 1: 4}, {0: 7, 1: 4})
     assert room.count == {0: 4, 1: 2}
 
 
 def test_at_a_desired_load_whole_pods_are_lost_to_nobody_by_the_order_of_growth() -> None:
     cores = (4, 5, 7, 5, 3, 5, 4, 3)
-    jobs = (make_job("a", maximum=6, cpu=2), make_job("b", maximum=6, cpu=3), make_job("c", maximum=3))
+    jobs = (make_job("a", max_trainers=6, cpu=2), make_job("b", max_trainers=6, cpu=3), make_job("c", max_trainers=3))
     world = make_snapshot(tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate(cores)), jobs)
     assert targets(plan_for(world, Limits(max_load_desired=0.95))) == {"a": 6, "b": 6, "c": 3}
 
 
 def test_a_trial_leaves_its_origin_alone() -> None:
-    world = read_world(make_snapshot(make_nodes(1), (make_job("a", trainers=2, on=("n000",)),)), Limits())
-    room = Room(world, (0,))
+    world = read_problem(make_snapshot(make_nodes(1), (make_job("a", trainers=2, on=("n000",)),)), Limits())
+    room = TrialPacking(world, (0,))
     trial = room.copy()
-    trial.kill(0)
+    trial.delete(0)
     trial.place_trainer(0, 0)
     assert (room.count[0], room.victims, room.placed) == (2, [], [])
     assert trial.victims == [0]
@@ -117,7 +117,7 @@ def created(snapshot: ClusterSnapshot) -> list[tuple[str, str, str]]:
 def crowded_out() -> ClusterSnapshot:
     """A runs on all 8 cores; b has just come."""
     return make_snapshot(
-        make_nodes(1), (make_job("a", trainers=8, maximum=8, on=("n000",)), make_job("b", maximum=8))
+        make_nodes(1), (make_job("a", trainers=8, max_trainers=8, on=("n000",)), make_job("b", max_trainers=8))
     )
 
 
@@ -132,7 +132,7 @@ def test_nothing_starts_on_room_that_victims_still_hold() -> None:
 
 def test_fixed_pods_start_first_then_minimums_then_the_rest_in_turn() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(1), 1), FixedPods(Role.MASTER, make_shape(1), 1))
-    jobs = tuple(make_job(name, minimum=1, maximum=3, fixed=fixed) for name in ("a", "b"))
+    jobs = tuple(make_job(name, min_trainers=1, max_trainers=3, fixed=fixed) for name in ("a", "b"))
     order = [(job, role) for job, role, _ in created(make_snapshot(make_nodes(1, cpu=10), jobs))]
     assert order[:4] == [("a", "master"), ("a", "pserver"), ("b", "master"), ("b", "pserver")]
     assert order[4:6] == [("a", "trainer"), ("b", "trainer")]
@@ -143,18 +143,18 @@ def test_no_more_start_on_a_node_than_have_room_there_now() -> None:
     """Eight are planned; six that are dying still hold their room."""
     old = make_job("old", trainers=6, on=("n000",))
     dying = replace(old, suspended=True, pods=tuple(replace(pod, terminating=True) for pod in old.pods))
-    world = make_snapshot(make_nodes(1), (dying, make_job("new", maximum=8)))
+    world = make_snapshot(make_nodes(1), (dying, make_job("new", max_trainers=8)))
     assert decision_of(plan_for(world), "new").target == 8
     assert created(world) == [("new", "trainer", "n000")] * 2
 
 
 def test_room_that_waiting_serving_could_take_now_is_left_to_it() -> None:
-    world = make_snapshot((make_node("n0", 4),), (make_job("a", maximum=8),), (make_serving("s", cpu=3),))
+    world = make_snapshot((make_node("n0", 4),), (make_job("a", max_trainers=8),), (make_serving("s", cpu=3),))
     assert created(world) == [("a", "trainer", "n0")]
 
 
 def test_room_of_pods_on_their_way_is_not_given_away() -> None:
-    job = make_job("a", trainers=2, maximum=4)
+    job = make_job("a", trainers=2, max_trainers=4)
     pods = tuple(replace(p, node="", planned="n0", phase=PodPhase.PENDING) for p in job.pods)
     world = make_snapshot((make_node("n0", 3),), (replace(job, pods=pods),))
     assert created(world) == [("a", "trainer", "n0")]
@@ -162,7 +162,7 @@ def test_room_of_pods_on_their_way_is_not_given_away() -> None:
 
 def test_room_of_a_pod_that_kube_scheduler_nominated_is_not_given_away() -> None:
     world = make_snapshot(
-        (make_node("n0", 4),), (make_job("a", maximum=8),), (make_serving("s", cpu=3, nominated="n0"),)
+        (make_node("n0", 4),), (make_job("a", max_trainers=8),), (make_serving("s", cpu=3, nominated="n0"),)
     )
     assert created(world) == [("a", "trainer", "n0")]
 

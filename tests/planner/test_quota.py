@@ -16,7 +16,7 @@ from edl.model.plan import Limits, Quota, ScalePlan
 from edl.model.resources import CPU
 from edl.model.status import Reason
 from edl.planner.guard import check
-from edl.planner.quota import Meter, asks_of, most_alone
+from edl.planner.quota import QuotaMeter, most_alone, quota_uses_of
 from tests.planner.policies.test_utility import curves, half_shares, utility
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import (
@@ -198,11 +198,11 @@ def test_no_way_within_the_quotas_is_better(
 def blue_and_free(*blue: Job, cores: int = 16) -> ClusterSnapshot:
     """Jobs of queue blue beside one of a queue without a quota."""
     jobs = tuple(in_queue("blue", job) for job in blue)
-    return make_snapshot(make_nodes(1, cpu=cores), (*jobs, make_job("z-free", maximum=20)))
+    return make_snapshot(make_nodes(1, cpu=cores), (*jobs, make_job("z-free", max_trainers=20)))
 
 
 def test_a_queue_grows_up_to_its_quota_and_leaves_the_rest_to_others() -> None:
-    plan = plan_for(blue_and_free(make_job("a", maximum=20), make_job("b", maximum=20)), cpu(blue=5))
+    plan = plan_for(blue_and_free(make_job("a", max_trainers=20), make_job("b", max_trainers=20)), cpu(blue=5))
     assert sum(n for name, n in targets(plan).items() if name in "ab") == 5
     assert targets(plan)["z-free"] == 11
     assert decision_of(plan, "a").reason is Reason.QUOTA_REACHED
@@ -211,12 +211,12 @@ def test_a_queue_grows_up_to_its_quota_and_leaves_the_rest_to_others() -> None:
 
 def test_masters_and_pservers_count_to_the_quota() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(1), 2), FixedPods(Role.MASTER, make_shape(1), 1))
-    plan = plan_for(blue_and_free(make_job("a", maximum=20, fixed=fixed)), cpu(blue=5))
+    plan = plan_for(blue_and_free(make_job("a", max_trainers=20, fixed=fixed)), cpu(blue=5))
     assert targets(plan)["a"] == 2
 
 
 def test_a_job_larger_than_its_quota_says_so_and_is_no_head() -> None:
-    huge = make_job("huge", minimum=6, age_s=5000)
+    huge = make_job("huge", min_trainers=6, age_s=5000)
     plan = plan_for(blue_and_free(huge, make_job("small", age_s=10)), cpu(blue=5))
     assert targets(plan) == {"huge": 0, "small": 4, "z-free": 12}
     assert decision_of(plan, "huge").reason is Reason.QUOTA_REACHED
@@ -232,9 +232,9 @@ def test_quota_of_zero_allows_none() -> None:
 @pytest.mark.parametrize(("waited_s", "passes"), [(10, True), (700, False)])
 def test_a_job_that_waits_for_quota_is_a_head_to_its_own_queue_only(waited_s: int, passes: bool) -> None:
     """Blue has 3 of 5 cores left: 'big' needs 4, 'late' needs 1. Others never wait for blue's quota."""
-    running = replace(make_job("r", trainers=2, minimum=2, maximum=2, on=("n000",), age_s=9000))
-    big = make_job("big", minimum=4, maximum=4, age_s=waited_s)
-    late = make_job("late", minimum=1, maximum=1, age_s=5)
+    running = replace(make_job("r", trainers=2, min_trainers=2, max_trainers=2, on=("n000",), age_s=9000))
+    big = make_job("big", min_trainers=4, max_trainers=4, age_s=waited_s)
+    late = make_job("late", min_trainers=1, max_trainers=1, age_s=5)
     world = blue_and_free(running, big, late)
     world = with_jobs(world, replace(world.jobs[-1], created_s=999.0))
     plan = plan_for(world, cpu(blue=5))
@@ -248,10 +248,10 @@ def test_a_job_that_waits_for_quota_is_a_head_to_its_own_queue_only(waited_s: in
 
 
 def test_a_new_job_takes_its_quota_from_the_surplus_of_its_queue() -> None:
-    running = make_job("r", trainers=5, minimum=1, maximum=9, on=("n000",))
-    free = make_job("f", trainers=11, minimum=1, maximum=11, on=("n000",))
+    running = make_job("r", trainers=5, min_trainers=1, max_trainers=9, on=("n000",))
+    free = make_job("f", trainers=11, min_trainers=1, max_trainers=11, on=("n000",))
     world = make_snapshot(
-        make_nodes(1, cpu=16), (in_queue("blue", running), free, in_queue("blue", make_job("new", maximum=9)))
+        make_nodes(1, cpu=16), (in_queue("blue", running), free, in_queue("blue", make_job("new", max_trainers=9)))
     )
     plan = plan_for(world, cpu(blue=5))
     assert targets(plan)["f"] == 11
@@ -259,30 +259,30 @@ def test_a_new_job_takes_its_quota_from_the_surplus_of_its_queue() -> None:
     assert decision_of(plan, "r").shrink_reason == Reason.ADMITTED
 
 
-def over(minimum: int) -> ClusterSnapshot:
+def over(min_trainers: int) -> ClusterSnapshot:
     """Two running jobs of blue, 'old' and 'young', 6 cores each, on a node with room left."""
     jobs = (
-        make_job("old", trainers=6, minimum=minimum, maximum=6, on=("n000",), age_s=500),
-        make_job("young", trainers=6, minimum=minimum, maximum=6, on=("n000",), age_s=400),
+        make_job("old", trainers=6, min_trainers=min_trainers, max_trainers=6, on=("n000",), age_s=500),
+        make_job("young", trainers=6, min_trainers=min_trainers, max_trainers=6, on=("n000",), age_s=400),
     )
     return make_snapshot(make_nodes(1, cpu=16), tuple(in_queue("blue", job) for job in jobs))
 
 
 def test_running_jobs_above_a_lowered_quota_lose_their_surplus() -> None:
-    plan = plan_for(over(minimum=2), cpu(blue=8))
+    plan = plan_for(over(min_trainers=2), cpu(blue=8))
     assert targets(plan) == {"old": 4, "young": 4}
     assert {d.shrink_reason for d in plan.decisions} == {Reason.QUOTA_REACHED}
 
 
 def test_where_the_minimums_exceed_the_quota_the_youngest_goes_whole() -> None:
-    plan = plan_for(over(minimum=5), cpu(blue=8))
+    plan = plan_for(over(min_trainers=5), cpu(blue=8))
     assert targets(plan) == {"old": 6, "young": 0}
     assert decision_of(plan, "young").reason is Reason.QUOTA_REACHED
-    assert check(over(minimum=5), plan, cpu(blue=8).quotas) == ()
+    assert check(over(min_trainers=5), plan, cpu(blue=8).quotas) == ()
 
 
 def test_one_running_job_above_its_quota_shrinks_or_goes() -> None:
-    world = make_snapshot(make_nodes(1), (in_queue("blue", make_job("a", trainers=6, minimum=3, on=("n000",))),))
+    world = make_snapshot(make_nodes(1), (in_queue("blue", make_job("a", trainers=6, min_trainers=3, on=("n000",))),))
     assert targets(plan_for(world, cpu(blue=4))) == {"a": 4}
     assert decision_of(plan_for(world, cpu(blue=4)), "a").shrink_reason == Reason.QUOTA_REACHED
     assert targets(plan_for(world, cpu(blue=2))) == {"a": 0}
@@ -290,8 +290,8 @@ def test_one_running_job_above_its_quota_shrinks_or_goes() -> None:
 
 
 def test_a_higher_tier_takes_the_quota_of_a_lower_one() -> None:
-    low = make_job("low", trainers=4, minimum=4, maximum=4, on=("n000",))
-    high = make_job("high", minimum=3, maximum=3, tier=1)
+    low = make_job("low", trainers=4, min_trainers=4, max_trainers=4, on=("n000",))
+    high = make_job("high", min_trainers=3, max_trainers=3, tier=1)
     world = make_snapshot(make_nodes(2), (in_queue("blue", low), in_queue("blue", high)))
     assert targets(plan_for(world, cpu(blue=5))) == {"high": 3, "low": 0}
     equal = with_jobs(world, in_queue("blue", replace(high, tier=0)))
@@ -299,30 +299,32 @@ def test_a_higher_tier_takes_the_quota_of_a_lower_one() -> None:
 
 
 def test_trainers_that_are_dying_do_not_hold_quota() -> None:
-    job = in_queue("blue", make_job("a", trainers=4, maximum=4, on=("n000",)))
+    job = in_queue("blue", make_job("a", trainers=4, max_trainers=4, on=("n000",)))
     dying = replace(job, pods=tuple(replace(p, terminating=p.index == 0) for p in job.pods))
     assert targets(plan_for(make_snapshot(make_nodes(1), (dying,)), cpu(blue=4))) == {"a": 4}
 
 
 def test_serving_is_no_part_of_a_quota_and_goes_first_all_the_same() -> None:
-    world = with_pods(over(minimum=2), make_serving("s", cpu=8))
+    world = with_pods(over(min_trainers=2), make_serving("s", cpu=8))
     plan = plan_for(world, cpu(blue=11))
     assert plan.serving.placed == 1
     assert sum(targets(plan).values()) == 8
 
 
 def test_a_full_queue_shares_anew_within_itself() -> None:
-    rich = make_job("rich", trainers=7, minimum=1, maximum=9, on=("n000",))
-    poor = make_job("poor", trainers=1, minimum=1, maximum=9, on=("n000",))
+    rich = make_job("rich", trainers=7, min_trainers=1, max_trainers=9, on=("n000",))
+    poor = make_job("poor", trainers=1, min_trainers=1, max_trainers=9, on=("n000",))
     world = make_snapshot(make_nodes(1, cpu=16), (in_queue("blue", poor), in_queue("blue", rich)))
     for policy in ("maxmin", "utility"):
         assert targets(plan_for(world, cpu(blue=8), policy)) == {"poor": 4, "rich": 4}
 
 
 def test_a_quota_has_a_price() -> None:
-    plan = plan_for(blue_and_free(make_job("a", maximum=12)), cpu(blue=5))
+    plan = plan_for(blue_and_free(make_job("a", max_trainers=12)), cpu(blue=5))
     assert not [p for p in plan.prices if p.kind == "quota"]  # alone it is capped at its quota: nothing is scarce
-    plan = plan_for(blue_and_free(make_job("a", maximum=12), make_job("b", maximum=12), cores=40), cpu(blue=5))
+    plan = plan_for(
+        blue_and_free(make_job("a", max_trainers=12), make_job("b", max_trainers=12), cores=40), cpu(blue=5)
+    )
     (price,) = (p for p in plan.prices if p.kind == "quota")
     assert (price.name, price.resource) == ("blue", CPU)
     assert price.price == pytest.approx(1 / 4)  # of one core, to a job whose cap is 5 and whose minimum is 1
@@ -332,7 +334,7 @@ def test_a_quota_has_a_price() -> None:
 
 
 def test_a_plan_above_a_quota_is_refused() -> None:
-    world = make_snapshot(make_nodes(1), (in_queue("blue", make_job("a", maximum=8)),))
+    world = make_snapshot(make_nodes(1), (in_queue("blue", make_job("a", max_trainers=8)),))
     plan = plan_for(world)
     assert any(
         "queue blue: 8000 of cpu planned, its quota is 5000" in p for p in check(world, plan, cpu(blue=5).quotas)
@@ -341,7 +343,7 @@ def test_a_plan_above_a_quota_is_refused() -> None:
 
 
 def test_a_running_job_is_dropped_for_a_quota_only_where_it_has_no_place_in_it() -> None:
-    world = over(minimum=5)
+    world = over(min_trainers=5)
     plan = plan_for(world, cpu(blue=8))
     assert any("is dropped" in problem for problem in check(world, plan, cpu(blue=12).quotas))
 
@@ -352,8 +354,8 @@ def test_a_running_job_is_dropped_for_a_quota_only_where_it_has_no_place_in_it()
 def test_trainers_of_an_older_and_larger_shape_count_as_such() -> None:
     job = in_queue("blue", make_job("a", trainers=2, cpu=3, on=("n000",)))
     changed = replace(job, trainer=make_shape(1))
-    (ask,) = asks_of(changed, cpu(blue=7).quotas)
-    assert (ask.each, ask.fixed, ask.total(2)) == (3000, 0, 6000)
+    (quota_use,) = quota_uses_of(changed, cpu(blue=7).quotas)
+    assert (quota_use.each, quota_use.fixed, quota_use.total(2)) == (3000, 0, 6000)
     world = make_snapshot(make_nodes(1), (changed,))
     plan = plan_for(world, cpu(blue=7))
     assert check(world, plan, cpu(blue=7).quotas) == ()
@@ -362,18 +364,18 @@ def test_trainers_of_an_older_and_larger_shape_count_as_such() -> None:
 
 def test_a_resource_that_is_not_asked_for_limits_nobody() -> None:
     quotas = (Quota("blue", (("nvidia.com/gpu", 0),)),)
-    job = in_queue("blue", make_job("a", maximum=8))
-    assert most_alone(asks_of(job, quotas)) == float("inf")
+    job = in_queue("blue", make_job("a", max_trainers=8))
+    assert most_alone(quota_uses_of(job, quotas)) == float("inf")
     assert targets(plan_for(make_snapshot(make_nodes(1), (job,)), Limits(quotas=quotas))) == {"a": 8}
-    meter = Meter({0: asks_of(job, quotas)}, {0: 5})
-    assert meter.short_of(0) is None
+    meter = QuotaMeter({0: quota_uses_of(job, quotas)}, {0: 5})
+    assert meter.quota_shortage(0) is None
 
 
 def test_quotas_hold_from_one_round_to_the_next_as_jobs_come_and_go() -> None:
     world = make_snapshot(make_nodes(2))
     limits = cpu(blue=6, green=5)
     for i, queue in enumerate(["blue", "green", "blue", "green", "blue"]):
-        job = in_queue(queue, make_job(f"j{i}", maximum=6))
+        job = in_queue(queue, make_job(f"j{i}", max_trainers=6))
         world = with_jobs(world, replace(job, created_s=world.observed_at_s))
         plan = plan_for(world, limits)
         assert used_cores(world, plan, "blue") <= 6

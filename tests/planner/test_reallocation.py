@@ -34,9 +34,9 @@ def arrival(cores: list[int], running: list[Job], new: Job) -> ClusterSnapshot:
 
 def test_a_newcomer_is_packed_around_trainers_that_would_only_move() -> None:
     """Its minimum would fit where 'large' loses one, but what 'small' loses for its share has room for all of it."""
-    small = make_job("small", cpu=3, minimum=1, maximum=42)
-    large = make_job("large", cpu=5, minimum=2, maximum=60)
-    world = arrival([21, 10], [small, large], make_job("new", cpu=5, minimum=1, maximum=24))
+    small = make_job("small", cpu=3, min_trainers=1, max_trainers=42)
+    large = make_job("large", cpu=5, min_trainers=2, max_trainers=60)
+    world = arrival([21, 10], [small, large], make_job("new", cpu=5, min_trainers=1, max_trainers=24))
     plan = plan_for(world)
     assert targets(plan) == {"small": 2, "large": 3, "new": 2}
     assert not decision_of(plan, "large").victims
@@ -44,8 +44,11 @@ def test_a_newcomer_is_packed_around_trainers_that_would_only_move() -> None:
 
 def test_trainers_are_not_moved_for_a_gain_below_the_dead_band() -> None:
     """A fifth death, of a trainer that starts anew elsewhere, would leave everybody with the same counts."""
-    running = [make_job("j0", cpu=4, minimum=2, maximum=22), make_job("j1", cpu=5, minimum=1, maximum=57)]
-    plan = plan_for(arrival([21, 21, 11, 10], running, make_job("new", cpu=3, minimum=1, maximum=40)))
+    running = [
+        make_job("j0", cpu=4, min_trainers=2, max_trainers=22),
+        make_job("j1", cpu=5, min_trainers=1, max_trainers=57),
+    ]
+    plan = plan_for(arrival([21, 21, 11, 10], running, make_job("new", cpu=3, min_trainers=1, max_trainers=40)))
     assert targets(plan) == {"j0": 6, "j1": 4, "new": 6}
     assert len(victims(plan)) == 4
     assert not any(d.victims and d.nodes for d in plan.decisions)
@@ -55,8 +58,8 @@ many = st.builds(
     make_job,
     name=st.sampled_from(["a", "b", "c"]),
     cpu=st.integers(1, 3),
-    minimum=st.integers(1, 2),
-    maximum=st.integers(20, 60),
+    min_trainers=st.integers(1, 2),
+    max_trainers=st.integers(20, 60),
 )
 
 
@@ -71,6 +74,6 @@ def test_no_job_keeps_its_count_by_moving_where_steps_are_small(
     """
     world = arrival(cores, running, replace(new, key=new.key._replace(name="new")))
     plan = plan_for(world)
-    minimum = new.min_trainers * (new.trainer.request["cpu"] // 1000)
+    min_trainers = new.min_trainers * (new.trainer.request["cpu"] // 1000)
     for decision in plan.decisions:
-        assert not decision.victims or decision.target < decision.current or minimum > 1
+        assert not decision.victims or decision.target < decision.current or min_trainers > 1

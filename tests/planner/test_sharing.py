@@ -15,10 +15,10 @@ from edl.model.pods import PodPhase
 from edl.model.resources import PODS, Resources
 from edl.model.status import Condition, JobStatus, Reason, Resize
 from edl.planner.decide import POLICIES, policy_named
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 from edl.planner.reallocation import Terms
 from edl.planner.sharing import lowered
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import (
     make_job,
     make_node,
@@ -47,7 +47,7 @@ from tests.worlds.small_clusters import (
 @pytest.mark.parametrize("closed", [make_node("n0", 8, ready=False), make_node("n0", 8, cordoned=True)])
 def test_trainers_on_a_closed_node_stay_and_nothing_new_goes_there(closed: Node) -> None:
     nodes = (closed, make_node("n1", 4))
-    plan = plan_for(make_snapshot(nodes, (make_job("a", trainers=3, maximum=10, on=("n0",)),)))
+    plan = plan_for(make_snapshot(nodes, (make_job("a", trainers=3, max_trainers=10, on=("n0",)),)))
     decision = decision_of(plan, "a")
     assert decision.victims == ()
     assert decision.target == 7
@@ -55,7 +55,7 @@ def test_trainers_on_a_closed_node_stay_and_nothing_new_goes_there(closed: Node)
 
 
 def test_trainers_of_a_node_that_is_gone_count_until_they_are_gone() -> None:
-    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a", trainers=3, maximum=5, on=("gone",)),)))
+    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a", trainers=3, max_trainers=5, on=("gone",)),)))
     assert decision_of(plan, "a").current == 3
     assert decision_of(plan, "a").target == 5
     assert decision_of(plan, "a").victims == ()
@@ -63,12 +63,12 @@ def test_trainers_of_a_node_that_is_gone_count_until_they_are_gone() -> None:
 
 def test_foreign_and_reserved_room_is_not_given_away() -> None:
     node = replace(make_node("n0", 8), reserved=make_resources(0.5))
-    plan = plan_for(make_snapshot((node,), (make_job("a", maximum=10),), (make_serving("s", cpu=3, node="n0"),)))
+    plan = plan_for(make_snapshot((node,), (make_job("a", max_trainers=10),), (make_serving("s", cpu=3, node="n0"),)))
     assert targets(plan) == {"a": 4}
 
 
 def test_the_pod_count_devices_and_host_ports_are_resources() -> None:
-    job = make_job("a", maximum=10)
+    job = make_job("a", max_trainers=10)
     ported = replace(job.trainer, request=job.trainer.request + Resources.of({"hostport/TCP/80": 1}))
     gpu = replace(job.trainer, request=job.trainer.request + Resources.of({"nvidia.com/gpu": 1}))
     assert targets(plan_for(make_snapshot((make_node("n0", pods=3),), (job,)))) == {"a": 3}
@@ -79,7 +79,7 @@ def test_the_pod_count_devices_and_host_ports_are_resources() -> None:
 
 
 def test_terminating_trainers_hold_no_room_in_the_plan() -> None:
-    job = make_job("a", trainers=8, maximum=8, on=("n000",))
+    job = make_job("a", trainers=8, max_trainers=8, on=("n000",))
     dying = replace(job, pods=tuple(replace(p, terminating=p.index == 0) for p in job.pods))
     plan = plan_for(make_snapshot(make_nodes(1), (dying,)))
     assert decision_of(plan, "a").current == 7
@@ -95,7 +95,7 @@ def unbound(job: Job, planned: str, phase: PodPhase = PodPhase.PENDING) -> Job:
 
 
 def test_unbound_trainers_count_and_keep_their_room() -> None:
-    job = unbound(make_job("a", trainers=3, maximum=5), "n001")
+    job = unbound(make_job("a", trainers=3, max_trainers=5), "n001")
     plan = plan_for(make_snapshot(make_nodes(2, cpu=3), (job,)))
     decision = decision_of(plan, "a")
     assert (decision.current, decision.target, decision.victims) == (3, 5, ())
@@ -103,8 +103,8 @@ def test_unbound_trainers_count_and_keep_their_room() -> None:
 
 
 def test_an_unbound_trainer_that_serving_displaces_goes_elsewhere_or_dies_first() -> None:
-    waiting = unbound(make_job("new", trainers=1, minimum=1, maximum=1, cpu=3), "n000")
-    running = make_job("r", trainers=1, minimum=1, maximum=1, cpu=3, on=("n001",))
+    waiting = unbound(make_job("new", trainers=1, min_trainers=1, max_trainers=1, cpu=3), "n000")
+    running = make_job("r", trainers=1, min_trainers=1, max_trainers=1, cpu=3, on=("n001",))
     serving = make_serving("s", cpu=4)
     world = with_pods(make_snapshot((make_node("n000", 4), make_node("n001", 6)), (waiting, running)), serving)
     plan = plan_for(world)
@@ -113,7 +113,7 @@ def test_an_unbound_trainer_that_serving_displaces_goes_elsewhere_or_dies_first(
 
 
 def test_an_unbound_trainer_with_no_room_left_is_the_first_victim() -> None:
-    running = make_job("a", trainers=3, maximum=8, on=("n000",))
+    running = make_job("a", trainers=3, max_trainers=8, on=("n000",))
     late = replace(running.pods[2], node="", planned="n000", phase=PodPhase.PENDING)
     world = make_snapshot(make_nodes(1, cpu=4), (replace(running, pods=(*running.pods[:2], late)),))
     plan = plan_for(with_pods(world, make_serving("s", cpu=2, node="n000")))
@@ -124,26 +124,28 @@ def test_an_unbound_trainer_with_no_room_left_is_the_first_victim() -> None:
 
 
 def test_growth_stops_at_the_part_of_the_total_that_is_desired() -> None:
-    world = make_snapshot(make_nodes(2, cpu=10), (make_job("a", minimum=1, maximum=30),))
+    world = make_snapshot(make_nodes(2, cpu=10), (make_job("a", min_trainers=1, max_trainers=30),))
     decision = decision_of(plan_for(world, Limits(max_load_desired=0.8)), "a")
     assert decision.target == 16
     assert "--max-load-desired 0.8" in decision.message
 
 
 def test_the_desired_part_does_not_stop_a_minimum() -> None:
-    world = make_snapshot(make_nodes(1, cpu=10), (make_job("a", minimum=9, maximum=30),))
+    world = make_snapshot(make_nodes(1, cpu=10), (make_job("a", min_trainers=9, max_trainers=30),))
     assert targets(plan_for(world, Limits(max_load_desired=0.5))) == {"a": 9}
 
 
 def test_headroom_for_serving_is_kept_from_growth() -> None:
-    world = make_snapshot(make_nodes(2), (make_job("a", maximum=30),), (make_serving("s", cpu=3, node="n000"),))
+    world = make_snapshot(make_nodes(2), (make_job("a", max_trainers=30),), (make_serving("s", cpu=3, node="n000"),))
     assert targets(plan_for(world)) == {"a": 13}
     assert targets(plan_for(world, Limits(serving_headroom=2))) == {"a": 7}
 
 
 def shrunk_for_serving(age_s: float) -> ClusterSnapshot:
     resize = Resize(1000.0 - age_s, 6, 3, Reason.SERVING_NEEDS_ROOM)
-    job = with_status(make_job("a", trainers=3, minimum=1, maximum=8, on=("n000",)), resize=resize, admitted=True)
+    job = with_status(
+        make_job("a", trainers=3, min_trainers=1, max_trainers=8, on=("n000",)), resize=resize, admitted=True
+    )
     return make_snapshot(make_nodes(1), (job,))
 
 
@@ -166,8 +168,8 @@ def test_its_minimum_is_restored_all_the_same() -> None:
 
 def unequal(*, poor: int, rich: int, resize: Resize | None = None) -> ClusterSnapshot:
     jobs = (
-        with_status(make_job("poor", trainers=poor, maximum=9, on=("n000",)), admitted=True),
-        with_status(make_job("rich", trainers=rich, maximum=9, on=("n000",)), resize=resize, admitted=True),
+        with_status(make_job("poor", trainers=poor, max_trainers=9, on=("n000",)), admitted=True),
+        with_status(make_job("rich", trainers=rich, max_trainers=9, on=("n000",)), resize=resize, admitted=True),
     )
     return make_snapshot(make_nodes(1, cpu=poor + rich), jobs)
 
@@ -187,7 +189,9 @@ def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
 
 def test_trainers_that_die_for_a_share_do_so_whatever_keeps_their_job_from_growing() -> None:
     def job(name: str, trainers: int, resize: Resize | None = None) -> Job:
-        return with_status(make_job(name, trainers=trainers, maximum=14, on=("n000",)), resize=resize, admitted=True)
+        return with_status(
+            make_job(name, trainers=trainers, max_trainers=14, on=("n000",)), resize=resize, admitted=True
+        )
 
     cooling = Resize(970.0, 14, 12, Reason.INSUFFICIENT_CAPACITY, 970.0)
     jobs = (job("poor", 1), job("middling", 7), job("rich", 12, cooling))
@@ -254,32 +258,32 @@ def test_but_somebody_is_where_it_will_not_do(world: ClusterSnapshot) -> None:
 
 
 def test_a_job_that_starts_takes_no_trainer_of_another_for_room_that_serving_is_leaving() -> None:
-    rich = with_status(make_job("rich", trainers=8, maximum=9, on=("n000",)), admitted=True)
+    rich = with_status(make_job("rich", trainers=8, max_trainers=9, on=("n000",)), admitted=True)
     leaving = replace(make_serving("goes", cpu=8, node="n001"), terminating=True)
-    world = make_snapshot(make_nodes(2), (rich, make_job("new", maximum=9)), (leaving,))
+    world = make_snapshot(make_nodes(2), (rich, make_job("new", max_trainers=9)), (leaving,))
     assert targets(plan_for(world)) == {"new": 1, "rich": 7}
     assert targets(plan_for(replace(world, pods=()))) == {"new": 8, "rich": 8}
 
 
 def test_the_plan_that_admits_a_job_shares_anew_whatever_the_cooldown() -> None:
     resize = Resize(990.0, 13, 12, Reason.INSUFFICIENT_CAPACITY, 990.0)
-    rich = with_status(make_job("rich", trainers=12, maximum=12, on=("n000",)), resize=resize, admitted=True)
-    plan = plan_for(make_snapshot(make_nodes(1, cpu=12), (rich, make_job("new", maximum=12))))
+    rich = with_status(make_job("rich", trainers=12, max_trainers=12, on=("n000",)), resize=resize, admitted=True)
+    plan = plan_for(make_snapshot(make_nodes(1, cpu=12), (rich, make_job("new", max_trainers=12))))
     assert targets(plan) == {"new": 6, "rich": 6}
 
 
 def test_an_arrival_ends_in_the_same_shares_as_a_start_together() -> None:
     """The fair share is 3.5 and 1.5 trainers; of 4 and 1 the newcomer would have nothing, of 3 and 2 both gain."""
     nodes = (make_node("n000", 5),)
-    old, new = make_job("old", minimum=2, maximum=5), make_job("new", minimum=1, maximum=2)
+    old, new = make_job("old", min_trainers=2, max_trainers=5), make_job("new", min_trainers=1, max_trainers=2)
     together = plan_for(make_snapshot(nodes, (old, new)))
-    running = make_job("old", trainers=5, minimum=2, maximum=5, on=("n000",))
+    running = make_job("old", trainers=5, min_trainers=2, max_trainers=5, on=("n000",))
     assert targets(plan_for(make_snapshot(nodes, (running, new)))) == targets(together) == {"new": 2, "old": 3}
 
 
 def test_a_wide_job_gives_up_a_rounded_share_where_narrow_ones_would_have_nothing() -> None:
     """The fair share is 3, 1.5 and 1.5 trainers: 3, 2 and 1 would leave one job at its minimum, 2, 2 and 2 nobody."""
-    jobs = (make_job("a", maximum=5), make_job("b", maximum=2), make_job("c", maximum=2))
+    jobs = (make_job("a", max_trainers=5), make_job("b", max_trainers=2), make_job("c", max_trainers=2))
     world = make_snapshot((make_node("n0", 6),), jobs)
     plan = plan_for(world)
     assert targets(plan) == {"a": 2, "b": 2, "c": 2}
@@ -289,9 +293,9 @@ def test_a_wide_job_gives_up_a_rounded_share_where_narrow_ones_would_have_nothin
 
 def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
     """After the newcomer came, it is not raised from 2 to 3 of 5 at the cost of all that b has above its minimum."""
-    a = make_job("a", trainers=5, maximum=5, memory_gib=2, on=("n0", "n0", "n1", "n1", "n1"), tier=1)
-    b = make_job("b", trainers=2, maximum=2, memory_gib=3, on=("n0",))
-    new = make_job("new", maximum=5, cpu=2, memory_gib=3, tier=1)
+    a = make_job("a", trainers=5, max_trainers=5, memory_gib=2, on=("n0", "n0", "n1", "n1", "n1"), tier=1)
+    b = make_job("b", trainers=2, max_trainers=2, memory_gib=3, on=("n0",))
+    new = make_job("new", max_trainers=5, cpu=2, memory_gib=3, tier=1)
     world = make_snapshot((make_node("n0", 8, 10), make_node("n1", 8, 10)), (a, b, new))
     plan = plan_for(world)
     assert targets(plan) == {"a": 4, "b": 2, "new": 2}
@@ -301,8 +305,8 @@ def test_nobody_is_shrunk_for_another_to_below_where_that_one_was() -> None:
 def test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_anybody_was() -> None:
     """`wide` has two of its three trainers, `narrow` two of ten; three more for it would leave `wide` its minimum."""
     jobs = (
-        make_job("wide", trainers=2, minimum=1, maximum=3, cpu=3, on=("n0", "n2")),
-        make_job("narrow", trainers=1, minimum=1, maximum=10, on=("n1",)),
+        make_job("wide", trainers=2, min_trainers=1, max_trainers=3, cpu=3, on=("n0", "n2")),
+        make_job("narrow", trainers=1, min_trainers=1, max_trainers=10, on=("n1",)),
     )
     nodes = tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate((3, 2, 3)))
     plan = plan_for(make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in jobs)))
@@ -312,11 +316,11 @@ def test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_
 @pytest.mark.parametrize("possible", range(5, 15))
 def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possible: int) -> None:
     """Thirteen trainers are promised to two jobs; so many can be had in all, and it goes down by eight at most."""
-    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
-    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
+    room = TrialPacking(read_problem(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
     tried: list[int] = []
 
-    def reach(terms: Terms) -> Room | None:
+    def reach(terms: Terms) -> TrialPacking | None:
         tried.append(sum(terms.promised.values()))
         return room if tried[-1] <= possible else None
 
@@ -327,21 +331,21 @@ def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possib
 
 
 def test_nothing_less_is_promised_where_no_less_can_be_had_either() -> None:
-    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
-    room = Room(read_world(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
+    jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
+    room = TrialPacking(read_problem(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
     assert lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, lambda _: None) is None
 
 
 def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:
     others = tuple(make_serving(f"s{i}", cpu=4, node="n0") for i in range(3))
     world = make_snapshot(
-        (make_node("n0"), make_node("n1", 4)), (make_job("a", trainers=2, maximum=10, on=("n0",)),), others
+        (make_node("n0"), make_node("n1", 4)), (make_job("a", trainers=2, max_trainers=10, on=("n0",)),), others
     )
     assert targets(plan_for(world)) == {"a": 6}
 
 
 def test_a_maximum_beyond_the_cluster_buys_nothing() -> None:
-    jobs = (make_job("greedy", maximum=10000), make_job("modest", maximum=12))
+    jobs = (make_job("greedy", max_trainers=10000), make_job("modest", max_trainers=12))
     assert targets(plan_for(make_snapshot(make_nodes(1, cpu=12), jobs))) == {"greedy": 6, "modest": 6}
 
 
@@ -349,7 +353,7 @@ def test_a_maximum_beyond_the_cluster_buys_nothing() -> None:
 
 
 def test_static_policies_hold_jobs_at_a_bound() -> None:
-    world = make_snapshot(make_nodes(1), (make_job("a", minimum=2, maximum=5, trainers=3, on=("n000",)),))
+    world = make_snapshot(make_nodes(1), (make_job("a", min_trainers=2, max_trainers=5, trainers=3, on=("n000",)),))
     assert targets(plan_for(world, policy="static-min")) == {"a": 2}
     assert targets(plan_for(world, policy="static-max")) == {"a": 5}
     assert plan_for(world, policy="static-max").policy == "static-max"
@@ -372,7 +376,7 @@ def test_a_decision_that_takes_too_long_is_none() -> None:
 
 
 def test_prices_name_what_is_scarce() -> None:
-    plan = plan_for(make_snapshot(make_nodes(2), (make_job("a", maximum=30), make_job("b", maximum=30))))
+    plan = plan_for(make_snapshot(make_nodes(2), (make_job("a", max_trainers=30), make_job("b", max_trainers=30))))
     kinds = {price.kind: price for price in plan.prices}
     assert kinds["shape"].resource == "cpu"
     assert kinds["shape"].price > 0
@@ -385,9 +389,9 @@ def test_prices_name_what_is_scarce() -> None:
 
 def test_a_role_without_pods_and_a_template_that_changed_since_are_planned_around() -> None:
     none = (FixedPods(Role.PSERVER, make_shape(2), 0),)
-    assert targets(plan_for(make_snapshot(make_nodes(1), (make_job("a", maximum=3, fixed=none),)))) == {"a": 3}
+    assert targets(plan_for(make_snapshot(make_nodes(1), (make_job("a", max_trainers=3, fixed=none),)))) == {"a": 3}
     start = make_snapshot(
-        make_nodes(1), (make_job("a", maximum=3, fixed=(FixedPods(Role.PSERVER, make_shape(2), 1),)),)
+        make_nodes(1), (make_job("a", max_trainers=3, fixed=(FixedPods(Role.PSERVER, make_shape(2), 1),)),)
     )
     running = apply_plan(start, plan_for(start)).jobs[0]
     changed = replace(running, trainer=make_shape(2), fixed=(FixedPods(Role.PSERVER, make_shape(3), 1),))
@@ -405,7 +409,7 @@ def test_a_node_that_others_overcommit_keeps_its_trainers_and_gets_none() -> Non
 
 def test_pods_that_differ_from_their_template_by_now_do_not_confuse_the_plan() -> None:
     fixed = (FixedPods(Role.MASTER, make_shape(0.25, 0.25), 1),)
-    job = make_job("a", minimum=2, maximum=6, fixed=fixed)
+    job = make_job("a", min_trainers=2, max_trainers=6, fixed=fixed)
     empty = make_snapshot(make_nodes(2), (job,))
     started = apply_plan(empty, plan_for(empty))
     changed = replace(
@@ -430,8 +434,8 @@ def test_only_an_arriving_job_takes_for_a_small_difference(resized_after_s: floa
     """One trainer of eleven is less than the dead band; a job that has grown since its admission waits for more."""
     admitted = Condition("Admitted", "True", "Admitted", "", 990.0)
     status = JobStatus(conditions=(admitted,), last_resize=Resize(990.0 + resized_after_s, 1, 5, "Admitted"))
-    old = make_job("a", trainers=7, minimum=1, maximum=12, on=("n000",))
-    new = make_job("b", trainers=5, minimum=1, maximum=12, on=("n000",))
+    old = make_job("a", trainers=7, min_trainers=1, max_trainers=12, on=("n000",))
+    new = make_job("b", trainers=5, min_trainers=1, max_trainers=12, on=("n000",))
     starting = replace(new.pods[-1], started_s=None, phase=PodPhase.PENDING)
     new = replace(new, pods=(*new.pods[:-1], starting), status=status)
     settled = replace(old, status=JobStatus(conditions=(replace(admitted, since_s=0.0),)))

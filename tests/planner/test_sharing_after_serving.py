@@ -11,8 +11,8 @@ from tests.worlds.small_clusters import decision_of, plan_for, targets, with_sta
 def after_a_wave(age_s: float) -> ClusterSnapshot:
     """Sixteen slots, nine taken; `gave` gave way to serving so long ago, `spared` did not."""
     shrunk = Resize(1000.0 - age_s, 8, 1, Reason.SERVING_NEEDS_ROOM)
-    gave = make_job("gave", trainers=1, minimum=1, maximum=16, on=("n000",))
-    spared = make_job("spared", trainers=6, minimum=1, maximum=16, on=("n000", "n001"))
+    gave = make_job("gave", trainers=1, min_trainers=1, max_trainers=16, on=("n000",))
+    spared = make_job("spared", trainers=6, min_trainers=1, max_trainers=16, on=("n000", "n001"))
     jobs = (with_status(gave, resize=shrunk, admitted=True), with_status(spared, admitted=True))
     return make_snapshot(make_nodes(2), jobs)
 

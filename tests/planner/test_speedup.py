@@ -74,7 +74,7 @@ def test_the_envelope_is_above_every_mean_and_touches_the_fastest(seen: list[tup
 def test_worth_is_the_logarithm_of_the_speed_with_falling_slopes(
     seen: list[tuple[int, float]], low: int, more: int
 ) -> None:
-    job = replace(make_job("a", minimum=low, maximum=low + more), throughput=tuple(seen), weight=2.0)
+    job = replace(make_job("a", min_trainers=low, max_trainers=low + more), throughput=tuple(seen), weight=2.0)
     curve, worth = curve_of(seen), worth_of(job, low, low + more)
     for count in {low, low + min(more, 3), low + more}:
         assert worth.value(count) == pytest.approx(2 * log(curve.speed(count) / curve.speed(low)), abs=1e-6)
@@ -90,7 +90,7 @@ def test_worth_is_the_logarithm_of_the_speed_with_falling_slopes(
 
 
 def test_between_breakpoints_the_line_is_close_to_the_curve() -> None:
-    job = make_job("a", minimum=2, maximum=10_000)
+    job = make_job("a", min_trainers=2, max_trainers=10_000)
     worth = worth_of(job, 2, 10_000)
     assert len(worth.segments) < 90
     for count in (9, 11, 13, 100, 777, 9_999):

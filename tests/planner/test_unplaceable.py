@@ -14,45 +14,45 @@ from edl.model.pods import Pod
 from edl.planner.fallback import without_growth
 from edl.planner.guard import check
 from edl.planner.packing import startable
-from edl.planner.unplaceable import LONGEST_PAUSE_S, Offer, mark, watch
+from edl.planner.unplaceable import LONGEST_PAUSE_S, WaitRecord, mark, watch
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets, victims, with_pods
 
-Offers = dict[str, Offer]
-FREE = make_snapshot((make_node("n0", 4),), (make_job("a", maximum=4),))
+WaitRecords = dict[str, WaitRecord]
+FREE = make_snapshot((make_node("n0", 4),), (make_job("a", max_trainers=4),))
 
 
 def tried(name: str, cpu: float = 3, *, unplaceable: bool = False) -> Pod:
     return replace(make_serving(name, cpu=cpu), tried=True, unplaceable=unplaceable)
 
 
-def seen(offers: Offers, world: ClusterSnapshot, times_s: Iterable[float]) -> Offers:
+def seen(records: WaitRecords, world: ClusterSnapshot, times_s: Iterable[float]) -> WaitRecords:
     for now_s in times_s:
-        offers = watch(offers, world, now_s)
-    return offers
+        records = watch(records, world, now_s)
+    return records
 
 
-def marked(world: ClusterSnapshot, offers: Offers, now_s: float) -> set[str]:
-    return {pod.name for pod in mark(world, offers, now_s).pods if pod.unplaceable}
+def marked(world: ClusterSnapshot, records: WaitRecords, now_s: float) -> set[str]:
+    return {pod.name for pod in mark(world, records, now_s).pods if pod.unplaceable}
 
 
 def test_a_pod_that_leaves_room_unused_for_half_a_minute_is_marked_for_as_long() -> None:
     world = with_pods(FREE, tried("s"))
-    offers = seen({}, world, (0, 5, 29.9))
-    assert marked(world, offers, 29.9) == set()
-    offers = seen(offers, world, [30])
-    assert marked(world, offers, 30) == {"s"}
-    assert marked(world, offers, 59.9) == {"s"}
-    assert marked(world, offers, 60) == set()
+    records = seen({}, world, (0, 5, 29.9))
+    assert marked(world, records, 29.9) == set()
+    records = seen(records, world, [30])
+    assert marked(world, records, 30) == {"s"}
+    assert marked(world, records, 59.9) == {"s"}
+    assert marked(world, records, 60) == set()
 
 
 def test_each_mark_lasts_twice_as_long_as_the_one_before_up_to_some_minutes() -> None:
     world = with_pods(FREE, tried("s"))
-    offers: Offers = {}
+    records: WaitRecords = {}
     lengths, length = [], 0
     for now_s in range(2500):
-        offers = watch(offers, world, float(now_s))
-        if marked(world, offers, float(now_s)):
+        records = watch(records, world, float(now_s))
+        if marked(world, records, float(now_s)):
             length += 1
         elif length:
             lengths.append(length)
@@ -68,7 +68,7 @@ BLOCKED: dict[str, Callable[[], ClusterSnapshot]] = {
         FREE, tried("s"), replace(make_serving("b", cpu=2, node="n0"), terminating=True)
     ),
     "room of trainers that still hold it": lambda: with_pods(
-        replace(FREE, jobs=(make_job("a", trainers=4, maximum=4, on=("n0",)),)), tried("s")
+        replace(FREE, jobs=(make_job("a", trainers=4, max_trainers=4, on=("n0",)),)), tried("s")
     ),
     "room on a node that takes nobody": lambda: with_pods(
         replace(FREE, nodes=(make_node("n0", 4, cordoned=True),)), tried("s")
@@ -83,50 +83,50 @@ BLOCKED: dict[str, Callable[[], ClusterSnapshot]] = {
 @pytest.mark.parametrize("build", BLOCKED.values(), ids=BLOCKED.keys())
 def test_who_is_not_offered_room_is_never_marked(build: Callable[[], ClusterSnapshot]) -> None:
     world = build()
-    offers = seen({}, world, range(0, 600, 5))
-    assert {offer.pause_s for offer in offers.values()} <= {0.0}
+    records = seen({}, world, range(0, 600, 5))
+    assert {record.pause_s for record in records.values()} <= {0.0}
 
 
 def test_an_offer_that_is_interrupted_begins_anew() -> None:
     world, full = with_pods(FREE, tried("s")), BLOCKED["no room"]()
-    offers = seen(seen({}, world, (0, 25)), full, [26])
-    assert marked(world, seen(offers, world, (27, 50)), 50) == set()
-    assert marked(world, seen(offers, world, (27, 57)), 57) == {"s"}
+    records = seen(seen({}, world, (0, 25)), full, [26])
+    assert marked(world, seen(records, world, (27, 50)), 50) == set()
+    assert marked(world, seen(records, world, (27, 57)), 57) == {"s"}
 
 
 def test_while_pods_of_its_shape_are_being_bound_a_pod_is_in_a_queue_and_not_stuck() -> None:
     """One slot after the other comes free, and each is taken by the next of forty."""
-    offers: Offers = {}
+    records: WaitRecords = {}
     nodes = (make_node("n0", 400, 400),)
     for now_s in range(0, 80, 2):
         queue = [tried(f"s{i:02d}") for i in range(40)]
         pods = [replace(pod, node="n0") if i < now_s // 2 else pod for i, pod in enumerate(queue)]
         world = make_snapshot(nodes, (), tuple(pods))
-        offers = watch(offers, world, float(now_s))
-        assert marked(world, offers, now_s) == set()
+        records = watch(records, world, float(now_s))
+        assert marked(world, records, now_s) == set()
 
 
 def test_who_is_bound_or_gone_is_forgotten_and_who_is_nominated_is_not() -> None:
     world = with_pods(FREE, tried("s"))
-    offers = seen({}, world, (0, 30))
+    records = seen({}, world, (0, 30))
     uid = tried("s").uid
-    assert watch(offers, FREE, 31) == {}
-    assert watch(offers, with_pods(FREE, replace(tried("s"), node="n0")), 31) == {}
-    promised = watch(offers, with_pods(FREE, replace(tried("s"), nominated="n0")), 31)
+    assert watch(records, FREE, 31) == {}
+    assert watch(records, with_pods(FREE, replace(tried("s"), node="n0")), 31) == {}
+    promised = watch(records, with_pods(FREE, replace(tried("s"), nominated="n0")), 31)
     assert promised[uid].pause_s == 30
     assert marked(world, seen(promised, world, (61, 91)), 150) == {"s"}
 
 
 def test_what_is_remembered_does_not_grow() -> None:
-    offers: Offers = {}
+    records: WaitRecords = {}
     for now_s in range(100):
-        offers = watch(offers, with_pods(FREE, tried(f"s{now_s}")), float(now_s))
-    assert len(offers) == 1
+        records = watch(records, with_pods(FREE, tried(f"s{now_s}")), float(now_s))
+    assert len(records) == 1
 
 
 def test_a_mark_is_for_waiting_serving_only() -> None:
-    offers = {tried("s").uid: Offer(None, 100.0, 30.0)}
-    assert marked(with_pods(FREE, replace(tried("s"), nominated="n0")), offers, 50) == set()
+    records = {tried("s").uid: WaitRecord(None, 100.0, 30.0)}
+    assert marked(with_pods(FREE, replace(tried("s"), nominated="n0")), records, 50) == set()
 
 
 # What a plan makes of it
@@ -134,7 +134,7 @@ def test_a_mark_is_for_waiting_serving_only() -> None:
 
 def crowded(*pods: Pod) -> ClusterSnapshot:
     """Trainers hold the whole of one node; serving waits."""
-    return make_snapshot((make_node("n0", 4),), (make_job("a", trainers=4, maximum=4, on=("n0",)),), pods)
+    return make_snapshot((make_node("n0", 4),), (make_job("a", trainers=4, max_trainers=4, on=("n0",)),), pods)
 
 
 def test_nobody_dies_for_a_pod_that_leaves_room_unused_and_it_is_short() -> None:
@@ -161,7 +161,7 @@ def test_room_that_is_left_unused_is_given_to_trainers() -> None:
 
 
 def test_a_running_job_is_not_dropped_for_a_pod_that_leaves_room_unused() -> None:
-    job = make_job("a", trainers=4, minimum=4, maximum=4, on=("n0",))
+    job = make_job("a", trainers=4, min_trainers=4, max_trainers=4, on=("n0",))
     world = make_snapshot((make_node("n0", 4),), (job,), (tried("s", unplaceable=True),))
     plan = plan_for(world)
     assert targets(plan) == {"a": 4}

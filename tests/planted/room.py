@@ -21,7 +21,7 @@ OF_ROOM = (
     Bug(
         "a pserver moved of a job that is about to end",
         FILE,
-        " and not finished_trainers(job)",
+        " and not job.completed(Role.TRAINER)",
         "",
         f"{STAYS}[its trainers have begun to finish]",
     ),

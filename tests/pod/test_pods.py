@@ -10,7 +10,7 @@ import pytest
 
 from edl.errors import PermanentError, TemporaryError
 from edl.pod.dns import addresses_of, services_domain
-from edl.pod.pods import DnsPods, Pod, running_in_order
+from edl.pod.pods import DnsPods, PeerPod, running_in_order
 from edl.pod.tools import Tools
 
 
@@ -33,21 +33,21 @@ class Listed:
 
     knows_phases = True
 
-    def __init__(self, *looks: list[Pod] | TemporaryError) -> None:
+    def __init__(self, *looks: list[PeerPod] | TemporaryError) -> None:
         self._looks = list(looks)
 
-    def pods(self, selector: str) -> list[Pod]:  # noqa: ARG002 - the port's
+    def pods(self, selector: str) -> list[PeerPod]:  # noqa: ARG002 - the port's
         look = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
         if isinstance(look, TemporaryError):
             raise look
         return look
 
 
-def pod(name: str, ip: str, index: int | None = None, phase: str = "Running", **more: bool) -> Pod:
-    return Pod(name, ip, phase, index, **more)
+def pod(name: str, ip: str, index: int | None = None, phase: str = "Running", **more: bool) -> PeerPod:
+    return PeerPod(name, ip, phase, index, **more)
 
 
-def tools(*looks: list[Pod] | TemporaryError) -> tuple[Tools, list[float]]:
+def tools(*looks: list[PeerPod] | TemporaryError) -> tuple[Tools, list[float]]:
     """With the pauses that are made."""
     slept: list[float] = []
     return Tools(Listed(*looks), slept.append), slept

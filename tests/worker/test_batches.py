@@ -17,7 +17,7 @@ import pytest
 
 from edl.errors import ConfigError
 from edl.worker.data import Numbers, Reader, read_all
-from edl.worker.session import Session
+from edl.worker.session import MasterSession
 from edl.worker.wire import Wire
 from tests.ledger.test_ledger import A, B, straggler
 from tests.worker.test_worker import beside, hear, trainer
@@ -173,8 +173,8 @@ async def test_a_batch_of_nothing_is_refused(tmp_path: Path) -> None:
             await beside(lambda: consume(served, 0))
 
 
-def session(*leases: tuple[int, int, int]) -> Session:
-    made = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+def session(*leases: tuple[int, int, int]) -> MasterSession:
+    made = MasterSession(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
     given = [{"epoch": 0, "start": a, "end": b, "fence": fence, "ttl_s": 60.0} for a, b, fence in leases]
     hear(made, {**NOTHING, "leases": given})
     return made

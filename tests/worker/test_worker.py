@@ -19,7 +19,7 @@ from edl.errors import ConfigError, PermanentError
 from edl.ledger.permutation import EpochOrder
 from edl.master.journal_audit import audit, audit_json, audit_text
 from edl.worker.job import Job, connect
-from edl.worker.session import Session
+from edl.worker.session import MasterSession
 from edl.worker.wire import Wire
 from tests.worlds.master_server import CONTROLLER, TOKEN, Served, serving
 
@@ -120,7 +120,7 @@ async def test_leases_that_arrive_while_a_trainer_leaves_are_given_back(tmp_path
 
     async with serving(tmp_path) as served:
         wire = LateWire(served.url, TOKEN)
-        session = Session(wire, {"pod_uid": "uid-a", "incarnation": "i", "name": "a"})
+        session = MasterSession(wire, {"pod_uid": "uid-a", "incarnation": "i", "name": "a"})
         await beside(leave)
         status = served.master.status()
     assert (status["leased"], status["sessions"]["holding"], status["todo"]) == (0, 0, 100)
@@ -266,13 +266,13 @@ async def test_tls_is_spoken_and_a_stranger_is_not_trusted(tmp_path: Path) -> No
             await beside(lambda: trainer(served).status())
 
 
-def hear(session: Session, reply: dict[str, Any]) -> None:
+def hear(session: MasterSession, reply: dict[str, Any]) -> None:
     with session._lock:
         session._hear(reply, [], [], time.monotonic())
 
 
 def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
-    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    session = MasterSession(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
     nothing: dict[str, Any] = {
         "results": [],
         "truncate": [],
@@ -296,7 +296,7 @@ def test_a_truncate_takes_nothing_that_is_in_hand() -> None:
 
 
 def test_a_revoked_lease_is_left_at_once() -> None:
-    session = Session(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
+    session = MasterSession(Wire("http://localhost:1", "token"), {"pod_uid": "u", "incarnation": 1, "name": "n"})
     nothing: dict[str, Any] = {
         "results": [],
         "truncate": [],

@@ -280,7 +280,7 @@ def most_fulfilment(
     return best
 
 
-def fewest_deaths(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> int | None:
+def fewest_victims(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> int | None:
     """The fewest trainers to die so that serving fits, and each job's minimum again, wherever it starts anew."""
     total = sum(len(_movable(snapshot, job)) for job in jobs)
     for stays in sorted(_stays(snapshot, jobs), key=lambda stays: -sum(map(len, stays))):

@@ -55,8 +55,8 @@ def make_job(
     name: str,
     *,
     trainers: int = 0,
-    minimum: int = 1,
-    maximum: int = 10,
+    min_trainers: int = 1,
+    max_trainers: int = 10,
     cpu: float = 1,
     memory_gib: float = 1,
     namespace: str = "default",
@@ -81,7 +81,7 @@ def make_job(
             job=key,
             role=Role.TRAINER,
             index=i,
-            priority=-5 if i < minimum else -100,
+            priority=-5 if i < min_trainers else -100,
             started_s=900.0,
         )
         for i in range(trainers)
@@ -89,8 +89,8 @@ def make_job(
     return Job(
         key=key,
         uid=f"uid-{namespace}-{name}",
-        min_trainers=minimum,
-        max_trainers=maximum,
+        min_trainers=min_trainers,
+        max_trainers=max_trainers,
         trainer=shape,
         fixed=fixed,
         pods=pods,

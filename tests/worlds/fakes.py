@@ -207,7 +207,7 @@ class FakeCluster:
     def __init__(self, world: PodWorld, nodes: tuple[Node, ...] = (), serving: tuple[Pod, ...] = ()) -> None:
         self.world, self.nodes, self.serving = world, nodes, serving
         self.problem = ""
-        self.answers: Callable[[Action], Outcome | None] = lambda _: None
+        self.policies: Callable[[Action], Outcome | None] = lambda _: None
         self.on_observe: Callable[[], None] = lambda: None
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
@@ -246,7 +246,7 @@ class FakeCluster:
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(0.01)
         self.under_way -= 1
-        return self.answers(action) or self.world.apply(action)
+        return self.policies(action) or self.world.apply(action)
 
 
 @dataclass

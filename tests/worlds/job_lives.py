@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edl.lifecycle.desired_state import Surroundings, as_planned, desired_state
+from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
@@ -32,7 +32,7 @@ class Life:
         self.world = PodWorld()
         self.world.add(job)
         self.key, self.wanted, self.room, self.now_s = job.key, wanted, 99, 1000.0
-        self.around = Surroundings()
+        self.context = JobContext()
         self.actions: tuple[Action, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Life:
             given["victims"] = tuple(p.name for p in live[target:])
             given["shrink_reason"] = Reason.AT_MAX.value
         plan = None if given.pop("held", False) else decision(view, target, **given)
-        _, self.actions = desired_state(self.job, plan, places, self.now_s, self.around)
+        _, self.actions = desired_state(self.job, plan, places, self.now_s, self.context)
         return [self.world.apply(action) for action in self.actions]
 
     def settle(self, rounds: int = 10, **given: Any) -> None:
@@ -110,16 +110,16 @@ class Life:
         self.world.change(self.key, name, terminating=True, ready=False, disruption="EvictionByEvictionAPI")
 
 
-def fault_tolerant(minimum: int = 2, maximum: int = 6, *, wanted: int = 4, **fields: Any) -> Life:
+def fault_tolerant(min_trainers: int = 2, max_trainers: int = 6, *, wanted: int = 4, **fields: Any) -> Life:
     """A job of a master, two pservers and four trainers that runs."""
     fields = {"fixed": (MASTER, PSERVERS), **fields}
-    return _running(make_job("a", minimum=minimum, maximum=maximum), wanted, fields)
+    return _running(make_job("a", min_trainers=min_trainers, max_trainers=max_trainers), wanted, fields)
 
 
 def gang(size: int = 3, **fields: Any) -> Life:
     """A gang of two pservers and three trainers that runs."""
     fields = {"fixed": (PSERVERS,), "fault_tolerant": False, **fields}
-    return _running(make_job("a", minimum=size, maximum=size), size, fields)
+    return _running(make_job("a", min_trainers=size, max_trainers=size), size, fields)
 
 
 def _running(job: Job, wanted: int, fields: dict[str, Any]) -> Life:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edl.lifecycle.desired_state import Surroundings, as_planned, desired_state
+from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
 from edl.model.actions import Action, Outcome
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
@@ -34,8 +34,8 @@ def decision(
         generation=job.generation,
         current=len(job.live_trainers),
         target=target,
-        minimum=job.min_trainers,
-        maximum=job.max_trainers,
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
         admitted=admitted,
         reason=reason,
         message="as planned",
@@ -53,7 +53,7 @@ class Story:
         self.world.add(job)
         self.key = job.key
         self.now_s = now_s
-        self.around = Surroundings()
+        self.context = JobContext()
         self.actions: tuple[Action, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class Story:
         """One round in which the plan wants that many trainers and that many pods of each role have room."""
         places: Sequence[tuple[Role, str]] = [(role, f"n{i:03d}") for role in Role for i in range(starts)]
         plan = None if hold else decision(as_planned(self.job), target, **given)
-        _, self.actions = desired_state(self.job, plan, places, self.now_s, self.around)
+        _, self.actions = desired_state(self.job, plan, places, self.now_s, self.context)
         return [self.world.apply(action) for action in self.actions]
 
     def settle(self, target: int, rounds: int = 6, **given: Any) -> None:
@@ -86,12 +86,14 @@ class Story:
             self.world.step()
 
 
-def story(minimum: int = 2, maximum: int = 6, *, fixed: tuple[FixedPods, ...] = FIXED, **fields: Any) -> Story:
-    return Story(replace(make_job("a", minimum=minimum, maximum=maximum, fixed=fixed), **fields))
+def story(
+    min_trainers: int = 2, max_trainers: int = 6, *, fixed: tuple[FixedPods, ...] = FIXED, **fields: Any
+) -> Story:
+    return Story(replace(make_job("a", min_trainers=min_trainers, max_trainers=max_trainers, fixed=fixed), **fields))
 
 
-def running(minimum: int = 2, maximum: int = 6, *, target: int = 4, **fields: Any) -> Story:
-    here = story(minimum, maximum, **fields)
+def running(min_trainers: int = 2, max_trainers: int = 6, *, target: int = 4, **fields: Any) -> Story:
+    here = story(min_trainers, max_trainers, **fields)
     here.settle(target)
     assert here.phase() is JobPhase.RUNNING
     return here

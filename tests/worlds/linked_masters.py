@@ -17,9 +17,9 @@ from kubernetes.aio.client import Configuration
 
 from edl.clock import SystemClock
 from edl.controller.loop import Controller, Pace, Planner
-from edl.controller.master_monitor import CallPace, Masters
+from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.kube.client.session import ApiSession
-from edl.kube.master_calls import HttpMasterWire
+from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, make_token
 from edl.model.cluster import Node
 from edl.model.jobs import FixedPods, Job
@@ -44,10 +44,12 @@ def controller_token(job: Job) -> str:
     return make_token(SECRET, job.key, job.uid, "controller")
 
 
-def sharded(name: str = "a", *, pservers: int = 0, minimum: int = 2, maximum: int = 2, **fields: Any) -> Job:
+def sharded(
+    name: str = "a", *, pservers: int = 0, min_trainers: int = 2, max_trainers: int = 2, **fields: Any
+) -> Job:
     fixed = [FixedPods(Role.MASTER, make_shape(0.25), 1)]
     fixed += [FixedPods(Role.PSERVER, make_shape(0.5), pservers)] if pservers else []
-    job = make_job(name, minimum=minimum, maximum=maximum, fixed=tuple(fixed))
+    job = make_job(name, min_trainers=min_trainers, max_trainers=max_trainers, fixed=tuple(fixed))
     return replace(job, has_dataset=True, **fields)
 
 
@@ -61,7 +63,7 @@ class Linked:
     """
 
     world: PodWorld
-    wire: HttpMasterWire
+    wire: HttpMasterClient
     nodes: tuple[Node, ...] = field(default_factory=lambda: make_nodes(2))
     ip: Callable[[JobKey], str] = lambda _: "127.0.0.1"
     lease: FakeLease = field(default_factory=FakeLease)
@@ -73,7 +75,7 @@ class Linked:
         policy = policy_named(self.policy)
         self.cluster, self.recorder = FakeCluster(self.world, self.nodes), FakeRecorder()
         clock = SystemClock()
-        self.masters = Masters(self.wire, clock, self.lease, lambda _, what: self.told.append(what), self.pace)
+        self.masters = MasterMonitor(self.wire, clock, self.lease, lambda _, what: self.told.append(what), self.pace)
         self.controller = Controller(
             cluster=self.cluster,
             clock=clock,
@@ -180,12 +182,12 @@ def _item(lease: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def wired(tmp_path: Path, port: int) -> AsyncIterator[HttpMasterWire]:
+async def wired(tmp_path: Path, port: int) -> AsyncIterator[HttpMasterClient]:
     """Calls to masters at that port, with the tests' key."""
     (tmp_path / "key").write_bytes(SECRET)
     async with (
         ApiSession(Configuration(host="http://127.0.0.1:1")) as session,
-        HttpMasterWire(MasterKey(tmp_path / "key", session, "paddlecloud"), port) as wire,
+        HttpMasterClient(MasterKey(tmp_path / "key", session, "paddlecloud"), port) as wire,
     ):
         yield wire
 

@@ -103,9 +103,9 @@ class Living:
             recorder=self.recorder,
             planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
             limits=self.limits,
-            pace=Pace(stranded_s=STRANDED_S),
+            pace=Pace(unreachable_s=STRANDED_S),
         )
-        self.controller._thinker = Inline()  # type: ignore[assignment]
+        self.controller._planner_thread = Inline()  # type: ignore[assignment]
 
     def crash(self) -> None:
         """The controller is killed; the next one lists everything before it decides."""
@@ -126,11 +126,11 @@ class Living:
         other.world.list_again()
         return other
 
-    def do(self, happening: Callable[[World], None]) -> None:
+    def do(self, event: Callable[[World], None]) -> None:
         """Let something happen."""
 
         async def now() -> None:
-            happening(self.world)
+            event(self.world)
 
         self.run(now())
 

@@ -387,7 +387,7 @@ class World:
     def _judge_creation(self, action: CreatePod, job: Job) -> None:
         if job.suspended or job.problem or job.finished:
             self.violations.append(f"{action} for a job that must have no pods")
-        if job.fault_tolerant or job.answers:
+        if job.fault_tolerant or job.policies:
             return
         if any(p.terminating or p.phase is PodPhase.FAILED or is_told_to_go(p) for p in job.pods):
             self.violations.append(f"{action} beside pods of the gang's last run")

@@ -19,7 +19,7 @@ from edl.master.bodies import DatasetBody
 from edl.master.datasets import Catalog
 from edl.master.http_api import MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
-from edl.master.master import Master, Progress, recover
+from edl.master.master import ExpectedProgress, Master, recover
 from edl.master.metrics import MasterMetrics
 
 TOKEN, CONTROLLER = "trainer-token-0123456789", "controller-token-0123456789"
@@ -70,7 +70,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
-    expected: Progress | None = None,
+    expected: ExpectedProgress | None = None,
     restarts_epoch: bool = False,
     **dataset: Any,
 ) -> AsyncIterator[Served]:

@@ -47,14 +47,14 @@ def nodes(draw: st.DrawFn, name: str = "n0") -> Node:
 
 @st.composite
 def rich_jobs(draw: st.DrawFn, menu: list[PodShape], name: str = "a") -> Job:
-    minimum = draw(st.integers(1, 2))
+    min_trainers = draw(st.integers(1, 2))
     fixed: tuple[FixedPods, ...] = ()
     if draw(st.integers(0, 2)) == 0:
         fixed = (FixedPods(draw(st.sampled_from([Role.MASTER, Role.PSERVER])), draw(st.sampled_from(menu)), 1),)
     job = make_job(
         name,
-        minimum=minimum,
-        maximum=minimum + draw(st.integers(0, 4)),
+        min_trainers=min_trainers,
+        max_trainers=min_trainers + draw(st.integers(0, 4)),
         fixed=fixed,
         age_s=draw(st.integers(0, 99)),
         tier=draw(st.sampled_from([0, 0, 1])),
@@ -76,14 +76,14 @@ def rich_fresh_worlds(draw: st.DrawFn, most_jobs: int = 3, most_waiting: int = 3
 
 
 @st.composite
-def rich_running_worlds(draw: st.DrawFn, happenings: tuple[str, ...] = ()) -> ClusterSnapshot:
+def rich_running_worlds(draw: st.DrawFn, pod_events: tuple[str, ...] = ()) -> ClusterSnapshot:
     """A cluster that runs what was planned for it, and to which something has just happened."""
     empty = draw(rich_fresh_worlds(most_waiting=0))
     world = later(apply_plan(empty, plan_for(empty)), 100)
-    for happening in draw(
-        st.lists(st.sampled_from(happenings or sorted(RICH_HAPPENINGS)), min_size=1, max_size=2, unique=True)
+    for event in draw(
+        st.lists(st.sampled_from(pod_events or sorted(RICH_HAPPENINGS)), min_size=1, max_size=2, unique=True)
     ):
-        world = RICH_HAPPENINGS[happening](draw, world)
+        world = RICH_HAPPENINGS[event](draw, world)
     return world
 
 

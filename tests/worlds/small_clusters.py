@@ -186,15 +186,25 @@ def _resize(job: Job, before: int, decision: ScaleDecision, now_s: float) -> Res
 
 
 def small_jobs(*, with_fixed: bool = True, with_tiers: bool = True) -> st.SearchStrategy[Job]:
-    def build(*, name: str, cpu: int, minimum: int, more: int, age_s: int, tier: int, fixed: tuple[int, int]) -> Job:
+    def build(
+        *, name: str, cpu: int, min_trainers: int, more: int, age_s: int, tier: int, fixed: tuple[int, int]
+    ) -> Job:
         pods = (FixedPods(Role.PSERVER, make_shape(fixed[0], 1), fixed[1]),) if fixed[1] else ()
-        return make_job(name, cpu=cpu, minimum=minimum, maximum=minimum + more, age_s=age_s, tier=tier, fixed=pods)
+        return make_job(
+            name,
+            cpu=cpu,
+            min_trainers=min_trainers,
+            max_trainers=min_trainers + more,
+            age_s=age_s,
+            tier=tier,
+            fixed=pods,
+        )
 
     return st.builds(
         build,
         name=st.sampled_from(["a", "b", "c", "d"]),
         cpu=st.integers(1, 3),
-        minimum=st.integers(1, 2),
+        min_trainers=st.integers(1, 2),
         more=st.integers(0, 4),
         age_s=st.integers(0, 99),
         tier=st.integers(0, 1) if with_tiers else st.just(0),
@@ -224,8 +234,8 @@ def running_worlds(draw: st.DrawFn) -> ClusterSnapshot:
     """A cluster that runs, and to which something has just happened."""
     world = cluster_of(draw(small_nodes()), draw(st.lists(small_jobs(), min_size=1, max_size=3)))
     world = later(apply_plan(world, plan_for(world)), 100)
-    for happening in draw(st.lists(st.sampled_from(sorted(HAPPENINGS)), min_size=1, max_size=2, unique=True)):
-        world = HAPPENINGS[happening](draw, world)
+    for event in draw(st.lists(st.sampled_from(sorted(HAPPENINGS)), min_size=1, max_size=2, unique=True)):
+        world = HAPPENINGS[event](draw, world)
     return world
 
 

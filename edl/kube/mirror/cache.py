@@ -19,8 +19,8 @@ from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
 from edl.kube.mirror.reflector import Pace, Reflector, Resource
-from edl.kube.mirror.store import Store
-from edl.kube.resource_log_line import inquiry_resource
+from edl.kube.mirror.store import ObjectStore
+from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder
 from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
 from edl.kube.translate.snapshot import Translator
@@ -127,9 +127,9 @@ class ClusterCache:
             now_s=now_s,
         )
 
-    def inquiry(self) -> str:
+    def resource_log_line(self) -> str:
         """The resources of the cluster as the line `Cluster.InquiryResource done` says them."""
-        return inquiry_resource(self._nodes.store.objects.values(), self.pods())
+        return resource_log_line(self._nodes.store.objects.values(), self.pods())
 
     def left_out(self) -> list[str]:
         """What could not be read: objects that could not be decoded, and those that could not be translated."""
@@ -138,9 +138,9 @@ class ClusterCache:
 
     def silence_s(self) -> float:
         """For how long the quietest collection has heard nothing from the API server; infinite before the first."""
-        heard = [r.last_contact_s for r in self._all()]
+        master_view = [r.last_contact_s for r in self._all()]
         now_s = self._clock.monotonic_s()
-        return max(float("inf") if at_s is None else now_s - at_s for at_s in heard)
+        return max(float("inf") if at_s is None else now_s - at_s for at_s in master_view)
 
     def pods(self) -> Iterator[PodObject]:
         """Every pod once: one whose labels changed may be in both watches for a moment; the later arrival counts."""
@@ -208,7 +208,7 @@ class ClusterCache:
             self._session,
             resource,
             decoder,
-            Store[T](arrivals),
+            ObjectStore[T](arrivals),
             self._clock,
             on_change=self._changed.set,
             pace=self._pace,

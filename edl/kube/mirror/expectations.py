@@ -114,7 +114,7 @@ class Expectations:
 def _shows(reflector: Reflector[HasMetadata], expectation: Expectation) -> bool:
     """True where the store shows the write, or something that came after it."""
     store = reflector.store
-    if store.has_buried(expectation.uid) and not _holds(reflector, expectation):
+    if store.was_deleted(expectation.uid) and not _holds(reflector, expectation):
         return True
     obj = store.objects.get(expectation.key)
     match expectation.verb:

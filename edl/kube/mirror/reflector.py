@@ -23,7 +23,7 @@ from edl.errors import EdlError, TemporaryError
 from edl.kube.client.api_errors import GoneError, error_of
 from edl.kube.client.json_depth import decode
 from edl.kube.client.session import ApiSession
-from edl.kube.mirror.store import Store, key_of
+from edl.kube.mirror.store import ObjectStore, key_of
 from edl.kube.translate.decoders import UNREADABLE, Decoder, Quarantined
 from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, Metadata, WatchEvent
 
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
         session: ApiSession,
         resource: Resource,
         decoder: Decoder[T],
-        store: Store[T],
+        store: ObjectStore[T],
         clock: Clock,
         *,
         on_change: Callable[[], None] = lambda: None,
@@ -164,8 +164,8 @@ class Reflector(Generic[T]):
             self._list_again = False
             await self._list()
         started_s = self._clock.monotonic_s()
-        heard = await self._watch()
-        if heard or self._clock.monotonic_s() - started_s >= _WELL_S:
+        master_view = await self._watch()
+        if master_view or self._clock.monotonic_s() - started_s >= _WELL_S:
             self._failures = 0
         else:
             await self._pause(None)  # a server that ends every watch at once must not be asked in a tight loop
@@ -215,7 +215,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> bool:
         """Follow one watch to its end; True where it said anything."""
-        pace, heard = self._pace, False
+        pace, master_view = self._pace, False
         opened_s: float | None = None
         params = {**self.resource.params, "resourceVersion": self._version}
         seconds = max(1, round(pace.watch_s * self._chance.uniform(0.8, 1.0)))
@@ -229,19 +229,19 @@ class Reflector(Generic[T]):
                     self.problem = ""
                     self.last_contact_s = opened_s = self._clock.monotonic_s()
                     async for line in lines:
-                        heard = True
+                        master_view = True
                         self.last_contact_s = self._clock.monotonic_s()
                         self._take(line)
                         self._failures = 0  # not before: a line may say that the watch has failed
         except TimeoutError:
             if not scope.expired():
                 raise
-            heard = True
+            master_view = True
         finally:
             self._open_watch = None
             if opened_s is not None and self._clock.monotonic_s() - opened_s >= _WELL_S:
                 self._failures = 0  # also where it broke in the end: that is the first failure, not one more
-        return heard
+        return master_view
 
     def _take(self, line: bytes) -> None:
         """Apply one event."""

@@ -43,7 +43,7 @@ class Recent:
         return word in self._words
 
 
-class Store(Generic[T]):
+class ObjectStore(Generic[T]):
     """The objects of one watch.
 
     Args:
@@ -67,7 +67,7 @@ class Store(Generic[T]):
         """True where an object with that resourceVersion is or was here lately."""
         return version in self._versions
 
-    def has_buried(self, uid: str) -> bool:
+    def was_deleted(self, uid: str) -> bool:
         """True where the object with that UID was here and has left lately."""
         return uid in self._buried
 

@@ -24,7 +24,7 @@ from edl.kube.translate.objects import JobObject, Metadata, PodObject, PodSpec
 from edl.kube.translate.shapes import preferences_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
-from edl.model.jobs import Answer, FixedPods, Job
+from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
@@ -140,7 +140,7 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         queue=spec.queue,
         fault_tolerant=spec.fault_tolerant,
         gang=parsed.needs_pod_group,
-        answers=tuple(_answers(parsed)),
+        policies=tuple(_answers(parsed)),
         suspended=spec.suspend,
         backoff_limit=spec.backoff_limit,
         active_deadline_s=spec.active_deadline_seconds,
@@ -160,14 +160,14 @@ def _restarts_epoch(dataset: Dataset | None) -> bool | None:
     return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
 
 
-def _answers(parsed: TrainingJob) -> Iterator[Answer]:
+def _answers(parsed: TrainingJob) -> Iterator[RolePolicy]:
     """The policies that say something else than the mode does, with Any spelled out."""
     for role in Role:
         for event in (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED):
             action = parsed.action_for(role, event)
             usual = default_action(event, fault_tolerant=parsed.spec.fault_tolerant, of_trainers=role is Role.TRAINER)
             if action is not None and action is not usual:
-                yield Answer(role, event, action)
+                yield RolePolicy(role, event, action)
 
 
 def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:

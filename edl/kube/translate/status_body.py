@@ -14,9 +14,9 @@ def status_body(status: JobStatus) -> dict[str, Any]:
 
     What a master was never heard of is left as it stands.
     """
-    heard = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
+    master_view = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
     return {
-        **heard,
+        **master_view,
         "phase": status.phase.value,
         "reason": status.reason,
         "selector": status.selector,

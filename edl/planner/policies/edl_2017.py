@@ -28,10 +28,10 @@ from edl.model.status import Reason
 from edl.model.units import count
 from edl.planner.admission import cap, serve
 from edl.planner.packing import place
-from edl.planner.problem import Claim, World
-from edl.planner.problem_reader import read_world
-from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_cluster
-from edl.planner.trial import SERVING, Room
+from edl.planner.problem import JobDemand, Problem
+from edl.planner.problem_reader import read_problem
+from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
+from edl.planner.trial_packing import SERVING, TrialPacking
 
 NAME = "edl-2017"
 MAX_LOAD_DESIRED = 0.97
@@ -116,15 +116,15 @@ def decide(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         PlanError: the certificate could not be computed in time.
     """
     started_s = time.perf_counter()
-    world = read_world(snapshot, limits)
-    served = serve(world, limits.deadline_s)
-    world, _ = cap(world, served, limits.deadline_s)
-    jobs = [claim.job for claim in world.claims]
-    sizes = {job.key: max(len(job.live_trainers), job.pinned or job.min_trainers) for job in jobs}
+    problem = read_problem(snapshot, limits)
+    served = serve(problem, limits.deadline_s)
+    problem, _ = cap(problem, served, limits.deadline_s)
+    jobs = [demand.job for demand in problem.demands]
+    sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
     targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
-    trial = _Trial(world, targets)
+    trial = _Trial(problem, targets)
     waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
-    placeable = sum(served.due.values()) + sum(served.young.values())
+    placeable = sum(served.due.values()) + sum(served.in_grace.values())
     proof = trial.prove(limits.deadline_s)
     return ScalePlan(
         decisions=tuple(_decision(job, trial, targets) for job in snapshot.jobs),
@@ -171,96 +171,98 @@ class _Trial:
         serving: waiting serving pods that have room.
     """
 
-    def __init__(self, world: World, targets: dict[JobKey, int]) -> None:
-        self.world, self.targets = world, targets
-        self.dying = {c.index: self._dying(c) for c in world.claims}
-        self.room = self._start(range(len(world.claims)))
+    def __init__(self, problem: Problem, targets: dict[JobKey, int]) -> None:
+        self.problem, self.targets = problem, targets
+        self.deleted = {c.index: self._dying(c) for c in problem.demands}
+        self.packing = self._start(range(len(problem.demands)))
         self.placed: list[tuple[int, tuple[int, Role | None], int]] = []
-        self.serving = sum(self._fit(g.shape, (SERVING, None), g.due + g.young) for g in world.waiting)
-        lacking = {c.index: self._fit_fixed(c) for c in world.claims}
-        self.pending = {c.index: self._fit_trainers(c) for c in sorted(world.claims, key=_age)}
-        self.incomplete = {c.index for c in world.claims if lacking[c.index] or self.room.count[c.index] < c.low}
+        self.serving = sum(self._fit(g.shape, (SERVING, None), g.due + g.in_grace) for g in problem.waiting)
+        lacking = {c.index: self._fit_fixed(c) for c in problem.demands}
+        self.pending = {c.index: self._fit_trainers(c) for c in sorted(problem.demands, key=_age)}
+        self.incomplete = {
+            c.index for c in problem.demands if lacking[c.index] or self.packing.count[c.index] < c.min_trainers
+        }
 
     def achieved(self) -> float:
         """Weighted fulfilment of the jobs that have all they need, counting only trainers that have room."""
-        claims = [c for c in self.world.claims if c.index not in self.incomplete]
-        return sum(c.job.weight * min(1.0, c.fulfilment(self.room.count[c.index])) for c in claims)
+        demands = [c for c in self.problem.demands if c.index not in self.incomplete]
+        return sum(c.job.weight * min(1.0, c.fulfilment(self.packing.count[c.index])) for c in demands)
 
     def prove(self, deadline_s: float) -> Proof:
         """The same bound as that of every other policy, for the jobs that have all they need."""
-        room = self._start(c.index for c in self.world.claims if c.index not in self.incomplete)
+        packing = self._start(c.index for c in self.problem.demands if c.index not in self.incomplete)
         for shape, owner, node in self.placed:
             if owner[0] not in self.incomplete:
-                place(room, shape, owner, node)
-        level = fair_shares(read_cluster(room), deadline_s) if room.members else {}
-        return prove(room, level, deadline_s)
+                place(packing, shape, owner, node)
+        level = fair_shares(read_share_problem(packing), deadline_s) if packing.members else {}
+        return prove(packing, level, deadline_s)
 
-    def _start(self, members: Iterable[int]) -> Room:
+    def _start(self, members: Iterable[int]) -> TrialPacking:
         """What is bound and stays."""
-        room = Room(self.world, members, settle=False)
-        for j in room.members:
-            for index in self.dying[j]:
-                if self.world.seats[index].pod.node:
-                    room.kill(index)
+        packing = TrialPacking(self.problem, members, place_unbound=False)
+        for j in packing.members:
+            for index in self.deleted[j]:
+                if self.problem.live_trainers[index].pod.node:
+                    packing.delete(index)
                 else:
-                    room.homeless[j].remove(index)
-        return room
+                    packing.without_node[j].remove(index)
+        return packing
 
-    def _dying(self, claim: Claim) -> list[int]:
-        order = sorted(claim.seats, key=lambda i: self.world.seats[i].order)
-        return order[: max(0, len(claim.seats) - self.targets[claim.job.key])]
+    def _dying(self, demand: JobDemand) -> list[int]:
+        order = sorted(demand.live_trainers, key=lambda i: self.problem.live_trainers[i].order)
+        return order[: max(0, len(demand.live_trainers) - self.targets[demand.job.key])]
 
     def _fit(self, shape: int, owner: tuple[int, Role | None], wanted: int) -> int:
         """Place pods on the first nodes that have room; how many were placed."""
         left = wanted
-        slots = self.room.slots(shape) if left > 0 else self.room.slots(shape)[:0]
+        slots = self.packing.slots(shape) if left > 0 else self.packing.slots(shape)[:0]
         for node in slots.nonzero()[0].tolist():
             for _ in range(min(left, int(slots[node]))):
-                place(self.room, shape, owner, node)
+                place(self.packing, shape, owner, node)
                 self.placed.append((shape, owner, node))
                 left -= 1
             if not left:
                 break
         return wanted - left
 
-    def _fit_fixed(self, claim: Claim) -> int:
+    def _fit_fixed(self, demand: JobDemand) -> int:
         """Place masters and pservers; how many lack room."""
-        wanted = Counter((need.role, need.shape) for need in claim.needs for _ in range(need.missing))
-        wanted.update((pod.role or Role.MASTER, shape) for shape, pod in claim.unbound_fixed)
-        return sum(n - self._fit(shape, (claim.index, role), n) for (role, shape), n in sorted(wanted.items()))
+        wanted = Counter((need.role, need.shape) for need in demand.needs for _ in range(need.missing))
+        wanted.update((pod.role or Role.MASTER, shape) for shape, pod in demand.unbound_fixed)
+        return sum(n - self._fit(shape, (demand.index, role), n) for (role, shape), n in sorted(wanted.items()))
 
-    def _fit_trainers(self, claim: Claim) -> int:
-        wanted = self.targets[claim.job.key] - self.room.count[claim.index]
-        return wanted - self._fit(claim.shape, (claim.index, Role.TRAINER), wanted)
+    def _fit_trainers(self, demand: JobDemand) -> int:
+        wanted = self.targets[demand.job.key] - self.packing.count[demand.index]
+        return wanted - self._fit(demand.shape, (demand.index, Role.TRAINER), wanted)
 
 
-def _age(claim: Claim) -> tuple[float, JobKey]:
-    return (claim.job.created_s, claim.job.key)
+def _age(demand: JobDemand) -> tuple[float, JobKey]:
+    return (demand.job.created_s, demand.job.key)
 
 
 def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecision:
     live = tuple(sorted(p.name for p in job.live_trainers))
-    claim = next((c for c in trial.world.claims if c.job.key == job.key), None)
+    demand = next((c for c in trial.problem.demands if c.job.key == job.key), None)
     base = ScaleDecision(
         job=job.key,
         generation=job.generation,
         current=len(live),
         target=targets.get(job.key, 0),
-        minimum=job.min_trainers,
-        maximum=job.max_trainers,
-        admitted=claim is not None,
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
+        admitted=demand is not None,
         reason=Reason.INSUFFICIENT_CAPACITY,
         message="",
     )
-    if claim is None:
+    if demand is None:
         reason, message = excluded(job)
         return replace(base, reason=reason, message=message, victims=live, shrink_reason=reason if live else "")
     names, new = (
-        [n.name for n in trial.world.snapshot.nodes],
-        [p for p in trial.room.placed if p.owner == claim.index],
+        [n.name for n in trial.problem.snapshot.nodes],
+        [p for p in trial.packing.placed if p.owner == demand.index],
     )
-    victims = tuple(sorted(trial.world.seats[i].pod.name for i in trial.dying[claim.index]))
-    reason, message = _why(claim, trial, base.target)
+    victims = tuple(sorted(trial.problem.live_trainers[i].pod.name for i in trial.deleted[demand.index]))
+    reason, message = _why(demand, trial, base.target)
     return replace(
         base,
         reason=reason,
@@ -269,15 +271,15 @@ def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecis
         nodes=tuple(sorted(Counter(names[p.node] for p in new if p.role is Role.TRAINER).items())),
         fixed_nodes=tuple(sorted((p.role, names[p.node]) for p in new if p.role and p.role is not Role.TRAINER)),
         shrink_reason=reason if victims else "",
-        pending=trial.pending[claim.index],
+        pending=trial.pending[demand.index],
     )
 
 
-def _why(claim: Claim, trial: _Trial, target: int) -> tuple[Reason, str]:
-    job, pending = claim.job, trial.pending[claim.index]
+def _why(demand: JobDemand, trial: _Trial, target: int) -> tuple[Reason, str]:
+    job, pending = demand.job, trial.pending[demand.index]
     of = f"{target} of {job.max_trainers}"
     fate = f"; {pending} of them find no room on any node and stay pending" if pending else ""
-    if claim.index in trial.incomplete:
+    if demand.index in trial.incomplete:
         return Reason.MIN_UNSATISFIED, f"{of}, by totals{fate}; the job lacks pods that it needs to run"
     if job.pinned:
         return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}{fate}"

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.model.names import Role
-from edl.planner.problem import BoolArray, IntArray, World, sum_requests
+from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.planner.programs.patterns import distinct
 from edl.planner.quota import QuotaRow
-from edl.planner.trial import SERVING, Room
+from edl.planner.trial_packing import SERVING, TrialPacking
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ShareProblem:
     """A trial as the programs see it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Cluster:
         rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
     """
 
-    world: World
+    problem: Problem
     columns: Columns
     jobs: tuple[int, ...]
     stuck: dict[int, int]
@@ -47,35 +47,35 @@ class Cluster:
     limits: FloatArray
 
 
-def read_cluster(room: Room) -> Cluster:
+def read_share_problem(packing: TrialPacking) -> ShareProblem:
     """The programs' view of a trial: its trainers and everything placed count as free, and as the first patterns."""
-    world = room.world
-    node, shape, owner = _movable(room)
-    free = room.free.clip(min=0) + sum_requests(len(room.free), world.request, node, shape)
-    shapes = {world.claims[j].shape for j in room.members} | {place.shape for place in room.placed}
-    columns = make_columns(world, free, shapes)
+    problem = packing.problem
+    node, shape, owner = _movable(packing)
+    free = packing.free.clip(min=0) + sum_requests(len(packing.free), problem.request, node, shape)
+    shapes = {problem.demands[j].shape for j in packing.members} | {place.shape for place in packing.placed}
+    columns = make_columns(problem, free, shapes)
     row = {s: k for k, s in enumerate(columns.shapes)}
     add_used(columns, node, shape)
     need = np.zeros(len(row))
     serving: Counter[int] = Counter()
-    for place in room.placed:
+    for place in packing.placed:
         if place.role is not Role.TRAINER:
             need[row[place.shape]] += 1
             serving[place.shape] += place.owner == SERVING
-    moved = np.bincount(owner, minlength=len(world.claims)).tolist()
-    stuck = {j: room.count[j] - moved[j] for j in room.members}
-    return Cluster(world, columns, room.members, stuck, need, dict(serving), *_limit_rows(room))
+    restarted_elsewhere = np.bincount(owner, minlength=len(problem.demands)).tolist()
+    stuck = {j: packing.count[j] - restarted_elsewhere[j] for j in packing.members}
+    return ShareProblem(problem, columns, packing.members, stuck, need, dict(serving), *_limit_rows(packing))
 
 
-def _movable(room: Room) -> tuple[IntArray, IntArray, IntArray]:
+def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
     """Node, shape and owner of every pod whose place is free to choose; trainers come first, others have no owner."""
-    world = room.world
-    seats = np.fromiter(room.node_of, dtype=np.int64, count=len(room.node_of))
-    node = np.fromiter(room.node_of.values(), dtype=np.int64, count=len(room.node_of))
-    shape, owner = world.seat_shape[seats], world.seat_claim[seats]
-    claimed = np.array([claim.shape for claim in world.claims], dtype=np.int64)
-    moves = (shape == claimed[owner]) & world.opened[shape, node]
-    new = sorted(room.placed, key=lambda place: place.role is not Role.TRAINER)
+    problem = packing.problem
+    live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
+    node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+    shape, owner = problem.trainer_shape[live_trainers], problem.trainer_demand[live_trainers]
+    claimed = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
+    moves = (shape == claimed[owner]) & problem.opened[shape, node]
+    new = sorted(packing.placed, key=lambda place: place.role is not Role.TRAINER)
     owners = [place.owner for place in new if place.role is Role.TRAINER]
     return (
         np.concatenate([node[moves], np.array([place.node for place in new], dtype=np.int64)]),
@@ -105,16 +105,16 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
         columns.add(g, held)
 
 
-def place_most(world: World, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
+def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
     """The most pods of some shapes that the room could hold, as an upper bound.
 
     Args:
-        world: the shapes and where they may go.
+        problem: the shapes and where they may go.
         room: (nodes, resources) what they may use.
         wanted: how many of each shape at most.
         deadline_s: time for the program.
     """
-    columns = make_columns(world, room, wanted)
+    columns = make_columns(problem, room, wanted)
     size = len(columns.shapes)
     program = Program(
         gain=np.ones(size),
@@ -128,7 +128,7 @@ def place_most(world: World, room: IntArray, wanted: Mapping[int, int], deadline
     return solve(program, columns, deadline_s).bound
 
 
-def fair_shares(cluster: Cluster, deadline_s: float) -> dict[int, float]:
+def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     """Max-min fulfilment: the largest t with n_j >= m_j + t (M_j - m_j); freeze whoever is tight; repeat.
 
     Returns:
@@ -136,9 +136,9 @@ def fair_shares(cluster: Cluster, deadline_s: float) -> dict[int, float]:
 
     Source: progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
     """
-    claims = [cluster.world.claims[j] for j in cluster.jobs]
-    low = np.array([c.low for c in claims], dtype=np.float64)
-    span = np.array([max(0, c.high - c.low) for c in claims], dtype=np.float64)
+    demands = [cluster.problem.demands[j] for j in cluster.jobs]
+    low = np.array([c.min_trainers for c in demands], dtype=np.float64)
+    span = np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
     frozen = span == 0
     floor = low.copy()
     while not frozen.all():
@@ -169,7 +169,7 @@ class _Progress:
     odd: IntArray
 
 
-def _share_program(cluster: Cluster, progress: _Progress) -> Program:
+def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
     """Variables: t, then the counts of the odd jobs, of which more stand where no new one could than their minimum.
 
     All others have just what t promises them, so that thousands of jobs are one column.
@@ -194,7 +194,7 @@ def _share_program(cluster: Cluster, progress: _Progress) -> Program:
     )
 
 
-def could_reach(cluster: Cluster, wanted: Mapping[int, int], deadline_s: float) -> bool:
+def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> bool:
     """False where it is proved that not every member can have as many trainers as wanted at once."""
     goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
     stuck = _stuck(cluster)
@@ -203,7 +203,7 @@ def could_reach(cluster: Cluster, wanted: Mapping[int, int], deadline_s: float) 
     return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
 
 
-def _grouped(cluster: Cluster, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
+def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
     """A program over counts; jobs of one shape, gain and part in the rows are one variable."""
     use = _use(cluster)
     kinds = np.column_stack([use.T, gain, cluster.rows.T]).round(12)
@@ -219,15 +219,15 @@ def _grouped(cluster: Cluster, gain: FloatArray, low: FloatArray, high: FloatArr
     )
 
 
-def _use(cluster: Cluster) -> FloatArray:
+def _use(cluster: ShareProblem) -> FloatArray:
     """(shapes, jobs) slots by trainer."""
     row = {s: k for k, s in enumerate(cluster.columns.shapes)}
     use = np.zeros((len(row), len(cluster.jobs)))
-    use[[row[cluster.world.claims[j].shape] for j in cluster.jobs], np.arange(len(cluster.jobs))] = 1.0
+    use[[row[cluster.problem.demands[j].shape] for j in cluster.jobs], np.arange(len(cluster.jobs))] = 1.0
     return use
 
 
-def _stuck(cluster: Cluster) -> FloatArray:
+def _stuck(cluster: ShareProblem) -> FloatArray:
     """(jobs,) trainers that stand where no new one could: they count and need no slot."""
     return np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
 
@@ -243,32 +243,32 @@ class Proof:
 
     achieved: float
     bound: float
-    cluster: Cluster
+    cluster: ShareProblem
     solution: Solution | None
 
 
 def prove(
-    room: Room, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
+    packing: TrialPacking, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
 ) -> Proof:
     """Bound the sum of weighted fulfilment from above, with at least the promised or the planned trainers each.
 
     Args:
-        room: the finished plan.
+        packing: the finished plan.
         level: trainers that the fair share promises each member.
         deadline_s: time for the program.
         least: trainers that some members are to have all the same: the bound of another plan than this one.
     """
-    cluster = read_cluster(room)
-    achieved = sum(room.world.claims[j].job.weight * room.fulfilment(j) for j in room.members)
-    if not room.members:
+    cluster = read_share_problem(packing)
+    achieved = sum(packing.problem.demands[j].job.weight * packing.fulfilment(j) for j in packing.members)
+    if not packing.members:
         return Proof(achieved, achieved, cluster, None)
-    claims = [room.world.claims[j] for j in room.members]
-    low = np.array([c.low for c in claims], dtype=np.float64)
-    span = np.array([c.high - c.low for c in claims], dtype=np.float64)
-    weight = np.array([c.job.weight for c in claims], dtype=np.float64)
+    demands = [packing.problem.demands[j] for j in packing.members]
+    low = np.array([c.min_trainers for c in demands], dtype=np.float64)
+    span = np.array([c.max_trainers - c.min_trainers for c in demands], dtype=np.float64)
+    weight = np.array([c.job.weight for c in demands], dtype=np.float64)
     gain = np.where(span > 0, weight / np.maximum(span, 1), 0.0)
-    floor = np.array([min(int(level[j] + EPSILON), room.count[j]) for j in room.members], dtype=np.float64)
-    floor = np.maximum(floor, [(least or {}).get(j, 0) for j in room.members])
+    floor = np.array([min(int(level[j] + EPSILON), packing.count[j]) for j in packing.members], dtype=np.float64)
+    floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
     floor = np.maximum(floor, _stuck(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
     solution = solve(program, cluster.columns, deadline_s)
@@ -276,39 +276,39 @@ def prove(
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
 
 
-def _limit_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+def _limit_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
     """All that bounds the members' counts beside the nodes."""
-    load, left = _load_rows(room)
-    quota, limits = quota_rows(room)
+    load, left = _load_rows(packing)
+    quota, limits = quota_rows(packing)
     return np.vstack([load, quota]), np.concatenate([left, limits])
 
 
-def quota_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+def quota_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
     """The quotas over the members' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
-    number = {row: k for k, row in enumerate(quotas_of(room.world, room.members))}
-    rows, limits = np.zeros((len(number), len(room.members))), np.ones(len(number))
-    for k, j in enumerate(room.members):
-        for ask in room.world.claims[j].asks:
-            scale = max(1, ask.row.limit)
-            rows[number[ask.row], k] = ask.each / scale
-            limits[number[ask.row]] -= ask.fixed / scale
+    number = {row: k for k, row in enumerate(quotas_of(packing.problem, packing.members))}
+    rows, limits = np.zeros((len(number), len(packing.members))), np.ones(len(number))
+    for k, j in enumerate(packing.members):
+        for quota_use in packing.problem.demands[j].quota_uses:
+            scale = max(1, quota_use.row.limit)
+            rows[number[quota_use.row], k] = quota_use.each / scale
+            limits[number[quota_use.row]] -= quota_use.fixed / scale
     limits[[k for row, k in number.items() if row.limit == 0]] -= 1.0
     return rows, limits
 
 
-def quotas_of(world: World, members: Iterable[int]) -> tuple[QuotaRow, ...]:
+def quotas_of(problem: Problem, members: Iterable[int]) -> tuple[QuotaRow, ...]:
     """The quotas that some jobs have to keep to, sorted."""
-    return tuple(sorted({ask.row for j in members for ask in world.claims[j].asks}))
+    return tuple(sorted({quota_use.row for j in members for quota_use in problem.demands[j].quota_uses}))
 
 
-def _load_rows(room: Room) -> tuple[FloatArray, FloatArray]:
+def _load_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
     """--max-load-desired over the members' counts; what a plan has anyway is allowed."""
-    share, world = room.world.limits.max_load_desired, room.world
+    share, problem = packing.problem.limits.max_load_desired, packing.problem
     if share >= 1.0:
-        return np.zeros((0, len(room.members))), np.zeros(0)
-    total = world.allocatable.sum(axis=0)
-    left = (share * total - (total - room.free.sum(axis=0))).clip(min=0)
-    rows = world.request[[world.claims[j].shape for j in room.members]].T.astype(np.float64)
+        return np.zeros((0, len(packing.members))), np.zeros(0)
+    total = problem.allocatable.sum(axis=0)
+    left = (share * total - (total - packing.free.sum(axis=0))).clip(min=0)
+    rows = problem.request[[problem.demands[j].shape for j in packing.members]].T.astype(np.float64)
     scale = total.clip(min=1).astype(np.float64)
-    planned = rows @ np.array([room.count[j] for j in room.members], dtype=np.float64)
+    planned = rows @ np.array([packing.count[j] for j in packing.members], dtype=np.float64)
     return rows / scale[:, None], (planned + left) / scale

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.model.names import Role
-from edl.planner.problem import IntArray, World
+from edl.planner.problem import IntArray, Problem
 from edl.planner.programs.columns import Columns, make_columns
 from edl.planner.programs.fair_share import quota_rows
 from edl.planner.programs.patterns import Pattern
 from edl.planner.speedup import Worth
-from edl.planner.trial import Placed, Room
+from edl.planner.trial_packing import Placed, TrialPacking
 
 FloatArray = NDArray[np.float64]
 
@@ -37,14 +37,14 @@ WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # in fulfilment: what missing a promi
 
 
 def pack_most(
-    world: World, free: IntArray, wanted: Mapping[int, int], deadline_s: float
+    problem: Problem, free: IntArray, wanted: Mapping[int, int], deadline_s: float
 ) -> list[tuple[int, int, int]] | None:
     """Pack the most whole pods of some shapes, exactly where the program is small.
 
     Returns:
         (node, shape, pods) sorted by node; None where there is too much to try, or no answer.
     """
-    columns = make_columns(world, free, wanted, COLUMNS_LIMIT)
+    columns = make_columns(problem, free, wanted, COLUMNS_LIMIT)
     size = len(columns.shapes)
     answer = _solve(
         columns,
@@ -109,10 +109,10 @@ def _solve(
 
 
 @dataclass(frozen=True, slots=True)
-class Deaths:
+class Victims:
     """Who dies, and then (node, shape, pods) that fit."""
 
-    dying: tuple[int, ...]
+    deleted: tuple[int, ...]
     places: tuple[tuple[int, int, int], ...]
 
 
@@ -130,37 +130,37 @@ class _Variables:
     groups: dict[tuple[int, int, int, bool], list[int]]
     spots: list[tuple[int, int]]
     steps: list[tuple[int, int]]
-    kill: slice
+    delete: slice
     spot: slice
     lack: slice
     step: slice
     size: int
 
 
-def fewest_deaths(room: Room, wanted: Mapping[int, int], deadline_s: float) -> Deaths | None:
+def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float) -> Victims | None:
     """Find the fewest trainers whose death makes room for pods, and for their own job's minimum again, elsewhere.
 
     One variable for each group of trainers of a job on a node, so it is for small clusters only.
 
     Args:
-        room: the trial; not changed.
+        packing: the trial; not changed.
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
 
     Returns:
         None where there is too much to try, or it cannot be done.
     """
-    v = _variables(room, wanted)
+    v = _variables(packing, wanted)
     if not v.spots or v.size > VARIABLES_LIMIT:
         return None
-    claims = [room.world.claims[j] for j in room.members]
+    demands = [packing.problem.demands[j] for j in packing.members]
     cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
     whole[: v.spot.stop] = 1
-    cost[v.kill] = [RUNNING_COST * running for _, _, _, running in v.groups]
-    high[v.kill] = [len(group) for group in v.groups.values()]
+    cost[v.delete] = [RUNNING_COST * running for _, _, _, running in v.groups]
+    high[v.delete] = [len(group) for group in v.groups.values()]
     cost[v.step] = [
-        (i >= room.count[claims[k].index] - claims[k].high)
-        + UNFAIR_COST * (1.0 - room.fulfilment(claims[k].index, -i))
+        (i >= packing.count[demands[k].index] - demands[k].max_trainers)
+        + UNFAIR_COST * (1.0 - packing.fulfilment(demands[k].index, -i))
         for k, i in v.steps
     ]
     high[v.step] = 1.0
@@ -168,76 +168,78 @@ def fewest_deaths(room: Room, wanted: Mapping[int, int], deadline_s: float) -> D
         cost,
         integrality=whole,
         bounds=Bounds(np.zeros(v.size), high),
-        constraints=[LinearConstraint(left, lb=least) for left, least in _death_rows(room, wanted, v)],
+        constraints=[LinearConstraint(left, lb=least) for left, least in _victim_rows(packing, wanted, v)],
         options={"time_limit": deadline_s, "node_limit": SEARCH_NODES, "mip_rel_gap": 0.0},
     )
     if result.x is None:
         return None
     counts = np.asarray(result.x).round().astype(np.int64).tolist()
-    dying = [i for group, n in zip(v.groups.values(), counts[v.kill], strict=True) for i in group[:n]]
+    deleted = [i for group, n in zip(v.groups.values(), counts[v.delete], strict=True) for i in group[:n]]
     places = [(n, s, pods) for (n, s), pods in zip(v.spots, counts[v.spot], strict=True) if pods]
-    return Deaths(tuple(dying), tuple(places))
+    return Victims(tuple(deleted), tuple(places))
 
 
-def _variables(room: Room, wanted: Mapping[int, int]) -> _Variables:
-    groups = _groups(room)
-    shapes = sorted({*wanted, *(room.world.claims[j].shape for j in room.members)})
-    spots = [(n, s) for s in shapes for n in room.world.opened[s].nonzero()[0].tolist()]
-    steps = [(k, i) for k, j in enumerate(room.members) for i in range(room.count[j])]
-    ends = list(accumulate([len(groups), len(spots), len(room.members), len(steps)], initial=0))
-    kill, spot, lack, step = (slice(a, b) for a, b in pairwise(ends))
-    return _Variables(groups, spots, steps, kill, spot, lack, step, ends[-1])
+def _variables(packing: TrialPacking, wanted: Mapping[int, int]) -> _Variables:
+    groups = _groups(packing)
+    shapes = sorted({*wanted, *(packing.problem.demands[j].shape for j in packing.members)})
+    spots = [(n, s) for s in shapes for n in packing.problem.opened[s].nonzero()[0].tolist()]
+    steps = [(k, i) for k, j in enumerate(packing.members) for i in range(packing.count[j])]
+    ends = list(accumulate([len(groups), len(spots), len(packing.members), len(steps)], initial=0))
+    delete, spot, lack, step = (slice(a, b) for a, b in pairwise(ends))
+    return _Variables(groups, spots, steps, delete, spot, lack, step, ends[-1])
 
 
-def _groups(room: Room) -> dict[tuple[int, int, int, bool], list[int]]:
+def _groups(packing: TrialPacking) -> dict[tuple[int, int, int, bool], list[int]]:
     """Trainers that are alike: of one job, node and shape, running or not; in their dying order."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
-    for node, here in enumerate(room.at):
-        for index in sorted(here, key=lambda i: room.world.seats[i].order):
-            seat = room.world.seats[index]
-            groups.setdefault((node, seat.claim, seat.shape, seat.order[0]), []).append(index)
+    for node, here in enumerate(packing.at):
+        for index in sorted(here, key=lambda i: packing.problem.live_trainers[i].order):
+            trainer = packing.problem.live_trainers[index]
+            groups.setdefault((node, trainer.demand, trainer.shape, trainer.order[0]), []).append(index)
     return groups
 
 
-def _death_rows(room: Room, wanted: Mapping[int, int], v: _Variables) -> list[tuple[FloatArray, FloatArray]]:
+def _victim_rows(
+    packing: TrialPacking, wanted: Mapping[int, int], v: _Variables
+) -> list[tuple[FloatArray, FloatArray]]:
     """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
-    world, jobs = room.world, list(room.members)
-    request = world.request / world.largest
-    free = room.free / world.largest
+    problem, jobs = packing.problem, list(packing.members)
+    request = problem.request / problem.largest
+    free = packing.free / problem.largest
     nodes, resources = free.shape
     fits = np.zeros((nodes, resources, v.size))
-    by_shape = np.zeros((len(world.shapes), v.size))
+    by_shape = np.zeros((len(problem.shapes), v.size))
     by_job, counted = np.zeros((len(jobs), v.size)), np.zeros((len(jobs), v.size))
-    for k, (node, claim, shape, _) in enumerate(v.groups, start=v.kill.start):
+    for k, (node, demand, shape, _) in enumerate(v.groups, start=v.delete.start):
         fits[node, :, k] = np.where(free[node] >= 0, request[shape], 0.0)
-        by_job[jobs.index(claim), k] = counted[jobs.index(claim), k] = -1.0
+        by_job[jobs.index(demand), k] = counted[jobs.index(demand), k] = -1.0
     for k, (node, shape) in enumerate(v.spots, start=v.spot.start):
         fits[node, :, k] = -request[shape]
         by_shape[shape, k] = 1.0
     for k, j in enumerate(jobs):
         by_job[k, v.lack.start + k] = 1.0
-        by_shape[world.claims[j].shape, v.lack.start + k] = -1.0
+        by_shape[problem.demands[j].shape, v.lack.start + k] = -1.0
     for k, (job, _) in enumerate(v.steps, start=v.step.start):
         counted[job, k] = 1.0
     return [
         (fits.reshape(nodes * resources, v.size), -free.clip(min=0).ravel()),
-        (by_shape, np.array([wanted.get(s, 0) for s in range(len(world.shapes))], dtype=np.float64)),
-        (by_job, np.array([world.claims[j].low - room.count[j] for j in jobs], dtype=np.float64)),
+        (by_shape, np.array([wanted.get(s, 0) for s in range(len(problem.shapes))], dtype=np.float64)),
+        (by_job, np.array([problem.demands[j].min_trainers - packing.count[j] for j in jobs], dtype=np.float64)),
         (counted, np.zeros(len(jobs))),
     ]
 
 
 def pack_anew(
-    room: Room,
+    packing: TrialPacking,
     ceiling: Mapping[int, int],
     promised: Mapping[int, int],
     deadline_s: float,
     worths: Mapping[int, Worth] | None = None,
-) -> Room | None:
+) -> TrialPacking | None:
     """Pack all pods that are not created yet anew, by an integer program over patterns.
 
     Args:
-        room: a packing; what it placed is the work to do again, and a solution to start from.
+        packing: a packing; what it placed is the work to do again, and a solution to start from.
         ceiling: the most trainers of each member.
         promised: the fair share of each member in whole trainers.
         deadline_s: time for the program.
@@ -246,30 +248,30 @@ def pack_anew(
     Returns:
         The new packing; None where there is nothing to gain, too much to try, or no answer.
     """
-    base = room.copy()
-    for place in room.placed:
+    base = packing.copy()
+    for place in packing.placed:
         base.drop(place)
-    if room.world.limits.max_load_desired < 1.0:
+    if packing.problem.limits.max_load_desired < 1.0:
         return None
-    shapes = {p.shape for p in room.placed} | {
-        room.world.claims[j].shape for j in ceiling if base.count[j] < ceiling[j]
+    shapes = {p.shape for p in packing.placed} | {
+        packing.problem.demands[j].shape for j in ceiling if base.count[j] < ceiling[j]
     }
-    if len(shapes if worths is not None else {p.shape for p in room.placed}) < 2 or all(
-        room.count[j] >= ceiling[j] for j in ceiling
+    if len(shapes if worths is not None else {p.shape for p in packing.placed}) < 2 or all(
+        packing.count[j] >= ceiling[j] for j in ceiling
     ):
         return None
-    columns = make_columns(room.world, base.free, shapes, COLUMNS_LIMIT)
-    placed = Counter((p.node, p.shape) for p in room.placed)
+    columns = make_columns(packing.problem, base.free, shapes, COLUMNS_LIMIT)
+    placed = Counter((p.node, p.shape) for p in packing.placed)
     for g, group in enumerate(columns.classes):
         for node in group.nodes:
             columns.add(g, tuple(placed[node, s] for s in columns.shapes))
-    answer = _integer_program(room, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
-    return None if answer is None else _refill(room, base, columns, answer)
+    answer = _integer_program(packing, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
+    return None if answer is None else _refill(packing, base, columns, answer)
 
 
 def _integer_program(
-    room: Room,
-    base: Room,
+    packing: TrialPacking,
+    base: TrialPacking,
     terms: tuple[Mapping[int, int], Mapping[int, int]],
     columns: Columns,
     worths: Mapping[int, Worth] | None,
@@ -283,20 +285,20 @@ def _integer_program(
     """
     ceiling, promised = terms
     jobs = sorted(ceiling)
-    claims, size = [room.world.claims[j] for j in jobs], len(jobs)
-    span = np.array([max(1, c.high - c.low) for c in claims], dtype=np.float64)
+    demands, size = [packing.problem.demands[j] for j in jobs], len(jobs)
+    span = np.array([max(1, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
     kept = np.array([base.count[j] for j in jobs], dtype=np.float64)
     row = {s: k for k, s in enumerate(columns.shapes)}
-    pieces = _pieces_of(base, {j: ceiling[j] if room.world.claims[j].shape in row else 0 for j in jobs}, worths)
+    pieces = _pieces_of(base, {j: ceiling[j] if packing.problem.demands[j].shape in row else 0 for j in jobs}, worths)
     need, use = np.zeros(len(row)), np.zeros((len(row), len(pieces) + size + 1))
     sums = np.zeros((size, len(pieces)))
-    for place in room.placed:
+    for place in packing.placed:
         need[row[place.shape]] += place.role is not Role.TRAINER
     for p, piece in enumerate(pieces):
         sums[piece.owner, p] = 1.0
-        if claims[piece.owner].shape in row:
-            use[row[claims[piece.owner].shape], p] = 1.0
-    quota, limits = quota_rows(room)
+        if demands[piece.owner].shape in row:
+            use[row[demands[piece.owner].shape], p] = 1.0
+    quota, limits = quota_rows(packing)
     column = np.zeros((size, 1))
     answer = _solve(
         columns,
@@ -331,19 +333,19 @@ class _Piece:
     each: float
 
 
-def _pieces_of(base: Room, ceiling: Mapping[int, int], worths: Mapping[int, Worth] | None) -> list[_Piece]:
+def _pieces_of(base: TrialPacking, ceiling: Mapping[int, int], worths: Mapping[int, Worth] | None) -> list[_Piece]:
     """The new trainers that each member must and may have, piece by piece, the most useful first."""
     pieces = []
     for k, j in enumerate(sorted(ceiling)):
-        claim, have = base.world.claims[j], base.count[j]
-        must = max(0, claim.low - have)
+        demand, have = base.problem.demands[j], base.count[j]
+        must = max(0, demand.min_trainers - have)
         may = max(ceiling[j] - have, must)
         if worths is None:
-            pieces.append(_Piece(k, must, may, claim.job.weight / max(1, claim.high - claim.low)))
+            pieces.append(_Piece(k, must, may, demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)))
             continue
         if must:
             pieces.append(_Piece(k, must, must, 0.0))
-        at, end = claim.low, have + may
+        at, end = demand.min_trainers, have + may
         for length, each in worths[j].segments:
             first, last = max(at, have), min(at + length, end)
             if last > first:
@@ -352,15 +354,17 @@ def _pieces_of(base: Room, ceiling: Mapping[int, int], worths: Mapping[int, Wort
     return pieces
 
 
-def _refill(room: Room, base: Room, columns: Columns, answer: tuple[dict[int, int], list[int]]) -> Room:
+def _refill(
+    packing: TrialPacking, base: TrialPacking, columns: Columns, answer: tuple[dict[int, int], list[int]]
+) -> TrialPacking:
     """Put whole pods where the integer program says: serving first, then masters and pservers, then trainers."""
     more, uses = answer
     queues: dict[int, deque[Placed]] = {s: deque() for s in columns.shapes}
-    for place in sorted(room.placed, key=lambda p: (p.owner, p.role or "", p.shape)):
+    for place in sorted(packing.placed, key=lambda p: (p.owner, p.role or "", p.shape)):
         if place.role is not Role.TRAINER:
             queues[place.shape].append(place)
     for j, count in sorted(more.items()):
-        shape = room.world.claims[j].shape
+        shape = packing.problem.demands[j].shape
         queues.setdefault(shape, deque()).extend([Placed(j, Role.TRAINER, shape, 0)] * count)
     for node, pattern in _spread(columns, uses):
         for shape, pods in zip(columns.shapes, pattern, strict=True):

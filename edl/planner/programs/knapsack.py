@@ -37,7 +37,7 @@ class _Table:
 
     members: IntArray
     shapes: IntArray
-    asks: IntArray
+    quota_uses: IntArray
     room: IntArray
     size: tuple[int, ...]
 
@@ -114,10 +114,12 @@ class Pricer:
         if float(np.prod([float(n) for n in size])) > CELLS_LIMIT or size[0] * len(shapes) > STEPS_LIMIT:
             return None
         step = np.array([steps[r] for r in order], dtype=np.int64)
-        asks, left = request[:, order] // step, room[:, order] // step
+        quota_uses, left = request[:, order] // step, room[:, order] // step
         if len(order) == 1:  # a table has two dimensions at least
-            return _Table(members, shapes, np.pad(asks, ((0, 0), (0, 1))), np.pad(left, ((0, 0), (0, 1))), (*size, 1))
-        return _Table(members, shapes, asks, left, size)
+            return _Table(
+                members, shapes, np.pad(quota_uses, ((0, 0), (0, 1))), np.pad(left, ((0, 0), (0, 1))), (*size, 1)
+            )
+        return _Table(members, shapes, quota_uses, left, size)
 
 
 def _binding(request: IntArray, room: IntArray) -> list[int]:
@@ -133,7 +135,7 @@ def _binding(request: IntArray, room: IntArray) -> list[int]:
 def _solve(table: _Table, worth: FloatArray) -> tuple[IntArray, FloatArray]:
     """(members, shapes) the best patterns; (members,) their values."""
     value = np.zeros(table.size)
-    items = [(a, w) for a, w in zip(table.asks.tolist(), worth.tolist(), strict=True) if w > ROUNDING]
+    items = [(a, w) for a, w in zip(table.quota_uses.tolist(), worth.tolist(), strict=True) if w > ROUNDING]
     moves = [
         (a[0], w, tuple(slice(n, None) for n in a[1:]), tuple(slice(None, -n if n else None) for n in a[1:]))
         for a, w in items
@@ -142,9 +144,9 @@ def _solve(table: _Table, worth: FloatArray) -> tuple[IntArray, FloatArray]:
     for level in range(1, table.size[0]):
         row = value[level]
         row[...] = value[level - 1]
-        for ask, w, into, out_of in moves:
-            if ask <= level:
-                np.maximum(row[into], value[level - ask][out_of] + w, out=row[into])
+        for quota_use, w, into, out_of in moves:
+            if quota_use <= level:
+                np.maximum(row[into], value[level - quota_use][out_of] + w, out=row[into])
     best = value[tuple(table.room.T)]
     return _trace(table, worth, value), best
 
@@ -156,11 +158,11 @@ def _trace(table: _Table, worth: FloatArray, value: FloatArray) -> IntArray:
     priced = np.flatnonzero(worth > ROUNDING)
     active = np.flatnonzero(value[tuple(room.T)] > ROUNDING)
     while len(active) and len(priced):
-        left = room[active][:, None, :] - table.asks[priced][None]  # (active, priced, dimensions)
+        left = room[active][:, None, :] - table.quota_uses[priced][None]  # (active, priced, dimensions)
         fits = (left >= 0).all(axis=2)
         after = value[tuple(np.moveaxis(left.clip(min=0), 2, 0))] + worth[priced]
         pick = np.where(fits, after, -1.0).argmax(axis=1)
         patterns[active, priced[pick]] += 1
-        room[active] -= table.asks[priced[pick]]
+        room[active] -= table.quota_uses[priced[pick]]
         active = active[value[tuple(room[active].T)] > ROUNDING]
     return patterns

@@ -79,10 +79,10 @@ def classify(room: IntArray, request: IntArray, opened: BoolArray) -> tuple[Node
     kinds, kind_of = distinct(most > 0)
     limit = usable.max(axis=0).tolist()
     for k, node in enumerate(kinds.tolist()):
-        asks = request[most[node] > 0]
+        quota_uses = request[most[node] > 0]
         members = np.flatnonzero(kind_of == k)
         for r, most_used in enumerate(limit):
-            sums = _sums(frozenset(asks[:, r].tolist()), most_used)
+            sums = _sums(frozenset(quota_uses[:, r].tolist()), most_used)
             if len(sums):
                 usable[members, r] = sums[np.searchsorted(sums, usable[members, r], side="right") - 1]
     first, group_of = distinct(np.hstack([usable, most]))
@@ -128,7 +128,9 @@ def _list_patterns(room: tuple[int, ...], most: Pattern, rows: tuple[tuple[int, 
         fewest = widest if depth == len(shapes) - 1 else 0
         for n in range(widest, fewest - 1, -1):
             pattern[s] = n
-            if not extend(depth + 1, [have - n * ask for have, ask in zip(left, rows[s], strict=True)], pattern):
+            if not extend(
+                depth + 1, [have - n * quota_use for have, quota_use in zip(left, rows[s], strict=True)], pattern
+            ):
                 return False
         pattern[s] = 0
         return True
@@ -173,7 +175,7 @@ def price(group: NodeClass, request: IntArray, worth: Sequence[float]) -> Priced
         s = shapes[depth]
         for n in range(_count(room, rows[s]), -1, -1):
             pattern[s] = n
-            rest = [have - n * ask for have, ask in zip(room, rows[s], strict=True)]
+            rest = [have - n * quota_use for have, quota_use in zip(room, rows[s], strict=True)]
             search(depth + 1, rest, value + n * worth[s])
         pattern[s] = 0
 
@@ -192,7 +194,9 @@ def _relaxed(room: list[int], rows: list[list[int]], worth: list[float]) -> floa
 
 
 def _count(room: Sequence[int], row: Sequence[int]) -> int:
-    return max(0, min((have // ask for have, ask in zip(room, row, strict=True) if ask > 0), default=0))
+    return max(
+        0, min((have // quota_use for have, quota_use in zip(room, row, strict=True) if quota_use > 0), default=0)
+    )
 
 
 def _fill(room: tuple[int, ...], rows: tuple[tuple[int, ...], ...], order: Iterable[int]) -> Pattern:
@@ -200,17 +204,17 @@ def _fill(room: tuple[int, ...], rows: tuple[tuple[int, ...], ...], order: Itera
     for s in order:
         n = _count(left, rows[s])
         pattern[s] += n
-        left = [have - n * ask for have, ask in zip(left, rows[s], strict=True)]
+        left = [have - n * quota_use for have, quota_use in zip(left, rows[s], strict=True)]
     return tuple(pattern)
 
 
 @lru_cache(maxsize=4096)
-def _sums(asks: frozenset[int], limit: int) -> IntArray:
+def _sums(quota_uses: frozenset[int], limit: int) -> IntArray:
     """Every sum of multiples of these amounts up to a limit, ascending; empty where they are too many.
 
     Sums are bits of one number, so that adding an amount to all of them is one shift.
     """
-    amounts = sorted(asks - {0})
+    amounts = sorted(quota_uses - {0})
     if not amounts:
         return np.zeros(1, dtype=np.int64)
     step = gcd(*amounts)
@@ -218,8 +222,8 @@ def _sums(asks: frozenset[int], limit: int) -> IntArray:
     if size > SUMS_LIMIT * 64:
         return np.zeros(0, dtype=np.int64)
     reached, mask = 1, (1 << (size + 1)) - 1
-    for ask in amounts:
-        shift = ask // step
+    for quota_use in amounts:
+        shift = quota_use // step
         while shift <= size:
             reached |= (reached << shift) & mask
             shift *= 2

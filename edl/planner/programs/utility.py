@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.programs.columns import Program, Solution, solve
-from edl.planner.programs.fair_share import Cluster, Proof, read_cluster
+from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem
 from edl.planner.speedup import Worth
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 
 FloatArray = NDArray[np.float64]
 
@@ -52,7 +52,9 @@ class _Pieces:
     base: FloatArray
 
 
-def most_useful(cluster: Cluster, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float) -> Best:
+def most_useful(
+    cluster: ShareProblem, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float
+) -> Best:
     """The counts of the highest total worth, each member having its floor at least."""
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
@@ -62,7 +64,7 @@ def most_useful(cluster: Cluster, worths: Mapping[int, Worth], floor: Mapping[in
 
 
 def fewest_shrinks(
-    cluster: Cluster,
+    cluster: ShareProblem,
     worths: Mapping[int, Worth],
     floor: Mapping[int, int],
     now: Mapping[int, int],
@@ -91,7 +93,7 @@ def fewest_shrinks(
 
 
 def prove_utility(
-    room: Room,
+    packing: TrialPacking,
     worths: Mapping[int, Worth],
     floor: Mapping[int, int],
     deadline_s: float,
@@ -102,17 +104,17 @@ def prove_utility(
 
     With `least`, trainers that some members are to have all the same, it is the bound of another plan than this one.
     """
-    cluster = read_cluster(room)
-    achieved = sum(worths[j].value(room.count[j]) for j in room.members)
+    cluster = read_share_problem(packing)
+    achieved = sum(worths[j].value(packing.count[j]) for j in packing.members)
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
         return Proof(achieved, achieved, cluster, None)
-    held = {j: max(min(floor[j], room.count[j]), (least or {}).get(j, 0)) for j in room.members}
+    held = {j: max(min(floor[j], packing.count[j]), (least or {}).get(j, 0)) for j in packing.members}
     solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
     return Proof(achieved, solution.bound + EPSILON, cluster, solution)
 
 
-def _pieces(cluster: Cluster, worths: Mapping[int, Worth], split: Mapping[int, int]) -> _Pieces:
+def _pieces(cluster: ShareProblem, worths: Mapping[int, Worth], split: Mapping[int, int]) -> _Pieces:
     owner, start, length, slope = [], [], [], []
     for k, j in enumerate(cluster.jobs):
         at = worths[j].low
@@ -133,13 +135,13 @@ def _pieces(cluster: Cluster, worths: Mapping[int, Worth], split: Mapping[int, i
 
 
 def _program(
-    cluster: Cluster, pieces: _Pieces, floor: Mapping[int, int], gain: FloatArray, least: float | None = None
+    cluster: ShareProblem, pieces: _Pieces, floor: Mapping[int, int], gain: FloatArray, least: float | None = None
 ) -> Program:
     """Maximise `gain` over how much of each piece is taken; `least` bounds the total worth from below."""
     row = {s: k for k, s in enumerate(cluster.columns.shapes)}
     use = np.zeros((len(row), len(cluster.jobs)))
     for k, j in enumerate(cluster.jobs):
-        use[row[cluster.world.claims[j].shape], k] = 1.0
+        use[row[cluster.problem.demands[j].shape], k] = 1.0
     stuck = np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
     held = np.maximum(stuck, [floor[j] for j in cluster.jobs])
     rows = cluster.rows[:, pieces.owner]
@@ -157,7 +159,7 @@ def _program(
     )
 
 
-def _counts(cluster: Cluster, pieces: _Pieces, solution: Solution) -> dict[int, float]:
+def _counts(cluster: ShareProblem, pieces: _Pieces, solution: Solution) -> dict[int, float]:
     counts = pieces.base.copy()
     np.add.at(counts, pieces.owner, solution.v)
     return {j: float(n) for j, n in zip(cluster.jobs, counts, strict=True)}

@@ -42,7 +42,7 @@ class Stage:
 
     def submit(self, name: str, namespace: str = "default", **spec: Any) -> None:
         """A small job of two to four trainers."""
-        job = training_job(name, minimum=2, maximum=GROWN, **{**SMALL, **spec})
+        job = training_job(name, min_trainers=2, max_trainers=GROWN, **{**SMALL, **spec})
         job["metadata"]["namespace"] = namespace
         self.here.kube.create(job)
 

@@ -15,7 +15,7 @@ from edl.api.v1 import MAX_LEVELS, parse_job
 from edl.errors import InvalidJobError
 from edl.kube.client.json_depth import LEVELS, cut_off
 from edl.kube.mirror.reflector import Reflector, Resource
-from edl.kube.mirror.store import Store
+from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import TRAINING_JOBS, Quarantined
 from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.objects import JobObject
@@ -94,7 +94,7 @@ async def test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or
     api.put(PATH, make_manifest("before"))
     api.put(PATH, json.loads(deep_job(900)))
     async with connected(api) as session:
-        clock, store = FakeClock(), Store[JobObject]()
+        clock, store = FakeClock(), ObjectStore[JobObject]()
         reflector = Reflector(session, Resource(PATH), TRAINING_JOBS, store, clock)
         task = asyncio.ensure_future(reflector.run())
         await eventually(lambda: {name for _, name in store.objects} == {"before", "deep"})

@@ -278,7 +278,9 @@ async def test_the_classes_and_the_resources_can_be_asked_for() -> None:
         await w.settled()
         assert w.cache.priority_classes() == {"edl-core"}
         assert w.cache.snapshot(0.0).missing_priority_classes == ("edl-surplus", "edl-training")
-        assert w.cache.inquiry().startswith("{NodeCount:1 GPURequest:0 GPULimit:0 GPUTotal:0 CPURequestMilli:1000 ")
+        assert w.cache.resource_log_line().startswith(
+            "{NodeCount:1 GPURequest:0 GPULimit:0 GPUTotal:0 CPURequestMilli:1000 "
+        )
 
 
 @pytest.mark.parametrize(("changed", "wakes"), [("dataset", False), ("throughput", False), ("phase", True)])

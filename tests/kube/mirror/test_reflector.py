@@ -14,7 +14,7 @@ from aiohttp import web
 
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.reflector import Pace, Reflector, Resource
-from edl.kube.mirror.store import Store
+from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import PODS, TRAINING_JOBS
 from edl.kube.translate.objects import JobObject, PodObject
 from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually, refusal, reset
@@ -30,7 +30,7 @@ def pod(name: str, **status: Any) -> dict[str, Any]:
 class Mirror:
     api: FakeApi
     clock: FakeClock
-    store: Store[PodObject]
+    store: ObjectStore[PodObject]
     reflector: Reflector[PodObject]
     changes: list[int]
 
@@ -55,7 +55,7 @@ async def mirrored(api: FakeApi, pace: Pace | None = None, resource: Resource | 
 
 
 def _mirror(api: FakeApi, session: ApiSession, pace: Pace, resource: Resource) -> Mirror:
-    clock, store, changes = FakeClock(), Store[PodObject](), list[int]()
+    clock, store, changes = FakeClock(), ObjectStore[PodObject](), list[int]()
     reflector = Reflector(
         session,
         resource,
@@ -123,7 +123,7 @@ async def test_after_410_it_lists_again_and_drops_what_has_gone() -> None:
         api.compact()
         api.end_watches()
         await mirror.shows("stays", "comes")
-        assert mirror.store.has_buried("uid-goes")
+        assert mirror.store.was_deleted("uid-goes")
 
 
 async def test_410_in_the_middle_of_a_list_takes_it_anew_in_one_piece() -> None:

@@ -9,7 +9,7 @@ import pytest
 from edl.kube.translate.decoders import TRAINING_JOBS, Quarantined
 from edl.kube.translate.jobs import JobReader
 from edl.model.job_policies import JobAction, JobEvent
-from edl.model.jobs import Answer, Job
+from edl.model.jobs import Job, RolePolicy
 from edl.model.names import JobKey, Role
 
 FAILED, EVICTED, COMPLETED = JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED
@@ -36,12 +36,12 @@ def read(*, trainer: dict[str, Any] | None = None, **spec: Any) -> Job:
 
 
 def test_a_job_without_policies_leaves_the_answers_to_its_mode() -> None:
-    assert read().answers == ()
+    assert read().policies == ()
 
 
 def test_a_policy_of_the_job_is_one_of_every_role() -> None:
     job = read(policies=[{"event": "PodEvicted", "action": "AbortJob"}])
-    assert job.answers == tuple(Answer(role, EVICTED, JobAction.ABORT_JOB) for role in Role)
+    assert job.policies == tuple(RolePolicy(role, EVICTED, JobAction.ABORT_JOB) for role in Role)
 
 
 def test_any_is_every_event_and_a_role_goes_before_the_job() -> None:
@@ -49,14 +49,14 @@ def test_any_is_every_event_and_a_role_goes_before_the_job() -> None:
         policies=[{"event": "TaskCompleted", "action": "CompleteJob"}, {"event": "Any", "action": "AbortJob"}],
         trainer={"policies": [{"event": "PodFailed", "action": "RestartPod"}]},
     )
-    trainer = {a.event: a.action for a in job.answers if a.role is Role.TRAINER}
-    pserver = {a.event: a.action for a in job.answers if a.role is Role.PSERVER}
+    trainer = {a.event: a.action for a in job.policies if a.role is Role.TRAINER}
+    pserver = {a.event: a.action for a in job.policies if a.role is Role.PSERVER}
     assert trainer == {FAILED: JobAction.RESTART_POD, EVICTED: JobAction.ABORT_JOB}
     assert pserver == {FAILED: JobAction.ABORT_JOB, EVICTED: JobAction.ABORT_JOB, COMPLETED: JobAction.COMPLETE_JOB}
 
 
 def test_what_the_mode_says_anyway_is_no_answer_of_its_own() -> None:
-    assert read(policies=[{"event": "PodFailed", "action": "RestartJob"}]).answers == ()
+    assert read(policies=[{"event": "PodFailed", "action": "RestartJob"}]).policies == ()
 
 
 @pytest.mark.parametrize(

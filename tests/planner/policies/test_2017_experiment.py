@@ -27,12 +27,12 @@ def nodes_of_2017() -> tuple[Node, ...]:
 
 def job_of_2017(name: str, created_s: float = 0.0) -> Job:
     fixed = (FixedPods(Role.PSERVER, make_shape(4, 5), 10), FixedPods(Role.MASTER, make_shape(1, 1), 1))
-    job = make_job(name, minimum=2, maximum=60, cpu=5, memory_gib=8, fixed=fixed)
+    job = make_job(name, min_trainers=2, max_trainers=60, cpu=5, memory_gib=8, fixed=fixed)
     return replace(job, created_s=created_s)
 
 
 def jain(plan: ScalePlan) -> float:
-    shares = [(d.target - d.minimum) / (d.maximum - d.minimum) for d in plan.decisions]
+    shares = [(d.target - d.min_trainers) / (d.max_trainers - d.min_trainers) for d in plan.decisions]
     return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
 
 

@@ -25,19 +25,19 @@ def old(nodes: tuple[Node, ...], *jobs: Job, pods: tuple[Pod, ...] = ()) -> Scal
 
 
 def test_each_job_gets_one_trainer_in_turn_until_97_percent_of_all_cpu_is_asked_for() -> None:
-    plan = old(make_nodes(10, cpu=10), make_job("a", maximum=90), make_job("b", maximum=30))
+    plan = old(make_nodes(10, cpu=10), make_job("a", max_trainers=90), make_job("b", max_trainers=30))
     assert targets(plan) == {"a": 67, "b": 30}
 
 
 def test_growth_by_cpu_stops_below_the_whole_and_growth_by_memory_does_not() -> None:
-    by_memory = make_job("m", cpu=0.1, memory_gib=8, maximum=90)
+    by_memory = make_job("m", cpu=0.1, memory_gib=8, max_trainers=90)
     assert targets(old(make_nodes(2, cpu=100, memory_gib=40), by_memory)) == {"m": 9}, "it wants more than one left"
-    assert targets(old(make_nodes(1, cpu=10), make_job("c", maximum=90))) == {"c": 9}
+    assert targets(old(make_nodes(1, cpu=10), make_job("c", max_trainers=90))) == {"c": 9}
 
 
 def test_the_least_fulfilled_comes_first_and_the_order_stays() -> None:
-    ahead = make_job("a", trainers=3, maximum=5, on=("n000",))
-    behind = make_job("b", trainers=1, maximum=5, on=("n000",))
+    ahead = make_job("a", trainers=3, max_trainers=5, on=("n000",))
+    behind = make_job("b", trainers=1, max_trainers=5, on=("n000",))
     assert targets(old(make_nodes(1, cpu=6), ahead, behind)) == {"a": 3, "b": 2}
 
 
@@ -47,7 +47,7 @@ def test_equals_are_served_by_the_size_of_their_trainers() -> None:
 
 
 def test_it_counts_room_that_no_node_has() -> None:
-    plan = old(make_nodes(3, cpu=10), make_job("a", cpu=6, maximum=20), make_job("b", cpu=6, maximum=20))
+    plan = old(make_nodes(3, cpu=10), make_job("a", cpu=6, max_trainers=20), make_job("b", cpu=6, max_trainers=20))
     assert targets(plan) == {"a": 2, "b": 2}
     assert [d.pending for d in plan.decisions] == [0, 1]
     assert dict(decision_of(plan, "b").nodes) == {"n002": 1}
@@ -55,14 +55,14 @@ def test_it_counts_room_that_no_node_has() -> None:
 
 
 def test_it_counts_nodes_that_take_nobody() -> None:
-    plan = old((make_node("n0", 10), make_node("n1", 10, cordoned=True)), make_job("a", maximum=90))
+    plan = old((make_node("n0", 10), make_node("n1", 10, cordoned=True)), make_job("a", max_trainers=90))
     assert targets(plan) == {"a": 19}
     assert decision_of(plan, "a").pending == 9
 
 
 def test_pods_that_wait_count_and_the_best_off_job_gives_first() -> None:
-    better = make_job("a", trainers=8, maximum=10, on=("n000",))
-    worse = make_job("b", trainers=8, minimum=7, maximum=17, on=("n001",))
+    better = make_job("a", trainers=8, max_trainers=10, on=("n000",))
+    worse = make_job("b", trainers=8, min_trainers=7, max_trainers=17, on=("n001",))
     plan = old(make_nodes(2), better, worse, pods=(make_serving("web", cpu=3),))
     assert targets(plan) == {"a": 5, "b": 7}
     assert victims(plan) == ["a-trainer-5", "a-trainer-6", "a-trainer-7", "b-trainer-7"]
@@ -70,43 +70,43 @@ def test_pods_that_wait_count_and_the_best_off_job_gives_first() -> None:
 
 
 def test_where_one_must_go_it_is_of_the_best_off() -> None:
-    better = make_job("b", trainers=8, maximum=10, on=("n000",))
-    worse = make_job("a", trainers=8, maximum=20, on=("n001",))
+    better = make_job("b", trainers=8, max_trainers=10, on=("n000",))
+    worse = make_job("a", trainers=8, max_trainers=20, on=("n001",))
     assert targets(old(make_nodes(2), better, worse)) == {"a": 8, "b": 7}
 
 
 def test_it_frees_totals_and_no_node_so_that_serving_waits_on() -> None:
     nodes = tuple(f"n{i:03d}" for i in range(4))
-    jobs = [make_job(f"j{i}", trainers=2, minimum=1, maximum=2, cpu=4, on=(nodes[i],)) for i in range(4)]
+    jobs = [make_job(f"j{i}", trainers=2, min_trainers=1, max_trainers=2, cpu=4, on=(nodes[i],)) for i in range(4)]
     plan = old(make_nodes(4, cpu=8), *jobs, pods=(make_serving("web", cpu=8),))
     assert len(victims(plan)) == 3, "12 cores are freed, and the pod needs 8"
     assert (plan.serving.waiting, plan.serving.placed, plan.serving.short) == (1, 0, 0)
 
 
 def test_a_job_shrinks_to_a_lowered_maximum() -> None:
-    assert targets(old(make_nodes(1), make_job("a", trainers=4, maximum=2, on=("n000",)))) == {"a": 2}
+    assert targets(old(make_nodes(1), make_job("a", trainers=4, max_trainers=2, on=("n000",)))) == {"a": 2}
 
 
 def test_growth_and_shrinking_that_undo_each_other_end() -> None:
     node = make_node("n0", 100, 400)
     node = replace(node, allocatable=node.allocatable + Resources.of({GPU: 10}))
-    job = make_job("a", trainers=9, maximum=10, on=("n0",))
+    job = make_job("a", trainers=9, max_trainers=10, on=("n0",))
     shape = PodShape(job.trainer.request + Resources.of({GPU: 1}))
     job = replace(job, trainer=shape, pods=tuple(replace(p, shape=shape) for p in job.pods))
     assert targets(old((node,), job)) == {"a": 9}
 
 
 def test_only_jobs_whose_trainers_all_run_are_looked_at_unless_one_has_none() -> None:
-    whole = make_job("a", trainers=2, maximum=4, on=("n000",))
-    half = make_job("b", trainers=2, maximum=4, on=("n000",))
+    whole = make_job("a", trainers=2, max_trainers=4, on=("n000",))
+    half = make_job("b", trainers=2, max_trainers=4, on=("n000",))
     half = replace(half, pods=(half.pods[0], replace(half.pods[1], phase=PodPhase.PENDING, node="")))
     assert targets(old(make_nodes(2), whole, half)) == {"a": 4, "b": 2}
-    assert targets(old(make_nodes(2), whole, half, make_job("c", maximum=1))) == {"a": 4, "b": 4, "c": 1}
+    assert targets(old(make_nodes(2), whole, half, make_job("c", max_trainers=1))) == {"a": 4, "b": 4, "c": 1}
 
 
 def test_a_pinned_an_inelastic_and_a_suspended_job_are_not_scaled() -> None:
     jobs = (
-        make_job("even", minimum=3, maximum=3),
+        make_job("even", min_trainers=3, max_trainers=3),
         make_job("pinned", pinned=2),
         replace(make_job("rest"), suspended=True),
     )
@@ -117,7 +117,7 @@ def test_a_pinned_an_inelastic_and_a_suspended_job_are_not_scaled() -> None:
 
 def test_a_job_without_its_pservers_counts_for_nothing_in_the_certificate() -> None:
     fixed = (FixedPods(Role.PSERVER, make_shape(9, 1), 1),)
-    plan = old(make_nodes(2), make_job("a", fixed=fixed, maximum=1), make_job("b", maximum=1))
+    plan = old(make_nodes(2), make_job("a", fixed=fixed, max_trainers=1), make_job("b", max_trainers=1))
     assert decision_of(plan, "a").reason is Reason.MIN_UNSATISFIED
     assert plan.certificate.achieved == pytest.approx(1.0)
 

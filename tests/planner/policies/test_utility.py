@@ -16,10 +16,10 @@ from edl.model.plan import Limits, ScalePlan
 from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import grow
-from edl.planner.problem_reader import read_world
-from edl.planner.programs.fair_share import fair_shares, read_cluster
+from edl.planner.problem_reader import read_problem
+from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.speedup import curve_of
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import (
     LIMITS,
@@ -105,11 +105,11 @@ def half_shares(
 ) -> list[int]:
     """The floors: halfway from each minimum to the fair share, in whole trainers."""
     capped = [replace(job, max_trainers=max(top, job.min_trainers)) for job, top in zip(run, tops, strict=True)]
-    read = read_world(replace(world, jobs=tuple(capped)), limits)
-    room = Room(read, range(len(capped)))
-    least = {j: read.claims[j].low for j in room.members}
+    read = read_problem(replace(world, jobs=tuple(capped)), limits)
+    room = TrialPacking(read, range(len(capped)))
+    least = {j: read.demands[j].min_trainers for j in room.members}
     grow(room, least, least)
-    level = fair_shares(read_cluster(room), 10.0)
+    level = fair_shares(read_share_problem(room), 10.0)
     return [int(n + (level[j] - n) / 2 + 1e-6) for j, n in least.items()]
 
 
@@ -164,19 +164,19 @@ def test_planning_again_while_pods_come_and_go_changes_nothing(
 
 
 def test_trainers_go_where_they_add_more_speed() -> None:
-    scales = replace(make_job("scales", maximum=12), throughput=((1, 100.0), (8, 800.0)))
-    stalls = replace(make_job("stalls", maximum=12), throughput=((1, 100.0), (2, 110.0), (8, 112.0)))
+    scales = replace(make_job("scales", max_trainers=12), throughput=((1, 100.0), (8, 800.0)))
+    stalls = replace(make_job("stalls", max_trainers=12), throughput=((1, 100.0), (2, 110.0), (8, 112.0)))
     plan = useful(make_snapshot(make_nodes(1, cpu=12), (scales, stalls)))
     assert targets(plan) == {"scales": 9, "stalls": 3}  # 3 is the floor: half its fair share of 6
 
 
 def test_idle_room_is_used_up_beyond_what_a_curve_is_trusted_for() -> None:
-    known = replace(make_job("a", maximum=30), throughput=((1, 10.0), (2, 19.0)))
+    known = replace(make_job("a", max_trainers=30), throughput=((1, 10.0), (2, 19.0)))
     assert targets(useful(make_snapshot(make_nodes(2, cpu=10), (known,)))) == {"a": 20}
 
 
 def test_the_default_is_utility_as_soon_as_the_speed_of_a_job_that_runs_is_known() -> None:
-    jobs = (make_job("a", maximum=12), make_job("b", maximum=12))
+    jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
     known = replace(jobs[1], throughput=((1, 100.0), (8, 150.0)))
     unschedulable = replace(make_job("c", cpu=99), throughput=((1, 1.0),))
     nodes = make_nodes(1, cpu=12)

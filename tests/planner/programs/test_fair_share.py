@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from edl.errors import PlanError
 from edl.model.plan import Limits
 from edl.planner.packing import grow
-from edl.planner.problem_reader import read_world
+from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import Program, make_columns, solve
-from edl.planner.programs.fair_share import fair_shares, place_most, prove, read_cluster
+from edl.planner.programs.fair_share import fair_shares, place_most, prove, read_share_problem
 from edl.planner.programs.integer import pack_most
-from edl.planner.trial import Room
+from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_serving
 from tests.worlds.small_clusters import cluster_of, examples, reachable, small_nodes, with_pods
 
@@ -26,7 +26,7 @@ def test_no_packing_exceeds_the_bound_and_the_integer_program_reaches_the_best(
     cores: list[int], pods: list[int]
 ) -> None:
     serving = [make_serving(f"s{i}", cpu=cpu) for i, cpu in enumerate(pods)]
-    world = read_world(with_pods(cluster_of(cores), *serving), Limits())
+    world = read_problem(with_pods(cluster_of(cores), *serving), Limits())
     wanted = {group.shape: group.due for group in world.waiting}
     sizes = sorted(set(pods))
     best = max(sum(way) for way in reachable(cores, sizes, tuple(pods.count(size) for size in sizes)))
@@ -38,15 +38,15 @@ def test_no_packing_exceeds_the_bound_and_the_integer_program_reaches_the_best(
 def test_the_fair_share_raises_everybody_alike_and_then_whoever_can_have_more() -> None:
     """Two jobs share 10 cores; a third has a node of its own and its maximum."""
     jobs = [
-        make_job("a", maximum=11, minimum=1),
-        make_job("b", maximum=11, minimum=1),
-        make_job("c", maximum=3, cpu=2),
+        make_job("a", max_trainers=11, min_trainers=1),
+        make_job("b", max_trainers=11, min_trainers=1),
+        make_job("c", max_trainers=3, cpu=2),
     ]
-    world = read_world(cluster_of([12], jobs), Limits())
-    room = Room(world, range(3))
+    world = read_problem(cluster_of([12], jobs), Limits())
+    room = TrialPacking(world, range(3))
     for j in range(3):
         room.place_trainer(j, 0)
-    shares = fair_shares(read_cluster(room), DEADLINE_S)
+    shares = fair_shares(read_share_problem(room), DEADLINE_S)
     level = (shares[0] - 1) / 10
     assert shares[1] == pytest.approx(shares[0])
     assert (shares[2] - 1) / 2 == pytest.approx(level, abs=1e-3)
@@ -55,18 +55,18 @@ def test_the_fair_share_raises_everybody_alike_and_then_whoever_can_have_more() 
 
 def test_a_share_is_rounded_by_whole_pods_on_whole_nodes_and_not_by_totals() -> None:
     """9 cores in all, but each node of 3 holds one trainer of 2."""
-    world = read_world(cluster_of([3, 3, 3], [make_job("a", cpu=2, maximum=9)]), Limits())
-    room = Room(world, (0,))
+    world = read_problem(cluster_of([3, 3, 3], [make_job("a", cpu=2, max_trainers=9)]), Limits())
+    room = TrialPacking(world, (0,))
     room.place_trainer(0, 0)
-    assert fair_shares(read_cluster(room), DEADLINE_S)[0] == pytest.approx(3)
+    assert fair_shares(read_share_problem(room), DEADLINE_S)[0] == pytest.approx(3)
 
 
 @given(small_nodes(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 @quick
 def test_the_bound_is_never_below_what_is_achieved(cores: list[int], sizes: list[int]) -> None:
-    jobs = [make_job(f"j{i}", cpu=size, minimum=1, maximum=4) for i, size in enumerate(sizes)]
-    world = read_world(cluster_of(cores, jobs), Limits())
-    room = Room(world, range(len(jobs)))
+    jobs = [make_job(f"j{i}", cpu=size, min_trainers=1, max_trainers=4) for i, size in enumerate(sizes)]
+    world = read_problem(cluster_of(cores, jobs), Limits())
+    room = TrialPacking(world, range(len(jobs)))
     grow(room, dict.fromkeys(room.members, 4), dict.fromkeys(room.members, 4))
     proof = prove(room, {j: float(room.count[j]) for j in room.members}, DEADLINE_S)
     assert proof.bound >= proof.achieved
@@ -76,7 +76,7 @@ def test_patterns_are_generated_by_price_where_they_cannot_be_listed() -> None:
     """Eight sizes of pods on nodes of 97 cores: what fits best is found without listing every pattern."""
     sizes = [11, 13, 17, 19, 23, 29, 31, 37]
     pods = [make_serving(f"s{i}-{k}", cpu=size) for i, size in enumerate(sizes) for k in range(9)]
-    world = read_world(with_pods(cluster_of([97] * 4), *pods), Limits())
+    world = read_problem(with_pods(cluster_of([97] * 4), *pods), Limits())
     wanted = {group.shape: group.due for group in world.waiting}
     columns = make_columns(world, world.empty, wanted)
     assert not all(columns.complete)
@@ -93,7 +93,7 @@ def test_patterns_are_generated_by_price_where_they_cannot_be_listed() -> None:
 
 
 def test_a_program_without_an_answer_is_no_plan() -> None:
-    world = read_world(with_pods(cluster_of([4]), make_serving("s", cpu=3)), Limits())
+    world = read_problem(with_pods(cluster_of([4]), make_serving("s", cpu=3)), Limits())
     columns = make_columns(world, world.empty, [world.waiting[0].shape])
     two = np.array([2.0])
     impossible = Program(np.ones(1), two, two, np.eye(1), np.zeros(1), np.zeros((0, 1)), np.zeros(0))

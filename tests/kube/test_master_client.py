@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from edl.controller.ports import MasterAt
+from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, EdlError, PermanentError, TemporaryError
-from edl.kube import master_calls as master_wire
-from edl.kube.master_calls import ANSWER_BYTES, HttpMasterWire
-from edl.lifecycle.data_progress import Report, Seat, Stand
+from edl.kube import master_client as master_wire
+from edl.kube.master_client import ANSWER_BYTES, HttpMasterClient
+from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
 from edl.model.names import JobKey
 from tests.worlds.linked_masters import controller_token, sharded, wired
 from tests.worlds.master_server import serving
 
 JOB = sharded()
-AT = MasterAt(JOB.key, JOB.uid, "pod-1", "127.0.0.1")
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+AT = MasterAddress(JOB.key, JOB.uid, "pod-1", "127.0.0.1")
+RolePolicy = Callable[[web.Request], Awaitable[web.StreamResponse]]
 GOOD = {
     "state": "running",
     "epoch": 0,
@@ -36,7 +36,7 @@ GOOD = {
 
 
 @asynccontextmanager
-async def answering(tmp_path: Path, answer: Answer) -> AsyncIterator[HttpMasterWire]:
+async def answering(tmp_path: Path, answer: RolePolicy) -> AsyncIterator[HttpMasterClient]:
     """The wire to something that is no master."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -50,7 +50,7 @@ async def answering(tmp_path: Path, answer: Answer) -> AsyncIterator[HttpMasterW
         await runner.cleanup()
 
 
-def saying(body: Any, status: int = 200) -> Answer:
+def saying(body: Any, status: int = 200) -> RolePolicy:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=status) if isinstance(body, bytes) else web.json_response(body)
 
@@ -63,8 +63,8 @@ async def test_a_real_master_is_understood(tmp_path: Path) -> None:
         serving(tmp_path / "j", "index:100", controller=token, shard_size=10) as served,
         wired(tmp_path, served.port) as wire,
     ):
-        assert (await wire.report(AT)) == Report(Stand.RUNNING, 0, 0, 100, 0, 100)
-        await wire.publish(AT, 7, [Seat("uid-a", "a", 0)])
+        assert (await wire.report(AT)) == MasterReport(MasterState.RUNNING, 0, 0, 100, 0, 100)
+        await wire.publish(AT, 7, [RosterEntry("uid-a", "a", 0)])
         _, answer = await served.sync("a", 1, want=1)
         (lease,) = answer["leases"]
         item = {k: lease[k] for k in ("epoch", "start", "end", "fence")}

@@ -16,12 +16,12 @@ from msgspec import Meta
 
 from edl import __version__
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
-from edl.controller.ports import MasterAt
+from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, PermanentError, TemporaryError
 from edl.kube.client.api_errors import translated
 from edl.kube.master_key import MasterKey, make_token
 from edl.kube.translate.decoders import UNREADABLE
-from edl.lifecycle.data_progress import Report, Seat, Stand
+from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
 
 CALL_TIMEOUT_S = 3.0
 ANSWER_BYTES = 4 * 1024 * 1024
@@ -55,7 +55,7 @@ class _Closed(msgspec.Struct):
 class _Status(msgspec.Struct):
     """What `GET /v1/status` answers, as far as it is read."""
 
-    state: Stand
+    state: MasterState
     epoch: _Whole
     total: _Whole
     todo: _Whole
@@ -74,7 +74,7 @@ class _Id(msgspec.Struct):
     id: _Whole
 
 
-class HttpMasterWire:
+class HttpMasterClient:
     """Implements `ports.MasterWire`; use it as an async context manager.
 
     Args:
@@ -99,11 +99,11 @@ class HttpMasterWire:
         if self._client is not None:
             await self._client.close()
 
-    async def report(self, master: MasterAt) -> Report:
+    async def report(self, master: MasterAddress) -> MasterReport:
         """What the master holds; see `ports.MasterWire`."""
         status = await self._call("GET", master, "/v1/status", _Status)
         closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
-        return Report(
+        return MasterReport(
             stand=status.state,
             epoch=status.epoch,
             done=status.done,
@@ -111,23 +111,23 @@ class HttpMasterWire:
             consumed=status.consumed,
             waiting=status.todo,
             quarantined=status.quarantined,
-            left_out=closed + (0 if status.state is Stand.FINISHED else status.quarantined),
+            left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=(status.blocked or "")[:_SHOWN],
         )
 
-    async def publish(self, master: MasterAt, generation: int, roster: Sequence[Seat]) -> None:
+    async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
         """Say who may hold leases; see `ports.MasterWire`."""
         pods = [{"uid": seat.uid, "name": seat.name, "index": seat.index} for seat in roster]
         await self._call("PUT", master, "/v1/roster", dict[str, Any], {"generation": generation, "pods": pods})
 
-    async def restore(self, master: MasterAt) -> int:
+    async def restore(self, master: MasterAddress) -> int:
         """Take the accounts back; see `ports.MasterWire`."""
         return (await self._call("POST", master, "/v1/checkpoint/restore", _Id, {"id": "latest"})).id
 
     async def _call(
-        self, method: str, master: MasterAt, path: str, kind: type[_Answer], body: object = None
+        self, method: str, master: MasterAddress, path: str, kind: type[_Answer], body: object = None
     ) -> _Answer:
         host = f"[{master.ip}]" if ":" in master.ip else master.ip
         url, what = f"http://{host}:{self._port}{path}", f"{method} {path}"
