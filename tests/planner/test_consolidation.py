@@ -152,7 +152,7 @@ UNREST: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {
 }
 
 
-@pytest.mark.parametrize("happening", UNREST)
+@pytest.mark.parametrize("event", UNREST)
 def test_nothing_moves_while_something_happens(event: str) -> None:
     world = UNREST[event](pieces())
     assert moved(world) == {}
