@@ -20,11 +20,12 @@ from multiprocessing import get_context
 
 from benchmarks.job_by_node import solve
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
-from edl.planner.decide import POLICIES, decide
 from edl.planner.guard import check
-from edl.planner.policies import edl_2017 as greedy2017
+from edl.planner.policies.edl_2017 import Edl2017
+from edl.planner.policies.registry import POLICIES
 from tests.worlds.builders import make_snapshot
 
 __all__ = ["jobs_2017", "nodes_2017"]
@@ -74,7 +75,7 @@ def greedy(snapshot: ClusterSnapshot) -> str:
     if len(snapshot.nodes) > GREEDY_NODES:
         return f"{'-':>8} {'-':>8}"
     started_s = time.process_time()
-    plan = greedy2017.decide(replace(snapshot), LIMITS)
+    plan = Edl2017().plan(replace(snapshot), LIMITS)
     cpu_s = time.process_time() - started_s
     return f"{cpu_s:8.2f} {sum(d.target - d.pending for d in plan.decisions):8d}"
 

@@ -104,9 +104,8 @@ def plan(
     output: Annotated[PlanOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = PlanOutput.TABLE,
 ) -> None:
     """Print the decision for a saved cluster, and what later files change in it; no cluster is needed."""
-    from edl.controller.planning import plan_snapshot
+    from edl.controller.planning import compare_snapshots, plan_snapshot
     from edl.explain.plan_table import plan_json, print_plan
-    from edl.explain.whatif import changes_of
     from edl.kube.queue_file import unmatched
     from edl.kube.snapshot_files import read_snapshot_files
     from edl.planner.consolidation import unrest
@@ -117,7 +116,10 @@ def plan(
     for one in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, queues)):
         typer.echo(f"edl: {one}", err=True)
     decided = plan_snapshot(snapshot, policy, limits)
-    changes = changes_of(saved, now_s, limits, decided)
+    changes = None
+    if saved.base is not None:
+        before = saved.base.snapshot(now_s)[0]
+        changes = compare_snapshots(before, snapshot, decided, limits, saved.first_name)
     if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
         why = unrest(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
         typer.echo(f"edl: no pserver moves: {why}", err=True)
@@ -263,7 +265,8 @@ def explain(
     output: Annotated[TextOutput, typer.Option("-o", "--output", envvar=["EDL_OUTPUT", "EDL_O"])] = TextOutput.TEXT,
 ) -> None:
     """Say why a job has the trainers it has, and what would have to happen for more; reads only."""
-    from edl.explain.job_text import explain_job, job_report_json, print_job_report
+    from edl.controller.planning import report_snapshot
+    from edl.explain.job_text import find_job, job_report_json, print_job_report
     from edl.explain.plan_table import make_console
     from edl.kube.snapshot_files import read_snapshot_files
 
@@ -279,7 +282,7 @@ def explain(
     for one in left_out:
         typer.echo(f"edl: {one}", err=True)
     limits = _limits(max_load_desired, serving_headroom, queues)
-    report = explain_job(snapshot, job, namespace, policy, limits)
+    report = report_snapshot(snapshot, find_job(snapshot, job, namespace), policy, limits)
     if output is TextOutput.JSON:
         typer.echo(job_report_json(report, snapshot.observed_at_s))
     else:
@@ -353,7 +356,7 @@ def _with_policies() -> type[typer.core.TyperCommand]:
                 raise
 
         def format_help(self, *args: Any) -> None:  # noqa: ANN401 click's own types are not public here
-            from edl.controller.planning import policy_names
+            from edl.planner.policies.registry import policy_names
 
             for option in self.params:
                 text = getattr(option, "help", None) or ""

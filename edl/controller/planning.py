@@ -1,71 +1,81 @@
-"""The decision that the controller would take on a snapshot, without a controller.
+"""Decisions on a snapshot without a controller: for `edl plan`, `edl explain`, a replay and the simulator.
 
-`edl plan` must say what would happen, so it looks at jobs as the controller does: one whose trainers have begun to
-finish neither grows nor needs its minimum any more. What is reported of a job are the bounds that it declares. Some
-policies are only to compare with: their plans break our rules, and no controller runs them.
+They look at jobs as the controller does: a job whose trainers have begun to finish neither grows nor needs its
+minimum any more. Plans and reports show the bounds that the job declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from edl.errors import ConfigError
+from edl.explain.comparison import Changes, compare
+from edl.explain.decision import decide, told_study
+from edl.explain.job_report import JobReport, report_on_job
+from edl.explain.sentences import with_comparison_sentences
 from edl.lifecycle.desired_state import as_planned
 from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
-from edl.planner.decide import POLICIES, Policy, Study, decide, policy_named, study
-from edl.planner.policies import edl_2017 as greedy2017
-
-COMPARISONS: Mapping[str, Callable[[ClusterSnapshot, Limits], ScalePlan]] = {greedy2017.NAME: greedy2017.decide}
-
-
-def policy_names(*, comparisons: bool = True) -> tuple[str, ...]:
-    """What `--policy` takes: every policy, and those that are only to compare with where that is wanted."""
-    return (*POLICIES, *(COMPARISONS if comparisons else ()))
-
-
-def policy_to_run(name: str) -> Policy:
-    """The policy of that name for a controller; an empty name takes the default.
-
-    Raises:
-        ConfigError: there is none, or it is only to compare with.
-    """
-    if name in COMPARISONS:
-        raise ConfigError(
-            f"--policy {name} is only to compare with, by edl plan: it counts totals and looks at no node, so its"
-            f" plans may not fit; choose one of {', '.join(sorted(POLICIES))}"
-        )
-    return policy_named(name)
+from edl.planner.policies.registry import COMPARISONS, policy_named, policy_names
 
 
 def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
-    """Decide as the controller does; an empty name of a policy takes the default.
+    """Decide as the controller does, or as a policy does that is only for comparison.
+
+    Args:
+        snapshot: the cluster.
+        policy: its name; empty for the default.
+        limits: what the operator allows.
 
     Raises:
-        ConfigError: there is no policy of that name.
-        PlanError: no plan could be made, or it broke a rule.
+        ConfigError: no policy has that name.
+        PlanError: no plan was made, or it broke a rule.
     """
     if policy and policy not in (known := policy_names()):
-        raise ConfigError(f"policy {policy!r} is unknown; choose one of {', '.join(sorted(known))}")
-    view = _as_controllers_see(snapshot)
-    compare = COMPARISONS.get(policy)
-    plan = compare(view, limits) if compare else decide(view, policy_named(policy), limits)
+        raise ConfigError(f"policy {policy!r} does not exist; choose one of {', '.join(sorted(known))}")
+    view = _as_controller_sees(snapshot)
+    if (comparison := COMPARISONS.get(policy)) is not None:
+        plan = with_comparison_sentences(comparison.plan(view, limits), view)
+    else:
+        plan = decide(view, policy_named(policy), limits)
     return _with_declared_bounds(plan, snapshot)
 
 
-def study_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Study:
-    """Decide as the controller does, and keep what the decision was made of.
+def report_snapshot(snapshot: ClusterSnapshot, key: JobKey, policy: str, limits: Limits) -> JobReport:
+    """Decide as the controller does and report on one job.
 
     Raises:
-        ConfigError: there is no such policy, or it is only to compare with.
-        PlanError: no plan could be made, or it broke a rule.
+        ConfigError: no such policy exists, or it is only for comparison.
+        PlanError: no plan was made, it broke a rule, or a price could not be confirmed in time.
     """
-    made = study(_as_controllers_see(snapshot), policy_to_run(policy), limits)
-    return replace(made, plan=_with_declared_bounds(made.plan, snapshot))
+    made = told_study(_as_controller_sees(snapshot), policy_named(policy), limits)
+    study = replace(made, plan=_with_declared_bounds(made.plan, snapshot))
+    return report_on_job(study, key, limits.deadline_s)
 
 
-def _as_controllers_see(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def compare_snapshots(
+    before: ClusterSnapshot, after: ClusterSnapshot, plan: ScalePlan, limits: Limits, against: str
+) -> Changes:
+    """Compare a plan with the plan for another snapshot of the same moment, by the policy of the given plan.
+
+    Args:
+        before: the cluster without the change.
+        after: the cluster with it.
+        plan: the plan for `after`.
+        limits: what the operator allows; no pserver moves in either plan, because the change would end the rest.
+        against: what a person calls `before`.
+
+    Raises:
+        PlanError: no plan was made, or it broke a rule.
+    """
+    if limits.consolidate_after_s:
+        limits = replace(limits, consolidate_after_s=0.0)
+        plan = plan_snapshot(after, plan.policy, limits)
+    return compare(plan_snapshot(before, plan.policy, limits), plan, against)
+
+
+def _as_controller_sees(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     return replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
 
 

@@ -1,8 +1,4 @@
-"""Two plans side by side: which jobs get something else, and what that is worth to them.
-
-The first plan is that of a cluster as it is, the second that of the same cluster with something more in it, or made
-anew by another edl; both are about the same moment.
-"""
+"""Two plans for the same moment side by side: which jobs get a different count, and what that is worth to them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from edl.model.plan import ScaleDecision, ScalePlan
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What two plans say of one job, where they differ; None where a plan does not know it."""
+    """One job in two plans that differ about it; None if a plan does not contain it."""
 
     job: JobKey
     before: ScaleDecision | None
@@ -22,12 +18,12 @@ class JobChange:
 
     @property
     def trainers(self) -> int:
-        """How many trainers more the second plan gives it."""
+        """How many more trainers the second plan gives it."""
         return _target(self.after) - _target(self.before)
 
     @property
     def fulfilment(self) -> float:
-        """How much more of its span between the declared bounds the second plan gives it; below 0 where it loses."""
+        """How much more fulfilment the second plan gives it; below 0 if it loses."""
         return fulfilment_of(self.after) - fulfilment_of(self.before)
 
 
@@ -36,9 +32,9 @@ class Changes:
     """The difference between two plans.
 
     Attributes:
-        against: what the first plan was made from, as a person would call it.
-        jobs: those that get something else, sorted by key.
-        same: how many jobs get the same in both.
+        against: a name for the input of the first plan.
+        jobs: those with a different count, sorted by key.
+        same: how many jobs get the same in both plans.
     """
 
     against: str
@@ -58,7 +54,7 @@ def compare(before: ScalePlan, after: ScalePlan, against: str) -> Changes:
 
 
 def fulfilment_of(decision: ScaleDecision | None) -> float:
-    """(n - min) / (max - min) by the declared bounds, 1 where they are one; 0 for a job that does not run."""
+    """(n - min) / (max - min) by the declared bounds, 1 if they are equal; 0 for a job that does not run."""
     if decision is None or not decision.admitted:
         return 0.0
     span = decision.max_trainers - decision.min_trainers

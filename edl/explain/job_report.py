@@ -1,8 +1,8 @@
-"""All that can be said of one job in a plan: what it has, what is full, who holds it, a price, and what would help.
+"""The report on one job of a plan: its trainers, what is full, which jobs hold it, a price, and what would help.
 
-Duals are not unique, so a price is only quoted; what rests on it is confirmed by solving once more with one more
-trainer for the job. That costs as much as the certificate did, so it is done for the one job that somebody asks for,
-and never in a round of the controller.
+Dual values are not unique, so a price is only quoted. What one more trainer really costs is confirmed by solving once
+more. That takes as long as the certificate did, so it is done for the one job that somebody asks for, and never in a
+round of the controller.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.explain.places import Places
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
@@ -19,29 +20,29 @@ from edl.planner.context import DecisionContext, Scarce
 from edl.planner.decide import Study
 from edl.planner.pools import pool_of
 from edl.planner.problem import JobDemand
-from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
-from edl.planner.programs.utility import prove_utility
+from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
 from edl.planner.scarcity import Shortage, SurplusHolder, nearest, open_nodes
 
 EPSILON = 1e-6
 
 
 class OneMore(StrEnum):
-    """What solving once more, with one more trainer for the job, has shown."""
+    """What solving again with one more trainer for the job has shown."""
 
-    COSTS = "costs"  # it can be had, and all jobs together have less by it
-    FREE = "free"  # in fractions of trainers it costs nothing: whole ones do not fit
+    COSTS = "costs"  # it is possible, and all jobs together have less by it
+    FREE = "free"  # in fractions of trainers it costs nothing, but whole trainers do not fit
     BELOW_SHARES = "below_shares"  # only with another job below its fair share
     IMPOSSIBLE = "impossible"  # not even with every other job at its minimum
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What one more trainer would cost, by another solution and not by a price.
+    """What one more trainer would cost, computed by solving again.
 
     Attributes:
-        price: one of the prices that the first solution gives a place for its trainer, in the certificate's unit.
-        verdict: what the second solution has shown; cost: by how much the best total falls, 0 where it is not COSTS.
+        price: a price of one more place for its trainer by the first solution, in the unit of the certificate.
+        verdict: what the second solution has shown.
+        cost: by how much the best total falls; 0 unless the verdict is COSTS.
     """
 
     price: float
@@ -50,8 +51,8 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Trainers of the job on one node: those that stay, that are to come, and that go; `pool` where it has one."""
+class NodeTrainers:
+    """Trainers of the job on one node: how many stay, start and are deleted; `pool` is empty if the node has none."""
 
     node: str
     pool: str
@@ -61,18 +62,18 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
-    """A resource that is full somewhere: where in words, on how many nodes, what is free at most, what is asked."""
+class FullResource:
+    """A full resource: its place in words, the number of nodes, what is free at most, what a trainer requests."""
 
     resource: str
     place: str
     nodes: int
     most_free: str
-    asked: str
+    requested: str
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class JobSurplus:
     """Another job's trainers above its minimum where this job could grow, and their part of the scarcest resource."""
 
     job: JobKey
@@ -82,15 +83,16 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What can be said of one job.
+    """The report on one job.
 
     Attributes:
         fair_share: trainers that the policy promises it, in fractions: under `utility` its minimum and half of what
-            max-min would give it above that; None where it does not run.
-        fulfilment: of the plan, by the largest count that would fit alone; None where it does not run.
-        standing: by node; full, held: empty where nothing is scarce for it.
-        one_more: None where it runs at its limit, or does not run.
-        remedies: what would have to happen for it to grow or to start; empty where nothing can.
+            max-min would give it above that; None if it does not run.
+        fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
+        standing: its trainers by node.
+        full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
+        one_more: None if the job runs at its limit, or does not run.
+        remedies: what would let it grow or start; empty if nothing can.
     """
 
     decision: ScaleDecision
@@ -98,23 +100,23 @@ class JobReport:
     objective: str
     fair_share: float | None = None
     fulfilment: float | None = None
-    standing: tuple[Standing, ...] = ()
-    full: tuple[Full, ...] = ()
-    held: tuple[Held, ...] = ()
+    standing: tuple[NodeTrainers, ...] = ()
+    full: tuple[FullResource, ...] = ()
+    held: tuple[JobSurplus, ...] = ()
     one_more: Confirmed | None = None
     remedies: tuple[str, ...] = ()
 
 
 def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
-    """Account for one job of a plan.
+    """Report on one job of a plan.
 
     Args:
-        study: the plan with all that it was made of.
-        key: a job of it.
+        study: the plan with everything that it was made from.
+        key: a job of the plan.
         deadline_s: time for each program that confirms a price.
 
     Raises:
-        PlanError: a program was late.
+        PlanError: a program found no answer in time.
     """
     context, decision = study.context, next(d for d in study.plan.decisions if d.job == key)
     demand = next((c for c in context.problem.demands if c.job.key == key), None)
@@ -140,30 +142,23 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
 
 
 def confirm(study: Study, demand: JobDemand, deadline_s: float) -> Confirmed:
-    """Solve once more with one more trainer for a job, and say what that costs all jobs together.
+    """Solve again with one more trainer for a job, and find what that costs all jobs together.
 
     Raises:
-        PlanError: a program was late.
+        PlanError: a program found no answer in time.
     """
     context, packing = study.context, study.context.shared.packing
     more = {demand.index: packing.count[demand.index] + 1}
     price = _price(study.proof, demand)
     promised = {j: min(int(context.shared.level[j] + EPSILON), packing.count[j]) for j in packing.members}
     if could_reach(read_share_problem(packing), {**promised, **more}, deadline_s):
-        cost = study.proof.bound - _prove(context, more, deadline_s).bound
+        other = context.shared.objective.prove(packing, context.shared.level, deadline_s, least=more)
+        cost = study.proof.bound - other.bound
         noise = EPSILON * max(1.0, abs(study.proof.bound))
         return Confirmed(price, OneMore.COSTS, cost) if cost > noise else Confirmed(price, OneMore.FREE)
     least = {j: context.problem.demands[j].min_trainers for j in packing.members}
     reachable = could_reach(read_share_problem(packing), {**least, **more}, deadline_s)
     return Confirmed(price, OneMore.BELOW_SHARES if reachable else OneMore.IMPOSSIBLE)
-
-
-def _prove(context: DecisionContext, least: dict[int, int], deadline_s: float) -> Proof:
-    shared = context.shared
-    if shared.worths is None:
-        return prove(shared.packing, shared.level, deadline_s, least=least)
-    floor = {j: int(n) for j, n in shared.level.items()}
-    return prove_utility(shared.packing, shared.worths, floor, deadline_s, least=least)
 
 
 def _price(proof: Proof, demand: JobDemand) -> float:
@@ -173,36 +168,38 @@ def _price(proof: Proof, demand: JobDemand) -> float:
     return float(proof.solution.slot_price[shapes.index(demand.shape)])
 
 
-def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[Standing]:
+def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[NodeTrainers]:
     nodes = {node.name: node for node in context.problem.snapshot.nodes}
     live = demand.job.live_trainers
     going = Counter(p.node for p in live if p.name in decision.victims)
     staying = Counter(p.node for p in live if p.name not in decision.victims)
     coming = Counter(dict(decision.nodes))
     return [
-        Standing(name, pool_of(nodes[name]) if name in nodes else "", staying[name], coming[name], going[name])
+        NodeTrainers(name, pool_of(nodes[name]) if name in nodes else "", staying[name], coming[name], going[name])
         for name in sorted({*going, *staying, *coming})
     ]
 
 
-def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> Full:
+def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> FullResource:
     problem, name = context.problem, shortage.resource
-    asked = int(problem.request[demand.shape, problem.names.index(name)])
-    place = context.pools().where(shortage.nodes, open_nodes(context.shared.packing, demand.shape))
-    return Full(name, place, len(shortage.nodes), amount(name, shortage.most_free), amount(name, asked))
+    requested = int(problem.request[demand.shape, problem.names.index(name)])
+    place = Places(context.problem.snapshot.nodes).where(
+        shortage.nodes, open_nodes(context.shared.packing, demand.shape)
+    )
+    return FullResource(name, place, len(shortage.nodes), amount(name, shortage.most_free), amount(name, requested))
 
 
-def _held(context: DecisionContext, holder: SurplusHolder) -> Held:
-    return Held(context.problem.demands[holder.demand].job.key, holder.surplus, holder.part)
+def _held(context: DecisionContext, holder: SurplusHolder) -> JobSurplus:
+    return JobSurplus(context.problem.demands[holder.demand].job.key, holder.surplus, holder.part)
 
 
 def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[str]:
-    """What would let a job that runs have one more trainer."""
+    """What would let a running job have one more trainer."""
     packing, problem = context.shared.packing, context.problem
     known = {
-        Reason.PINNED: "set spec.trainer.instances to another number, or to 0 to leave it to the planner",
+        Reason.PINNED: "set spec.trainer.instances to another number, or to 0 so that edl chooses",
         Reason.AT_MAX: "raise spec.trainer.max-instance",
-        Reason.COOLDOWN: "nothing: it is a matter of time",
+        Reason.COOLDOWN: "wait: the cooldown ends by itself",
         Reason.QUOTA_REACHED: _within_quota(demand),
     }
     if decision.reason in known:
@@ -210,47 +207,47 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     scarce = context.scarce(demand.shape)
     node, lacks = nearest(packing, demand.shape)
     if node < 0:
-        return ["make a node that takes its trainers ready"]
+        return ["make a node ready that accepts its trainers"]
     if packing.count[demand.index] >= demand.max_trainers:
-        return ["add a node that takes its trainers: no more would fit even if no other job ran"]
+        return ["add a node that accepts its trainers: more would not fit even without other jobs"]
     found = []
     if scarce.kept and context.problem.limits.serving_headroom:
         found.append("lower --serving-headroom")
     if lacks:
         more = listed([amount(name, number) for name, number in lacks])
         found.append(
-            f"free {more} more on node {problem.snapshot.nodes[node].name}, or add a node that takes its trainers"
+            f"free {more} more on node {problem.snapshot.nodes[node].name}, or add a node that accepts its trainers"
         )
     offers = [e for e in scarce.exchanges if e.donor != demand.index]
     for offer in sorted(offers, key=lambda e: (e.deletions, e.donor))[:1]:
         key = problem.demands[offer.donor].job.key
-        found.append(f"let {key} go without {count(offer.deletions, 'trainer')}: lower its max-instance, or end it")
+        found.append(f"take {count(offer.deletions, 'trainer')} from {key}: lower its max-instance, or end that job")
     return found
 
 
 def _within_quota(demand: JobDemand) -> str:
     queue = demand.job.queue
-    return f"raise the quota of queue {queue}, or let a job of that queue end or go without trainers"
+    return f"raise the quota of queue {queue}, or lower max-instance of another job of that queue"
 
 
 def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: DecisionContext) -> list[str]:
-    """What would let a job that does not run start."""
+    """What would let a waiting job start."""
     if demand is None:
         known = {
             Reason.SUSPENDED: "set spec.suspend to false",
-            Reason.INVALID_SPEC: "correct the job: each sentence above names what is wrong, the rule and the remedy",
+            Reason.INVALID_SPEC: "correct the spec: the lines above name each wrong value, its rule and the remedy",
         }
         return [known[decision.reason]] if decision.reason in known else []
     if decision.reason is Reason.UNSCHEDULABLE:
         return [
-            "let its pods ask for less or go to more nodes, lower spec.trainer.min-instance, or add a node that fits"
+            "lower the requests of its pods or spec.trainer.min-instance, relax node selectors, or add a larger node"
         ]
     if decision.reason is Reason.QUOTA_REACHED:
-        return [_within_quota(demand), "lower its own spec.trainer.min-instance"]
+        return [_within_quota(demand), "lower spec.trainer.min-instance of this job"]
     head = context.admission.head.get(demand.index, demand.index)
     if head != demand.index:
-        return [f"{context.problem.demands[head].job.key} starts, ends or is suspended: it is first in the queue"]
+        return [f"wait until {context.problem.demands[head].job.key}, the first in the queue, starts, or suspend it"]
     return [
-        "another job ends or lowers its min-instance, serving takes less, or a node is added",
-        "lower its own spec.trainer.min-instance",
+        "end another job or lower its min-instance, scale serving down, or add a node",
+        "lower spec.trainer.min-instance of this job",
     ]

@@ -1,4 +1,4 @@
-"""One job's part of a plan for people and for scripts: the text and the JSON of `edl explain`."""
+"""The report on one job as text and as JSON: the output of `edl explain`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from edl.controller.planning import study_snapshot
 from edl.errors import ConfigError
-from edl.explain.job_report import Confirmed, JobReport, OneMore, report_on_job
+from edl.explain.job_report import Confirmed, JobReport, OneMore
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.times import text_of
 from edl.model.units import count, plain
 
@@ -24,33 +22,15 @@ HOLDERS_TOLD = 5
 NAMES_OFFERED = 5
 
 
-def explain_job(snapshot: ClusterSnapshot, name: str, namespace: str, policy: str, limits: Limits) -> JobReport:
-    """Plan the cluster and account for one job of it.
-
-    Args:
-        snapshot: the cluster.
-        name: of the job, or NAMESPACE/NAME.
-        namespace: where it is; empty looks everywhere.
-        policy: empty for the default.
-        limits: those of the controller.
-
-    Raises:
-        ConfigError: there is no such job, or several.
-        PlanError: no plan could be made.
-    """
-    key = find_job(snapshot, name, namespace)
-    return report_on_job(study_snapshot(snapshot, policy, limits), key, limits.deadline_s)
-
-
 def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
     """The job that a person means.
 
     Raises:
-        ConfigError: there is none (names that are near are offered), or several.
+        ConfigError: no job has that name (similar names are offered), or several have it.
     """
     prefix, slash, rest = name.rpartition("/")
     if slash and namespace and prefix != namespace:
-        raise ConfigError(f"{name} names another namespace than -n {namespace}; give one of the two")
+        raise ConfigError(f"{name} and -n {namespace} name different namespaces; give only one of them")
     wanted, home = rest, namespace or prefix
     keys = [job.key for job in snapshot.jobs]
     found = [key for key in keys if key.name == wanted and key.namespace == (home or key.namespace)]
@@ -58,23 +38,23 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
         return found[0]
     if found:
         homes = ", ".join(key.namespace for key in found)
-        raise ConfigError(f"there are {len(found)} TrainingJobs {wanted}, in {homes}; say which by -n NAMESPACE")
-    raise ConfigError(f"there is no TrainingJob {f'{home}/' if home else ''}{wanted}; {_offer(keys, wanted)}")
+        raise ConfigError(f"{len(found)} TrainingJobs are named {wanted}, in {homes}; choose one with -n NAMESPACE")
+    raise ConfigError(f"TrainingJob {f'{home}/' if home else ''}{wanted} does not exist; {_offer(keys, wanted)}")
 
 
 def _offer(keys: list[JobKey], wanted: str) -> str:
     if not keys:
-        return "the cluster has none at all"
+        return "the cluster has no TrainingJob"
     near = get_close_matches(wanted, sorted({key.name for key in keys}), n=NAMES_OFFERED)
     offered = [str(key) for name in near for key in keys if key.name == name][:NAMES_OFFERED]
     if offered:
-        return f"is it {' or '.join(offered)}?"
+        return f"did you mean {' or '.join(offered)}?"
     shown = ", ".join(str(key) for key in keys[:NAMES_OFFERED])
-    return f"there are {shown}{f' and {len(keys) - NAMES_OFFERED} more' if len(keys) > NAMES_OFFERED else ''}"
+    return f"the cluster has {shown}{f' and {len(keys) - NAMES_OFFERED} more' if len(keys) > NAMES_OFFERED else ''}"
 
 
 def job_report_json(report: JobReport, observed_at_s: float) -> str:
-    """The account for scripts; no time where the cluster was seen at 0, as one is whose files hold none."""
+    """The report for scripts; `observedAt` is null if the input has no time at all."""
     decision, one = report.decision, report.one_more
     body: dict[str, Any] = {
         "namespace": decision.job.namespace,
@@ -89,6 +69,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
         "admitted": decision.admitted,
         "reason": decision.reason.value,
         "message": decision.message,
+        "account": decision.account,
         "victims": list(decision.victims),
         "fairShare": report.fair_share,
         "fulfilment": report.fulfilment,
@@ -96,7 +77,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
             {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in report.standing
         ],
         "full": [
-            {"resource": f.resource, "where": f.place, "nodes": f.nodes, "free": f.most_free, "asked": f.asked}
+            {"resource": f.resource, "where": f.place, "nodes": f.nodes, "free": f.most_free, "asked": f.requested}
             for f in report.full
         ],
         "holders": [
@@ -110,7 +91,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
 
 
 def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Console) -> None:
-    """The account for people, like a short report."""
+    """The report for people."""
     for line in _lines(report, snapshot):
         console.print(Text(line), soft_wrap=True)
 
@@ -120,12 +101,12 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     yield f"{decision.job}: {state} ({bounds}), {decision.reason.value}"
-    yield f"  {decision.message}"
+    yield f"  {decision.account}"
     said = next((j.status.explanation for j in snapshot.jobs if j.key == decision.job and j.status), "")
     if said and said != decision.message:
-        yield f"  The controller said last: {said}"
+        yield f"  Stored in its status: {said}"
     if report.standing:
-        yield from ("", "What it has")
+        yield from ("", "Trainers")
         yield from _standing(report)
     if report.full or report.held:
         yield from ("", "Why not more")
@@ -133,12 +114,12 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     if report.remedies:
         yield from (
             "",
-            "What would have to happen" if len(report.remedies) == 1 else "What would help, each by itself",
+            "What would help" if len(report.remedies) == 1 else "What would help, each on its own",
         )
         yield from (f"  - {remedy}" for remedy in report.remedies)
     yield ""
     at_s = snapshot.observed_at_s
-    when = f", as of {text_of(at_s)}" if at_s else "; the input holds no time, and --now sets one"
+    when = f", as of {text_of(at_s)}" if at_s else "; the input has no time (set one with --now)"
     yield f"Policy {report.policy}{when}; nothing was changed."
 
 
@@ -147,7 +128,9 @@ def _standing(report: JobReport) -> Iterator[str]:
         share = "at least" if report.objective == "utility" else "fair share"
         yield f"  {share} {report.fair_share:.4g} trainers, fulfilment {report.fulfilment:.2g}"
     for one in report.standing[:NODES_TOLD]:
-        parts = [f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to come"), (one.go, "to go")) if n]
+        parts = [
+            f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n
+        ]
         yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
     if (more := len(report.standing) - NODES_TOLD) > 0:
         yield f"  and {count(more, 'more node')} (-o json names them)"
@@ -156,8 +139,8 @@ def _standing(report: JobReport) -> Iterator[str]:
 def _scarcity(report: JobReport) -> Iterator[str]:
     for full in report.full:
         yield (
-            f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free,"
-            f" a trainer asks for {full.asked}"
+            f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free;"
+            f" a trainer requests {full.requested}"
         )
     for held in report.held[:HOLDERS_TOLD]:
         trainers = count(held.trainers, "trainer")
@@ -169,11 +152,11 @@ def _scarcity(report: JobReport) -> Iterator[str]:
 
 
 def _confirmed(one: Confirmed, unit: str) -> str:
-    price = f"a price of one more place for its trainer is {one.price:.2g} of {unit}"
+    price = f"one more place for its trainer has a price of {one.price:.2g} of {unit}"
     shown = {
-        OneMore.COSTS: f"all jobs together would have {one.cost:.2g} of {unit} less",
-        OneMore.FREE: "in fractions of trainers it would cost nothing, but whole ones do not fit without a death",
+        OneMore.COSTS: f"all jobs together would lose {one.cost:.2g} of {unit}",
+        OneMore.FREE: "it would cost nothing in fractions of trainers, but whole trainers do not fit",
         OneMore.BELOW_SHARES: "another job would fall below its fair share",
         OneMore.IMPOSSIBLE: "it does not fit even with every other job at its minimum",
     }
-    return f"{price}; solved again with one more trainer for it: {shown[one.verdict]}"
+    return f"{price}; solved again with one more trainer: {shown[one.verdict]}"

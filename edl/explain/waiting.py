@@ -1,6 +1,6 @@
-"""Why a job does not run: what it needs, what of it is missing where, whom it waits behind, and until when.
+"""Why a job does not run: what it needs, which of it is missing on which nodes, and which job it waits behind.
 
-A sentence names times in whole minutes and none that has passed its end, so that it seldom changes by itself.
+Times are given in whole minutes, and none that has passed, so that a sentence seldom changes by itself.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from collections.abc import Iterator, Sequence
 from edl.model.cluster import Node
 from edl.model.names import Role
 from edl.model.resources import PodShape, Resources
-from edl.model.status import Reason
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
 from edl.planner.admission import waiting_since_s
 from edl.planner.context import DecisionContext
 from edl.planner.eligibility import UNSCHEDULABLE, first_untolerated
 from edl.planner.problem import BoolArray, JobDemand, Problem, count_slots
-from edl.planner.quota import QuotaRow, QuotaShortage, most_alone
+from edl.planner.quota import QuotaRow, QuotaShortage
+from edl.planner.reasons import Cause, Finding
 from edl.planner.scarcity import open_to_any
 
 
-def refuse(demand: JobDemand, context: DecisionContext) -> tuple[Reason, str]:
-    """Why a job that could be given something is given nothing."""
-    needs = needs_of(demand)
-    if most_alone(demand.quota_uses) < demand.min_trainers:
-        row = next(
-            quota_use.row
-            for quota_use in demand.quota_uses
-            if quota_use.total(demand.min_trainers) > quota_use.row.limit
-        )
-        return Reason.QUOTA_REACHED, f"needs {needs}, more than queue {row.queue} may ever have: {quota_of(row)}"
-    if (short := context.admission.short.get(demand.index)) is not None:
-        return (
-            Reason.QUOTA_REACHED,
-            f"waits for quota{_behind_in_queue(demand, context)}: needs {needs}, {_held(short)}",
-        )
-    if demand.index in context.admission.hopeless:
-        return (
-            Reason.UNSCHEDULABLE,
-            f"needs {needs}, which would not fit even alone: {_misfit(demand, context.problem)}",
-        )
-    if demand.job.was_admitted and any(context.served.due.values()):
-        took = serving_words(context)
-        return Reason.SERVING_NEEDS_ROOM, f"needs {needs}; {took} took the room it needs to run"
-    head = context.admission.head.get(demand.index)
-    if head is None or head == demand.index:
-        return Reason.MIN_UNSATISFIED, f"waits for room: needs {needs}; {_lacks(demand, context)}"
-    return Reason.MIN_UNSATISFIED, f"{_behind(context.problem.demands[head], context)}: needs {needs}"
+def waiting_sentence(found: Finding, demand: JobDemand, context: DecisionContext) -> tuple[str, str]:
+    """The short line and the account of a job that could be given something and is given nothing."""
+    needs, queue = needs_of(demand), demand.job.queue
+    match found.cause:
+        case Cause.QUOTA_TOO_SMALL:
+            row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
+            return (
+                f"its minimum exceeds the quota of queue {queue}",
+                f"needs {needs}; queue {row.queue} may never use more than {quota_of(row)}",
+            )
+        case Cause.WAITS_FOR_QUOTA if found.shortage is not None:
+            behind = f" behind {found.other}" if found.other is not None else ""
+            waits = f"waits for quota of queue {queue}{behind}"
+            return waits, f"{waits}: needs {needs}; {_used(found.shortage)}"
+        case Cause.NEVER_FITS:
+            short, full = _misfit(demand, context.problem)
+            return short, f"needs {needs}, which does not fit even without other jobs: {full}"
+        case Cause.LOST_TO_SERVING:
+            return "serving took its room", f"needs {needs}; {requests_of_serving(context)} took the room"
+        case Cause.BEHIND_HEAD:
+            head = context.problem.demands[context.admission.head[demand.index]]
+            return f"waits behind {found.other}", f"{_behind(head, context)}; it needs {needs}"
+        case _:
+            return (
+                f"waits for room for {_pods_of(demand)}",
+                f"waits for room: needs {needs}; {_lacks(demand, context)}",
+            )
 
 
 def quota_of(row: QuotaRow) -> str:
@@ -55,25 +55,18 @@ def quota_of(row: QuotaRow) -> str:
     return f"its quota of {amount(row.resource, row.limit)}"
 
 
-def _held(short: QuotaShortage) -> str:
-    used = amount(short.row.resource, short.used)
-    return f"and the jobs of queue {short.row.queue} that run need {used} at least, of {quota_of(short.row)}"
-
-
-def _behind_in_queue(demand: JobDemand, context: DecisionContext) -> str:
-    head = context.admission.head.get(demand.index, demand.index)
-    return "" if head == demand.index else f" behind {context.problem.demands[head].job.key}"
-
-
 def needs_of(demand: JobDemand) -> str:
-    """Everything that a job needs to start, in pods and in totals."""
+    """Everything that a job needs to start, in pods and in total."""
+    return f"{_pods_of(demand)} ({amounts(_needed(demand))} in total)"
+
+
+def _pods_of(demand: JobDemand) -> str:
     pods = [count(f.count, f.role.value) for f in sorted(demand.job.fixed, key=lambda f: f.role) if f.count]
-    pods = [count(demand.min_trainers, "trainer"), *pods]
-    return f"{listed(pods)} ({amounts(_needed(demand))} in all)"
+    return listed([count(demand.min_trainers, "trainer"), *pods])
 
 
-def serving_words(context: DecisionContext) -> str:
-    """The serving pods that trainers die for: by name where it is one, and what they ask for."""
+def requests_of_serving(context: DecisionContext) -> str:
+    """The serving pods for which trainers are deleted: the pod's name if it is one, and what they request."""
     due = sum(context.served.due.values())
     snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving_grace_s
     pods = [p for p in snapshot.pods if p.needs_room and (p.tried or snapshot.observed_at_s - p.created_s >= grace_s)]
@@ -82,11 +75,11 @@ def serving_words(context: DecisionContext) -> str:
         total = total + context.problem.shapes[shape].request * number
     if due == len(pods) == 1:
         return f"serving pod {pods[0].namespace}/{pods[0].name} ({amounts(total)})"
-    return f"{count(due, 'serving pod')} ({amounts(total)} in all)"
+    return f"{count(due, 'serving pod')} ({amounts(total)} in total)"
 
 
-def shut(shape: PodShape, problem: Problem) -> str:
-    """Why none of the nodes takes a pod, whatever room it has."""
+def reasons_shut(shape: PodShape, problem: Problem) -> str:
+    """Why no node accepts a pod, however much room it has."""
     nodes = problem.snapshot.nodes
     if not nodes:
         return "the cluster has no nodes"
@@ -94,7 +87,7 @@ def shut(shape: PodShape, problem: Problem) -> str:
 
 
 def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
-    """How many of some nodes, all of them shut to a pod, are so by what."""
+    """How many of some nodes reject a pod for which reason."""
     found: Counter[str] = Counter()
     for node in nodes:
         taint = first_untolerated(node, shape.placement.tolerations)
@@ -103,18 +96,18 @@ def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
         elif taint is not None:
             found["cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"] += 1
         else:
-            found["not selected by it"] += 1
+            found["excluded by its node selector or affinity"] += 1
     yield from (f"{number} {why}" for why, number in found.items())
 
 
-def _shut_out(shape: PodShape, problem: Problem) -> str:
-    """Nodes that are large enough for a pod and do not take it, with what keeps it out; empty without any."""
+def _large_but_shut(shape: PodShape, problem: Problem) -> str:
+    """Nodes that are large enough for a pod and reject it, with the reason; empty if there are none."""
     number = problem.shapes.index(shape)
     large = ~problem.opened[number] & (problem.empty >= problem.request[number]).all(axis=1)
     nodes = [problem.snapshot.nodes[i] for i in large.nonzero()[0].tolist()]
     if not nodes:
         return ""
-    return f"; of {count(len(nodes), 'node')} that would hold it: {listed(_why_shut(nodes, shape))}"
+    return f"; {count(len(nodes), 'larger node')}: {listed(_why_shut(nodes, shape))}"
 
 
 def _needed(demand: JobDemand) -> Resources:
@@ -124,82 +117,88 @@ def _needed(demand: JobDemand) -> Resources:
     return total
 
 
+def _used(shortage: QuotaShortage) -> str:
+    used = amount(shortage.row.resource, shortage.used)
+    return f"running jobs of queue {shortage.row.queue} need at least {used} of {quota_of(shortage.row)}"
+
+
 def _behind(first: JobDemand, context: DecisionContext) -> str:
-    """Whom the job waits behind, and whether anything may still pass that one."""
+    """Which job it waits behind, and whether younger jobs may still start before that one."""
     waited_s = context.problem.snapshot.observed_at_s - waiting_since_s(first)
     limit_s = context.problem.limits.head_wait_s
     key = first.job.key
     if waited_s >= limit_s:
-        return f"waits behind {key}, which has waited over {minutes(limit_s)}: nothing younger passes it any more"
+        return f"waits behind {key}, which has waited over {minutes(limit_s)}: no younger job starts before it"
     return (
-        f"waits for room behind {key}, which has waited {minutes(waited_s)}"
-        f" and closes the queue to younger jobs at {minutes(limit_s)}"
+        f"waits behind {key}, which has waited {minutes(waited_s)};"
+        f" after {minutes(limit_s)} no younger job starts before it"
     )
 
 
 def _lacks(demand: JobDemand, context: DecisionContext) -> str:
-    """What those that run leave to the first in the queue once they are at their minimums."""
+    """What is left for the first job in the queue once running jobs are at their minimums."""
     packing, problem = context.admission.packing, context.problem
     number = {shape: i for i, shape in enumerate(problem.shapes)}
     shapes = [demand.job.trainer, *(f.shape for f in demand.job.fixed if f.count)]
     is_open = open_to_any(problem, [number[s] for s in shapes])
     free = packing.free[is_open].clip(min=0).sum(axis=0)
     for j in packing.members:
-        free = (
-            free
-            + max(0, packing.count[j] - problem.demands[j].min_trainers) * problem.request[problem.demands[j].shape]
-        )
+        surplus = max(0, packing.count[j] - problem.demands[j].min_trainers)
+        free = free + surplus * problem.request[problem.demands[j].shape]
     left = dict(zip(problem.names, free.tolist(), strict=True))
     needed = _needed(demand)
-    who = "serving and the minimums of the jobs that run leave it"
+    leave = "serving and the minimums of running jobs leave"
     for name in sorted(needed, key=rank_of):
         if left[name] < needed[name]:
-            return f"{who} at most {amount(name, left[name])}{_largest_minimum(name, is_open, context)}"
-    return f"{who} enough in all, but not on nodes that could hold its pods"
+            return f"{leave} at most {amount(name, left[name])}{_largest_minimum(name, is_open, context)}"
+    return f"{leave} enough in total, but not on nodes that could hold its pods"
 
 
 def _largest_minimum(resource: str, is_open: BoolArray, context: DecisionContext) -> str:
-    """The job that runs whose minimum holds most of a resource on those nodes, in brackets; else nothing."""
+    """The running job whose minimum holds most of a resource on those nodes, in brackets; empty if none does."""
     packing, problem = context.admission.packing, context.problem
     column = problem.names.index(resource)
-    asked = problem.request[:, column].tolist()
+    requested = problem.request[:, column].tolist()
     held: Counter[int] = Counter()
     fixed = ~problem.held.is_trainer & is_open[problem.held.node]
     for j, shape in zip(problem.held.demand[fixed].tolist(), problem.held.shape[fixed].tolist(), strict=True):
-        held[j] += asked[shape] * (j in packing.count)
+        held[j] += requested[shape] * (j in packing.count)
     for place in packing.placed:
         if is_open[place.node] and place.role not in {None, Role.TRAINER}:
-            held[place.owner] += asked[place.shape]
+            held[place.owner] += requested[place.shape]
     here = Counter(problem.live_trainers[i].demand for i, node in packing.node_of.items() if is_open[node])
     here.update(p.owner for p in packing.placed if p.role is Role.TRAINER and is_open[p.node])
     for j, trainers in here.items():
-        held[j] += min(trainers, problem.demands[j].min_trainers) * asked[problem.demands[j].shape]
+        held[j] += min(trainers, problem.demands[j].min_trainers) * requested[problem.demands[j].shape]
     most, key = max(((n, problem.demands[j].job.key) for j, n in held.items()), default=(0, None))
-    return f" (the largest minimum there is that of {key}, {amount(resource, most)})" if most else ""
+    return f" (the largest minimum there is that of {key}: {amount(resource, most)})" if most else ""
 
 
-def _misfit(demand: JobDemand, problem: Problem) -> str:
-    """Which pod no node can hold, and for want of what; else that they do not fit together."""
+def _misfit(demand: JobDemand, problem: Problem) -> tuple[str, str]:
+    """Which pod fits on no node and what it lacks, in short and in full; else that the pods do not fit together."""
     shapes = [("trainer", demand.job.trainer), *((f.role.value, f.shape) for f in demand.job.fixed if f.count)]
     number = {shape: i for i, shape in enumerate(problem.shapes)}
     for role, shape in shapes:
-        nodes = [n for n, is_open in enumerate(problem.opened[number[shape]].tolist()) if is_open]
+        nodes = problem.opened[number[shape]].nonzero()[0].tolist()
         if not nodes:
-            return f"no node takes its {role}s ({shut(shape, problem)})"
+            short = f"no node accepts its {role}s"
+            return short, f"{short} ({reasons_shut(shape, problem)})"
         for column, name in enumerate(problem.names):
-            asked, most = shape.request[name], max(int(problem.empty[n, column]) for n in nodes)
-            if asked > most:
+            requested, most = shape.request[name], max(0, *(int(problem.empty[n, column]) for n in nodes))
+            if requested > most:
+                requests = f"a {role} requests {amount(name, requested)}"
                 return (
-                    f"one {role} asks for {amount(name, asked)},"
-                    f" and no node that takes it has more than {amount(name, max(0, most))}"
-                    f"{_shut_out(shape, problem)}"
+                    f"{requests}, and the largest node has {amount(name, most)}",
+                    f"{requests}, and no node that accepts it has more than {amount(name, most)}"
+                    f"{_large_but_shut(shape, problem)}",
                 )
-    request, opened = problem.request[number[demand.job.trainer]], problem.opened[number[demand.job.trainer]]
-    slots = int((count_slots(problem.empty, request) * opened).sum())
-    apart = "each pod has a node that could hold it, but not all of them together"
-    held = (
-        f": without other jobs they hold {count(slots, 'trainer')}, its minimum is {demand.min_trainers}"
-        if slots < demand.min_trainers
-        else ""
-    )
-    return f"{apart}{held}"
+    return _do_not_fit_together(demand, problem, number[demand.job.trainer])
+
+
+def _do_not_fit_together(demand: JobDemand, problem: Problem, shape: int) -> tuple[str, str]:
+    slots = int((count_slots(problem.empty, problem.request[shape]) * problem.opened[shape]).sum())
+    full = "there is a node for each pod, but not for all of them together"
+    if slots >= demand.min_trainers:
+        return "its pods do not fit on the nodes together", full
+    fit = f"all nodes together hold {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
+    return fit, f"{full}; {fit}"

@@ -1,40 +1,21 @@
-"""What a change of a saved cluster would change: the plan with it against the plan without it.
+"""What a change of a saved cluster would change, as a table and as JSON: the plan with it against that without it.
 
-The first file is the cluster as it is, later files are the change: a new job, fewer nodes, another spec. Both plans
+The first file is the cluster as it is; later files are the change: a new job, fewer nodes, another spec. Both plans
 are made for the same moment and by the same policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edl.controller.planning import plan_snapshot
-from edl.explain.comparison import Changes, JobChange, compare, fulfilment_of
-from edl.kube.snapshot_files import SavedCluster
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.explain.comparison import Changes, JobChange, fulfilment_of
+from edl.model.plan import ScaleDecision
 from edl.model.units import count
-
-
-def changes_of(saved: SavedCluster, now_s: float | None, limits: Limits, plan: ScalePlan) -> Changes | None:
-    """Compare the plan of all files with that of the first file alone; None where there is nothing to compare.
-
-    There is where the first file holds a node, so that it may be taken for a cluster, and later files change it. Both
-    plans are made by the policy of the given one, because what later files bring may have decided which that is.
-    """
-    base = saved.base
-    if base is None:
-        return None
-    snapshot, _ = base.snapshot(now_s)
-    if limits.consolidate_after_s:  # what a later file brings would end the rest, and not take what pservers gave
-        limits = replace(limits, consolidate_after_s=0.0)
-        plan = plan_snapshot(saved.snapshot(now_s)[0], plan.policy, limits)
-    return compare(plan_snapshot(snapshot, plan.policy, limits), plan, saved.first_name)
 
 
 def changes_dict(changes: Changes) -> dict[str, Any]:
@@ -53,10 +34,10 @@ def changes_dict(changes: Changes) -> dict[str, Any]:
 
 
 def print_changes(changes: Changes, console: Console) -> None:
-    """Print who gets something else, and why what is new does not start."""
-    console.print(Text(f"What changes, against {changes.against} alone:"))
+    """Print which jobs get a different count, and why a new job does not start."""
+    console.print(Text(f"Changes against {changes.against} alone:"))
     if not changes.jobs:
-        console.print(Text("No job gets more or less."))
+        console.print(Text("No job gets a different number of trainers."))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("JOB", overflow="fold")
@@ -68,7 +49,7 @@ def print_changes(changes: Changes, console: Console) -> None:
         table.add_row(Text(str(change.job)), *counts, Text(_effect(change)))
     console.print(table)
     there = sum(change.fulfilment for change in changes.jobs if change.before is not None)
-    console.print(Text(f"Jobs that were there: {there:+.2g} of fulfilment in all; {changes.same} of them unchanged"))
+    console.print(Text(f"Jobs that were there before: {there:+.2g} of fulfilment in total; {changes.same} unchanged"))
     for line in _waiting(changes):
         console.print(Text(line), soft_wrap=True)
 
@@ -76,9 +57,9 @@ def print_changes(changes: Changes, console: Console) -> None:
 def _effect(change: JobChange) -> str:
     before, after = change.before, change.after
     if after is None:
-        return "is not there any more"
+        return "no longer in the input"
     if not after.admitted:
-        return "does not start" if before is None or not before.admitted else "loses its place: all its trainers go"
+        return "does not start" if before is None or not before.admitted else "stops: all its trainers are deleted"
     if before is None or not before.admitted:
         return f"starts with {count(after.target, 'trainer')} (fulfilment {fulfilment_of(after):.2g})"
     word = "more" if change.trainers > 0 else "fewer"
@@ -86,7 +67,7 @@ def _effect(change: JobChange) -> str:
 
 
 def _waiting(changes: Changes) -> Iterator[str]:
-    """Why a job that the change adds, or that it stops, does not run."""
+    """Why a job that the change adds or stops does not run."""
     for change in changes.jobs:
         if change.after is not None and not change.after.admitted:
             yield f"{change.job} does not start: {change.after.message}"

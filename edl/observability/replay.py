@@ -20,11 +20,12 @@ from rich.table import Table
 from rich.text import Text
 
 from edl.errors import ConfigError, PlanError
+from edl.explain.decision import decide
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.times import text_of
 from edl.model.units import count
 from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record
-from edl.planner.decide import decide, policy_named
+from edl.planner.policies.registry import policy_named
 
 SAME, DIFFERENT, UNREADABLE = 0, 1, 2
 TOLERANCE = 1e-6

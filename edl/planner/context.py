@@ -1,4 +1,7 @@
-"""Everything that was decided, for whoever puts it into words."""
+"""Everything that a decision was made from and came to: what reasons, reports and sentences are read from.
+
+Facts that many jobs ask for are computed once per pod shape and kept.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,29 @@ from edl.model.names import JobKey
 from edl.planner.admission import Admission
 from edl.planner.guard import cooldown_left_s, is_arriving
 from edl.planner.minimums import Served
-from edl.planner.pools import Pools
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
-from edl.planner.scarcity import Exchange, Shortage, Stands, SurplusHolder, describe, shortages
+from edl.planner.scarcity import Exchange, PlacedTrainers, Shortage, SurplusHolder, shortages
 from edl.planner.sharing import Share
 from edl.planner.trial_packing import SERVING, Placed
 
 
 @dataclass(frozen=True, slots=True)
 class Scarce:
-    """What keeps one more pod of a shape out of the finished packing.
+    """Why the finished packing has no room for one more pod of a shape.
 
     Attributes:
-        shortages: empty where some node still has room for one.
-        holders: who has trainers above its minimum there, the largest part of the scarcest resource first.
-        exchanges: what the best-off of them would have to give up for one more.
-        words: which resource is full where.
+        shortages: the resources that are full; empty if some node still has room for one.
+        holders: jobs with trainers above their minimum there, the largest part of the scarcest resource first.
+        exchanges: what the best off of them would have to give up for one more pod.
         part_of: the part of each holder; part: of all of them together.
-        is_left_soon: one more fits once those pods of others are gone that terminate.
-        kept: serving pods that room is kept for, where one more would fit without that; else 0.
+        is_left_soon: one more fits once the terminating pods of others are gone.
+        kept: serving pods that room is kept for, if one more would fit without that; else 0.
     """
 
     shortages: tuple[Shortage, ...] = ()
     holders: tuple[SurplusHolder, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
-    words: str = ""
     part_of: Mapping[int, float] = field(default_factory=dict)
     part: float = 0.0
     is_left_soon: bool = False
@@ -45,23 +45,22 @@ class Scarce:
 
 @dataclass(slots=True)
 class _Memory:
-    """What was looked up: sentences about many jobs ask the same of few shapes."""
+    """What was looked up: many jobs ask for the same of few pod shapes."""
 
     demands: dict[JobKey, JobDemand] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
     cooling: tuple[tuple[float, JobKey], ...] | None = None
     placed: Mapping[int, Sequence[Placed]] | None = None
     deleted: Mapping[int, Sequence[int]] | None = None
-    stands: Stands | None = None
+    trainers: PlacedTrainers | None = None
     meter: QuotaMeter | None = None
-    pools: Pools | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
     has_room: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """Everything that was decided."""
+    """Everything that a decision was made from and came to."""
 
     problem: Problem
     served: Served
@@ -76,12 +75,12 @@ class DecisionContext:
         return self._memory.demands.get(job.key)
 
     def member(self, job: Job) -> int | None:
-        """The index of a job that is admitted."""
+        """The index of the demand of an admitted job; None if the job is not admitted."""
         demand = self.demand(job)
         return demand.index if demand is not None and demand.index in self.shared.packing.count else None
 
     def arriving(self) -> tuple[int, ...]:
-        """The members that may claim their whole share now: just admitted, or still starting."""
+        """Admitted jobs that may claim their whole share now: just admitted, or still starting."""
         if self._memory.arriving is None:
             now_s, demands = self.problem.snapshot.observed_at_s, self.problem.demands
             members = self.shared.packing.members
@@ -89,19 +88,13 @@ class DecisionContext:
         return self._memory.arriving
 
     def quota_shortage(self, j: int) -> QuotaShortage | None:
-        """The quota that keeps a member from one more trainer."""
+        """The quota that keeps an admitted job from one more trainer; None if none does."""
         if self._memory.meter is None:
             self._memory.meter = self.shared.packing.meter()
         return self._memory.meter.quota_shortage(j)
 
-    def pools(self) -> Pools:
-        """What the nodes are called."""
-        if self._memory.pools is None:
-            self._memory.pools = Pools(self.problem.snapshot.nodes)
-        return self._memory.pools
-
     def cooling(self) -> tuple[tuple[float, JobKey], ...]:
-        """Members with more than their share that were resized too recently to give it; the last to end first."""
+        """Jobs with more than their share that are in their cooldown: (seconds left, job), the longest first."""
         if self._memory.cooling is None:
             packing, level, now_s = self.shared.packing, self.shared.level, self.problem.snapshot.observed_at_s
             demands = (self.problem.demands[j] for j in packing.members if packing.count[j] > level[j] + 1)
@@ -110,7 +103,7 @@ class DecisionContext:
         return self._memory.cooling
 
     def placed(self, j: int) -> Sequence[Placed]:
-        """The new pods of a member, in the order in which they were placed."""
+        """The new pods of a job, in the order in which they were placed."""
         if self._memory.placed is None:
             groups: dict[int, list[Placed]] = defaultdict(list)
             for place in self.shared.packing.placed:
@@ -119,7 +112,7 @@ class DecisionContext:
         return self._memory.placed.get(j, ())
 
     def deleted(self, j: int) -> Sequence[int]:
-        """The seats of a member that die."""
+        """The live trainers of a job that the plan deletes, by index."""
         if self._memory.deleted is None:
             groups: dict[int, list[int]] = defaultdict(list)
             for index in self.shared.packing.victims:
@@ -128,13 +121,13 @@ class DecisionContext:
         return (*self._memory.deleted.get(j, ()), *self.shared.packing.without_node[j])
 
     def has_room(self, shape: int) -> bool:
-        """True where some node holds one more pod of the shape."""
+        """True if some node has room for one more pod of the shape."""
         if shape not in self._memory.has_room:
             self._memory.has_room[shape] = bool(self.shared.packing.slots(shape).any())
         return self._memory.has_room[shape]
 
     def scarce(self, shape: int) -> Scarce:
-        """What keeps one more pod of a shape out."""
+        """Why there is no room for one more pod of a shape."""
         if shape not in self._memory.scarce:
             self._memory.scarce[shape] = self._look(shape)
         return self._memory.scarce[shape]
@@ -146,17 +139,16 @@ class DecisionContext:
         found = shortages(packing, shape)
         if not found:
             return Scarce()
-        if self._memory.stands is None:
-            self._memory.stands = Stands(packing)
-        holders = self._memory.stands.holders(shape, found[0].resource)
-        exchanges = self._memory.stands.exchanges(shape, holders)
-        words = describe(packing, shape, found, self.pools())
+        if self._memory.trainers is None:
+            self._memory.trainers = PlacedTrainers(packing)
+        holders = self._memory.trainers.holders(shape, found[0].resource)
+        exchanges = self._memory.trainers.exchanges(shape, holders)
         parts = {h.demand: h.part for h in holders}
         problem = self.problem
         left = problem.leaving.any(axis=1) & problem.opened[shape]
         is_left_soon = bool(count_slots((packing.free + problem.leaving)[left], problem.request[shape]).any())
         kept = self._kept_for_serving(shape)
-        return Scarce(found, holders, exchanges, words, parts, sum(parts.values()), is_left_soon, kept)
+        return Scarce(found, holders, exchanges, parts, sum(parts.values()), is_left_soon, kept)
 
     def _kept_for_serving(self, shape: int) -> int:
         packing, problem = self.shared.packing, self.problem

@@ -1,6 +1,6 @@
-"""What keeps one more trainer out: the resource that is full where, who holds it, and what taking it would cost.
+"""Why one more trainer does not fit: which resource is full on which nodes, which jobs hold it, what one would cost.
 
-Everything here is read from the finished packing, whole pods on real nodes. Nothing rests on a price.
+Everything here is read from the finished packing: whole pods on real nodes. Nothing depends on a price.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.model.names import Role
-from edl.model.units import amount, plain, rank_of
-from edl.planner.pools import Pools
+from edl.model.units import rank_of
 from edl.planner.problem import BoolArray, Problem
 from edl.planner.trial_packing import TrialPacking
 
 IMPOSSIBLE = 1 << 30
-HOLDERS_TRIED = 8  # the best-off holders, of whom it is asked what one more trainer would cost them
+HOLDERS_TRIED = 8  # best-off holders for which the cost of one more trainer is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A resource of which some nodes have less free than one more trainer asks for.
+    """A resource of which some nodes have less free than one more pod requests.
 
     Attributes:
-        nodes: their indices; a node is named once, with the most widespread of what it lacks.
+        nodes: their indices; a node is listed once, with the most widespread of the resources that it lacks.
         most_free: the most that any of them has free.
     """
 
@@ -50,17 +49,16 @@ class SurplusHolder:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Trainers of one job on one node whose death would make room for one more of another."""
+    """Trainers of one job on one node that would have to be deleted for one more pod of another job."""
 
     donor: int
     deletions: int
 
 
 def usable(packing: TrialPacking, shape: int) -> BoolArray:
-    """(nodes,) those that take new pods of a shape and are large enough for one; all that take it where none is.
+    """(nodes,) True if a node accepts pods of a shape and is large enough for one; if none is, all that accept it.
 
-    A node without a GPU takes a pod that asks for one as far as taints and selectors go; nobody would say that its
-    GPUs are full.
+    By taints and selectors alone, a node without GPUs accepts a pod that requests one; its GPUs are not full.
     """
     problem = packing.problem
     large: BoolArray = problem.opened[shape] & (problem.allocatable >= problem.request[shape]).all(axis=1)
@@ -68,7 +66,7 @@ def usable(packing: TrialPacking, shape: int) -> BoolArray:
 
 
 def open_to_any(problem: Problem, shapes: Sequence[int]) -> BoolArray:
-    """(nodes,) those that take new pods of at least one of some shapes."""
+    """(nodes,) True if a node accepts new pods of at least one of some shapes."""
     found: BoolArray = np.logical_or.reduce([problem.opened[shape] for shape in shapes])
     return found
 
@@ -80,7 +78,7 @@ def open_nodes(packing: TrialPacking, shape: int) -> list[int]:
 
 
 def shortages(packing: TrialPacking, shape: int) -> tuple[Shortage, ...]:
-    """What one more pod of the shape lacks, the most widespread first; a node that has room for it lacks nothing."""
+    """The resources that one more pod of the shape lacks, the most widespread first."""
     problem = packing.problem
     left = usable(packing, shape).nonzero()[0]
     asked = [(name, c) for c, name in enumerate(problem.names) if problem.request[shape, c] > 0]
@@ -98,7 +96,7 @@ def shortages(packing: TrialPacking, shape: int) -> tuple[Shortage, ...]:
 
 
 def nearest(packing: TrialPacking, shape: int) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """The node that lacks least for one more pod of the shape, and how much of what; -1 where no node takes it."""
+    """The node that lacks least for one more pod, with (resource, amount) for all it lacks; -1 if none accepts it."""
     problem = packing.problem
     nodes = usable(packing, shape).nonzero()[0]
     if not len(nodes):
@@ -110,25 +108,8 @@ def nearest(packing: TrialPacking, shape: int) -> tuple[int, tuple[tuple[str, in
     return int(nodes[best]), tuple(sorted(found, key=lambda one: rank_of(one[0])))
 
 
-def describe(packing: TrialPacking, shape: int, found: Sequence[Shortage], pools: Pools) -> str:
-    """Which resource is full where: `cpu is full on pool a`, and how much is free there all the same."""
-    nodes = open_nodes(packing, shape)
-    parts: list[str] = []
-    for one in found[:2]:
-        asked = int(packing.problem.request[shape, packing.problem.names.index(one.resource)])
-        some = (
-            f" (at most {amount(one.resource, one.most_free)} free on a node,"
-            f" a trainer asks for {amount(one.resource, asked)})"
-            if one.most_free
-            else ""
-        )
-        verb = "is full on" if not parts else "on"
-        parts.append(f"{plain(one.resource)} {verb} {pools.where(one.nodes, nodes)}{some}")
-    return ", ".join(parts)
-
-
-class Stands:
-    """Who stands where in a finished packing, as arrays: it is asked once for each shape of trainer.
+class PlacedTrainers:
+    """The trainers of a finished packing as arrays, because they are searched once per trainer shape.
 
     Attributes:
         node, claim: (trainers,) where each trainer is, kept or new, and whose it is.
@@ -149,7 +130,7 @@ class Stands:
         self.is_alike = rows[:, 2] == asked[self.demand] if len(rows) else np.zeros(0, dtype=np.bool_)
 
     def holders(self, shape: int, resource: str) -> tuple[SurplusHolder, ...]:
-        """Who holds trainers above its minimum on nodes that are open to a shape, the largest part first."""
+        """Jobs with trainers above their minimum on nodes that a shape could use, the largest part first."""
         packing, problem = self.packing, self.packing.problem
         here = usable(packing, shape)
         near = np.bincount(self.demand[here[self.node]], minlength=len(problem.demands)).tolist()
@@ -164,9 +145,9 @@ class Stands:
         return tuple(sorted(found, key=lambda h: (-h.part, -h.surplus, problem.demands[h.demand].job.key)))
 
     def exchanges(self, shape: int, holders: Sequence[SurplusHolder]) -> tuple[Exchange, ...]:
-        """For the best-off holders, the fewest deaths on one node that make room for one more pod of the shape.
+        """For the best-off holders, the fewest deletions on one node that make room for one more pod of the shape.
 
-        A holder whose surplus makes no room on any single node is left out.
+        A holder is left out if its surplus makes room on no single node.
         """
         packing = self.packing
         best_off = sorted(
@@ -176,7 +157,7 @@ class Stands:
         return tuple(one for one in found if one.deletions)
 
     def _fewest_deletions(self, shape: int, holder: SurplusHolder) -> int:
-        """The fewest trainers of the holder that must go from one node; 0 where no node is helped by it."""
+        """The fewest trainers of the holder to delete on one node; 0 if that helps on no node."""
         problem = self.packing.problem
         mine = self.is_alike & (self.demand == holder.demand) & problem.opened[shape][self.node]
         nodes, here = np.unique(self.node[mine], return_counts=True)

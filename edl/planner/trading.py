@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from edl.model.names import Role
-from edl.planner.guard import DEAD_BAND, is_arriving
+from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.integer import pack_anew
@@ -189,9 +189,3 @@ def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> floa
     lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
     worst = min(lacking, key=lambda j: (still.fulfilment(j), j), default=None)
     return 0.0 if worst is None else taken.fulfilment(worst) - still.fulfilment(worst)
-
-
-def has_arrivals(packing: TrialPacking) -> bool:
-    """True where a job of the plan may still claim its whole share."""
-    now_s = packing.problem.snapshot.observed_at_s
-    return any(is_arriving(packing.problem.demands[j].job, now_s) for j in packing.members)

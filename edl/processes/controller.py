@@ -22,9 +22,9 @@ from edl import __version__
 from edl.clock import Clock, SystemClock
 from edl.controller.loop import Controller, Pace, Planner
 from edl.controller.master_monitor import CallPace, MasterMonitor
-from edl.controller.planning import policy_to_run
 from edl.controller.ports import RoundResult
 from edl.errors import EdlError
+from edl.explain.decision import decide
 from edl.explain.plan_table import plan_json, print_plan
 from edl.kube.client.session import ApiSession
 from edl.kube.cluster import KubernetesCluster
@@ -41,9 +41,10 @@ from edl.observability.decision_records import ControllerRecorder, RecordFolder
 from edl.observability.logs import say
 from edl.observability.metrics import Metrics
 from edl.observability.status_server import StatusServer
-from edl.planner.decide import Policy, decide
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.policies.base import Policy
+from edl.planner.policies.registry import policy_named
 from edl.processes.settings import ControllerSettings
 
 LEASE_NAME = "edl-controller"
@@ -85,7 +86,7 @@ async def serve(settings: ControllerSettings) -> int:
     Raises:
         ConfigError: something that was given cannot be used.
     """
-    policy_to_run(settings.policy)
+    policy_named(settings.policy)
     limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
@@ -114,7 +115,7 @@ def _assemble(
 ) -> _Parts:
     session, clock, metrics = lines.session, SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
-    policy = policy_to_run(settings.policy)
+    policy = policy_named(settings.policy)
     cache = ClusterCache(
         session,
         clock,

@@ -11,10 +11,11 @@ import pytest
 
 from edl import __version__
 from edl.cli.main import main
+from edl.explain.decision import decide
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.plan import Limits
 from edl.observability.decision_records import DecisionRecord, RecordFolder
-from edl.planner.decide import decide, policy_named
+from edl.planner.policies.registry import policy_named
 
 DOCS = Path(__file__).parents[2] / "docs" / "plan.md"
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from edl.controller.loop import Controller, Planner
+from edl.explain.decision import decide
 from edl.model.actions import DeletePod
 from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, LoopClock, PodWorld, run_virtual
 

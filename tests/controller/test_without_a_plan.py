@@ -18,6 +18,7 @@ from scipy.optimize import OptimizeResult
 
 import edl.controller.loop
 from edl.controller.loop import Controller, Planner
+from edl.explain.decision import decide
 from edl.model.actions import DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
@@ -25,9 +26,9 @@ from edl.model.plan import Limits, ScalePlan
 from edl.observability.decision_records import ControllerRecorder, RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.replay import Verdict, replay_all
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, LoopClock, PodWorld, run_virtual
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from edl.explain.decision import told_study
 from edl.explain.job_report import JobReport, OneMore, report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.model.status import Reason
-from edl.planner.decide import policy_named, study
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, examples, plan_for, running_worlds, targets, with_pods
 
@@ -22,7 +23,7 @@ DEADLINE_S = 10.0
 
 
 def report(world: ClusterSnapshot, name: str, policy: str = "maxmin") -> JobReport:
-    return report_on_job(study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
+    return report_on_job(told_study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
 
 
 def pair(**fields: Any) -> tuple[Job, Job]:
@@ -70,7 +71,7 @@ def test_under_utility_the_same_is_asked_in_utility() -> None:
     assert found.objective == "utility"
     assert found.one_more is not None
     assert found.one_more.verdict in {OneMore.COSTS, OneMore.BELOW_SHARES}
-    assert "of its speed and add" in found.decision.message
+    assert "of its speed and add" in found.decision.account
 
 
 def test_where_trainers_stand_come_and_go_is_told_by_node() -> None:
@@ -87,8 +88,8 @@ def test_what_it_says_would_help_does_help() -> None:
     world = make_snapshot(make_nodes(1), pair())
     found = report(world, "a")
     assert found.remedies == (
-        "free 1 core more on node n000, or add a node that takes its trainers",
-        "let default/b go without 1 trainer: lower its max-instance, or end it",
+        "free 1 core more on node n000, or add a node that accepts its trainers",
+        "take 1 trainer from default/b: lower its max-instance, or end that job",
     )
     before = targets(plan_for(world))["a"]
     assert targets(plan_for(make_snapshot(make_nodes(1, cpu=9), pair())))["a"] == before + 1
@@ -102,9 +103,9 @@ def test_what_it_says_would_help_does_help() -> None:
         (make_job("a", max_trainers=1), "raise spec.trainer.max-instance"),
         (make_job("a", pinned=1), "set spec.trainer.instances to another number"),
         (replace(make_job("a"), suspended=True), "set spec.suspend to false"),
-        (replace(make_job("a"), problem="min-instance 4 exceeds max-instance 2"), "correct the job"),
-        (make_job("a", cpu=90), "let its pods ask for less"),
-        (make_job("a", min_trainers=5, age_s=-10), "another job ends or lowers its min-instance"),
+        (replace(make_job("a"), problem="min-instance 4 exceeds max-instance 2"), "correct the spec"),
+        (make_job("a", cpu=90), "lower the requests of its pods"),
+        (make_job("a", min_trainers=5, age_s=-10), "end another job or lower its min-instance"),
     ],
 )
 def test_each_state_has_its_remedy(job: Job, says: str) -> None:
@@ -115,7 +116,7 @@ def test_each_state_has_its_remedy(job: Job, says: str) -> None:
 def test_a_job_behind_the_head_is_told_whom_it_waits_for() -> None:
     runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
     jobs = (runs, make_job("head", min_trainers=5, age_s=250), make_job("small", min_trainers=4))
-    assert "default/head starts" in report(make_snapshot(make_nodes(1), jobs), "small").remedies[0]
+    assert "wait until default/head" in report(make_snapshot(make_nodes(1), jobs), "small").remedies[0]
 
 
 def test_a_finished_job_needs_nothing() -> None:
@@ -125,11 +126,11 @@ def test_a_finished_job_needs_nothing() -> None:
 @examples(60)
 @given(running_worlds())
 def test_every_job_of_every_world_can_be_accounted_for(world: ClusterSnapshot) -> None:
-    made = study(world, policy_named("maxmin"), Limits())
+    made = told_study(world, policy_named("maxmin"), Limits())
     for job in world.jobs:
         found = report_on_job(made, job.key, DEADLINE_S)
         assert found.decision == decision_of(made.plan, job.key.name)
         assert sum(s.stay + s.come for s in found.standing) == (found.decision.target if found.standing else 0)
         if found.decision.reason is Reason.INSUFFICIENT_CAPACITY and found.one_more is not None:
             assert found.one_more.cost >= 0
-            assert found.full, found.decision.message
+            assert found.full, found.decision.account

@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from edl.controller.planning import report_snapshot
 from edl.errors import ConfigError, TemporaryError
-from edl.explain.job_text import explain_job, find_job, job_report_json, print_job_report
+from edl.explain.job_text import find_job, job_report_json, print_job_report
 from edl.kube.mirror.read_once import look
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
@@ -36,7 +37,9 @@ def world() -> ClusterSnapshot:
 
 def printed(snapshot: ClusterSnapshot, name: str, limits: Limits = LIMITS) -> str:
     out = io.StringIO()
-    print_job_report(explain_job(snapshot, name, "", "", limits), snapshot, Console(file=out, width=100))
+    print_job_report(
+        report_snapshot(snapshot, find_job(snapshot, name, ""), "", limits), snapshot, Console(file=out, width=100)
+    )
     return out.getvalue()
 
 
@@ -46,19 +49,19 @@ def test_the_text_reads_like_a_report() -> None:
         "  4 of 6: cpu is full on node n000; default/b holds 38 % of it above its minimum (3 trainers); one more"
         " trainer would cost default/b 0.2 of fulfilment and leave it with less (0.4 against 0.8)\n"
         "\n"
-        "What it has\n"
+        "Trainers\n"
         "  fair share 4 trainers, fulfilment 0.6\n"
-        "  n000: 4 to come\n"
+        "  n000: 4 to start\n"
         "\n"
         "Why not more\n"
-        "  cpu is full on node n000: at most 0 cores free, a trainer asks for 1 core\n"
+        "  cpu is full on node n000: at most 0 cores free; a trainer requests 1 core\n"
         "  default/b holds 38 % of it above its minimum (3 trainers)\n"
-        "  a price of one more place for its trainer is 0.2 of fulfilment; solved again with one more trainer for it:"
+        "  one more place for its trainer has a price of 0.2 of fulfilment; solved again with one more trainer:"
         " another job would fall below its fair share\n"
         "\n"
-        "What would help, each by itself\n"
-        "  - free 1 core more on node n000, or add a node that takes its trainers\n"
-        "  - let default/b go without 1 trainer: lower its max-instance, or end it\n"
+        "What would help, each on its own\n"
+        "  - free 1 core more on node n000, or add a node that accepts its trainers\n"
+        "  - take 1 trainer from default/b: lower its max-instance, or end that job\n"
         "\n"
         "Policy maxmin, as of 1970-01-01T00:16:40Z; nothing was changed.\n"
     )
@@ -66,8 +69,8 @@ def test_the_text_reads_like_a_report() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "says", "remedy"),
-    [(2, "2 of 6: queue default uses 2 cores", "let a job of that queue end or go without trainers"),
-     (0, "does not run (min 1, max 6), QuotaReached", "lower its own spec.trainer.min-instance")],
+    [(2, "2 of 6: queue default uses 2 cores", "lower max-instance of another job of that queue"),
+     (0, "does not run (min 1, max 6), QuotaReached", "lower spec.trainer.min-instance of this job")],
     ids=["runs", "cannot start"],
 )  # fmt: skip
 def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
@@ -82,13 +85,11 @@ def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, s
 def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> None:
     snapshot = world()
     said = replace(snapshot.jobs[0], status=JobStatus(explanation="3 of 6: as it was"))
-    assert "The controller said last: 3 of 6: as it was" in printed(
-        replace(snapshot, jobs=(said, snapshot.jobs[1])), "a"
-    )
+    assert "Stored in its status: 3 of 6: as it was" in printed(replace(snapshot, jobs=(said, snapshot.jobs[1])), "a")
 
 
 def test_the_json_says_the_same_in_fields() -> None:
-    body = json.loads(job_report_json(explain_job(world(), "a", "", "", LIMITS), 1000.0))
+    body = json.loads(job_report_json(report_snapshot(world(), find_job(world(), "a", ""), "", LIMITS), 1000.0))
     assert (body["namespace"], body["name"], body["target"], body["reason"]) == (
         "default",
         "a",
@@ -124,11 +125,11 @@ def test_a_job_is_found_by_its_name_where_one_has_it(name: str, namespace: str, 
 @pytest.mark.parametrize(
     ("name", "namespace", "says"),
     [
-        ("ctr", "", r"there are 2 TrainingJobs ctr, in ads, vision; say which by -n NAMESPACE"),
-        ("rnak", "", r"there is no TrainingJob rnak; is it ads/rank\?"),
-        ("ctr", "audio", r"there is no TrainingJob audio/ctr; is it ads/ctr or vision/ctr\?"),
-        ("zzzzz", "", r"there is no TrainingJob zzzzz; there are ads/ctr, ads/rank, vision/ctr"),
-        ("ads/ctr", "vision", r"ads/ctr names another namespace than -n vision; give one of the two"),
+        ("ctr", "", r"2 TrainingJobs are named ctr, in ads, vision; choose one with -n NAMESPACE"),
+        ("rnak", "", r"TrainingJob rnak does not exist; did you mean ads/rank\?"),
+        ("ctr", "audio", r"TrainingJob audio/ctr does not exist; did you mean ads/ctr or vision/ctr\?"),
+        ("zzzzz", "", r"TrainingJob zzzzz does not exist; the cluster has ads/ctr, ads/rank, vision/ctr"),
+        ("ads/ctr", "vision", r"ads/ctr and -n vision name different namespaces; give only one of them"),
     ],
 )
 def test_a_job_that_is_not_there_or_not_alone_is_answered_with_names(name: str, namespace: str, says: str) -> None:
@@ -137,7 +138,7 @@ def test_a_job_that_is_not_there_or_not_alone_is_answered_with_names(name: str, 
 
 
 def test_a_cluster_without_jobs_says_so() -> None:
-    with pytest.raises(ConfigError, match="the cluster has none at all"):
+    with pytest.raises(ConfigError, match="the cluster has no TrainingJob"):
         find_job(make_snapshot(()), "ctr", "")
 
 

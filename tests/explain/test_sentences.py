@@ -29,7 +29,7 @@ from tests.worlds.small_clusters import (
 
 def message_of(name: str, *jobs: Job, cores: int = 8) -> str:
     world = make_snapshot(make_nodes(1, cpu=cores), jobs)
-    return decision_of(plan_for(world), name).message
+    return decision_of(plan_for(world), name).account
 
 
 def test_a_job_at_its_maximum_says_so() -> None:
@@ -46,12 +46,12 @@ def test_a_job_that_is_held_by_a_resource_says_which_and_who_has_it() -> None:
 
 def test_a_job_that_has_all_there_is_says_so() -> None:
     assert message_of("a", make_job("a", max_trainers=60)) == (
-        "8 of 60: cpu is full on node n000; no more would fit even if no other job ran"
+        "8 of 60: cpu is full on node n000; more trainers would not fit even without other jobs"
     )
 
 
 def test_a_pinned_job_says_so() -> None:
-    assert message_of("a", make_job("a", pinned=4)) == "4 of 10: pinned to 4 trainers"
+    assert message_of("a", make_job("a", pinned=4)) == "4 of 10: pinned at 4 trainers"
 
 
 def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
@@ -59,31 +59,31 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     running = make_job("r", trainers=6, min_trainers=6, on=("n000",))
     message = message_of("a", running, make_job("a", min_trainers=2, fixed=fixed))
     assert message == (
-        "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in all);"
-        " serving and the minimums of the jobs that run leave it at most 2 cores"
-        " (the largest minimum there is that of default/r, 6 cores)"
+        "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in total);"
+        " serving and the minimums of running jobs leave at most 2 cores"
+        " (the largest minimum there is that of default/r: 6 cores)"
     )
 
 
 def test_a_job_that_gives_way_says_for_what() -> None:
     world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, max_trainers=9, on=("n000",)),))
     decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3))), "a")
-    assert decision.message == (
-        "5 of 9: gives up 3 trainers on node n000 to make room for serving pod serving/s (3 cores, 3 GiB of memory)"
+    assert decision.account == (
+        "5 of 9: yields 3 trainers on node n000 to serving pod serving/s (3 cores, 3 GiB of memory)"
     )
 
 
 def test_a_job_that_gives_way_to_several_pods_says_how_many_and_how_much() -> None:
     world = make_snapshot(make_nodes(2), (make_job("a", trainers=16, max_trainers=16, on=("n000", "n001")),))
     decision = decision_of(plan_for(with_pods(world, make_serving("s", cpu=3), make_serving("t", cpu=6))), "a")
-    assert "to make room for 2 serving pods (9 cores, 6 GiB of memory in all)" in decision.message
+    assert "to 2 serving pods (9 cores, 6 GiB of memory in total)" in decision.account
 
 
 def test_a_serving_pod_is_not_named_where_another_one_finds_no_room() -> None:
     world = make_snapshot(make_nodes(1), (make_job("a", trainers=8, max_trainers=9, on=("n000",)),))
     decision = decision_of(plan_for(with_pods(world, make_serving("huge", cpu=90), make_serving("s", cpu=3))), "a")
-    assert "1 serving pod (3 cores, 3 GiB of memory in all)" in decision.message
-    assert "huge" not in decision.message
+    assert "1 serving pod (3 cores, 3 GiB of memory in total)" in decision.account
+    assert "huge" not in decision.account
 
 
 def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() -> None:
@@ -92,31 +92,31 @@ def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() 
     decision = decision_of(plan_for(world), "a")
     assert decision.reason is Reason.UNSCHEDULABLE
     assert (
-        "one pserver asks for 64 GiB of memory, and no node that takes it has more than 48 GiB of memory"
-        in decision.message
+        "a pserver requests 64 GiB of memory, and no node that accepts it has more than 48 GiB of memory"
+        in decision.account
     )
 
 
 def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
     message = message_of("a", make_job("a", min_trainers=9))
-    assert "not all of them together: without other jobs they hold 8 trainers, its minimum is 9" in message
+    assert "all nodes together hold 8 trainers, and its minimum is 9" in message
 
 
 def test_a_job_that_no_node_takes_says_so() -> None:
     world = make_snapshot((make_node("n0", ready=False),), (make_job("a"),))
-    assert "no node takes its trainers (of 1 node: 1 not ready)" in decision_of(plan_for(world), "a").message
+    assert "no node accepts its trainers (of 1 node: 1 not ready)" in decision_of(plan_for(world), "a").account
     nodes = (make_node("n0", ready=False), make_node("n1", cordoned=True), make_node("n2", cordoned=True))
-    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a"),))), "a").message
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a"),))), "a").account
     assert "(of 3 nodes: 1 not ready and 2 cordoned)" in message
 
 
 def test_a_node_that_is_large_enough_and_shut_is_named_with_what_shuts_it() -> None:
     tainted = replace(make_node("n2", cpu=16), taints=(Taint("gpu", "", "NoSchedule"),))
     nodes = (make_node("n0"), make_node("n1", cpu=16, cordoned=True), tainted, make_node("n3", cpu=4, cordoned=True))
-    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", cpu=12),))), "a").message
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", cpu=12),))), "a").account
     assert message.endswith(
-        "one trainer asks for 12 cores, and no node that takes it has more than 8 cores;"
-        " of 2 nodes that would hold it: 1 cordoned and 1 tainted gpu:NoSchedule"
+        "a trainer requests 12 cores, and no node that accepts it has more than 8 cores;"
+        " 2 larger nodes: 1 cordoned and 1 tainted gpu:NoSchedule"
     )
 
 
@@ -126,13 +126,15 @@ def test_what_a_node_never_had_is_not_full_there() -> None:
     nodes = (plain, replace(plain, name="gpu", allocatable=plain.allocatable + gpus))
     job = replace(make_job("a"), trainer=make_shape(1, 1, None, **{"nvidia.com/gpu": 1}))
     other = make_job("b", trainers=6, max_trainers=8, on=("plain",))
-    message = decision_of(plan_for(make_snapshot(nodes, (job, other))), "a").message
-    assert message == "2 of 10: nvidia.com/gpu is full on node gpu; no more would fit even if no other job ran"
+    message = decision_of(plan_for(make_snapshot(nodes, (job, other))), "a").account
+    assert (
+        message == "2 of 10: nvidia.com/gpu is full on node gpu; more trainers would not fit even without other jobs"
+    )
 
 
 def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
     world = make_snapshot(make_nodes(1), (make_job("a"),), (make_serving("s", cpu=1, node="n000"),))
-    message = decision_of(plan_for(world, Limits(serving_headroom=3)), "a").message
+    message = decision_of(plan_for(world, Limits(serving_headroom=3)), "a").account
     assert message == (
         "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
         " no other job holds more than its minimum there"
@@ -146,11 +148,11 @@ def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
     plan = plan_for(make_snapshot((make_node("n0", cpu=7), make_node("n1")), (known, guessed)), policy="utility")
     assert targets(plan) == {"a": 4, "b": 3}
     assert (
-        "would cost default/a 18 % of its speed and add 24 % here; that is too little to end a running trainer"
-        in (decision_of(plan, "b").message)
+        "would cost default/a 18 % of its speed and add 24 % here; that is too little to restart a running trainer"
+        in (decision_of(plan, "b").account)
     )
-    assert "would cost default/b 26 % of its speed and add 1.7 % here, a loss in the product of all speeds" in (
-        decision_of(plan, "a").message
+    assert "would cost default/b 26 % of its speed and add 1.7 % here; all jobs together would be slower" in (
+        decision_of(plan, "a").account
     )
 
 
@@ -160,12 +162,12 @@ def test_only_minimums_on_nodes_that_a_job_could_use_are_in_its_way() -> None:
     elsewhere = make_job("elsewhere", trainers=8, min_trainers=8, max_trainers=8, on=("small",))
     picky = make_shape(1, 1, Placement(node_selector=(("disk", "ssd"),)))
     waits = replace(make_job("a", min_trainers=7), trainer=picky)
-    message = decision_of(plan_for(make_snapshot((large, small), (here, elsewhere, waits))), "a").message
-    assert message.endswith("leave it at most 6 cores (the largest minimum there is that of default/here, 2 cores)")
+    message = decision_of(plan_for(make_snapshot((large, small), (here, elsewhere, waits))), "a").account
+    assert message.endswith("leave at most 6 cores (the largest minimum there is that of default/here: 2 cores)")
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
-    assert "(the cluster has no nodes)" in decision_of(plan_for(make_snapshot((), (make_job("a"),))), "a").message
+    assert "(the cluster has no nodes)" in decision_of(plan_for(make_snapshot((), (make_job("a"),))), "a").account
 
 
 def pooled(pools: str, cores: int = 8, label: str = "cloud.google.com/gke-nodepool") -> tuple[Node, ...]:
@@ -183,37 +185,37 @@ def pooled(pools: str, cores: int = 8, label: str = "cloud.google.com/gke-nodepo
         ("karpenter.sh/nodepool", "on pool x;"),
         ("paddlepaddle.org/pool", "on pool x;"),
         ("node.kubernetes.io/instance-type", "on instance type x;"),
-        ("example.org/pool", "on all 2 nodes that take its trainers;"),
+        ("example.org/pool", "on all 2 nodes that accept its trainers;"),
     ],
 )
 def test_nodes_are_named_by_the_pool_that_their_label_says(label: str, says: str) -> None:
     world = make_snapshot(pooled("xx", label=label), (make_job("a", max_trainers=60),))
-    assert says in decision_of(plan_for(world), "a").message
+    assert says in decision_of(plan_for(world), "a").account
 
 
 def test_several_pools_and_resources_are_named_apart() -> None:
     nodes = (*pooled("aab"), make_node("n9", 40, 4, labels={"cloud.google.com/gke-nodepool": "c"}))
     jobs = (make_job("a", max_trainers=90), make_job("b", max_trainers=90))
-    message = decision_of(plan_for(make_snapshot(nodes, jobs)), "a").message
+    message = decision_of(plan_for(make_snapshot(nodes, jobs)), "a").account
     assert "cpu is full on pool a and pool b, memory on node n9; default/b holds" in message
 
 
 def test_many_pools_are_counted() -> None:
     world = make_snapshot(pooled("aabbccddee"), (make_job("a", max_trainers=900),))
-    assert "cpu is full on pool a, pool b and 3 more pools;" in decision_of(plan_for(world), "a").message
+    assert "cpu is full on pool a, pool b and 3 more pools;" in decision_of(plan_for(world), "a").account
 
 
 def test_part_of_a_pool_is_not_called_the_pool() -> None:
     nodes = tuple(
         make_node(f"n{i}", 8, 64 if i else 4, labels={"cloud.google.com/gke-nodepool": "a"}) for i in range(3)
     )
-    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", max_trainers=900),))), "a").message
+    message = decision_of(plan_for(make_snapshot(nodes, (make_job("a", max_trainers=900),))), "a").account
     assert "cpu is full on 2 of the 3 nodes of pool a, memory on node n0" in message
 
 
 def test_a_resource_that_is_not_quite_full_says_how_much_is_left() -> None:
     message = message_of("a", make_job("a", cpu=3, max_trainers=60))
-    assert "cpu is full on node n000 (at most 2 cores free on a node, a trainer asks for 3 cores)" in message
+    assert "cpu is full on node n000 (at most 2 cores free on a node; a trainer requests 3 cores)" in message
 
 
 def test_a_larger_trainer_costs_several_smaller_ones() -> None:
@@ -224,9 +226,7 @@ def test_a_larger_trainer_costs_several_smaller_ones() -> None:
 
 def test_surplus_that_frees_no_single_node_is_no_offer() -> None:
     message = message_of("l", make_job("l", cpu=4, max_trainers=9), make_job("s", min_trainers=1, max_trainers=5))
-    assert message.endswith(
-        "giving up any one job's trainers above its minimum would make room for no more on any node"
-    )
+    assert message.endswith("no single job's surplus would make room for one more trainer on any node")
 
 
 def test_what_the_dead_band_holds_back_is_said() -> None:
@@ -238,7 +238,9 @@ def test_what_the_dead_band_holds_back_is_said() -> None:
     settled = tuple(replace(job, status=JobStatus(conditions=(admitted(),))) for job in running)
     decision = decision_of(plan_for(make_snapshot(make_nodes(4), settled, now_s=5000.0)), "a")
     assert decision.target == 15
-    assert decision.message.endswith("would cost default/b 0.033 of fulfilment; gains up to 0.1 shrink nobody")
+    assert decision.account.endswith(
+        "would cost default/b 0.033 of fulfilment; edl deletes no trainer for a gain of 0.1 or less"
+    )
 
 
 def admitted(since_s: float = 0.0) -> Condition:
@@ -248,19 +250,19 @@ def admitted(since_s: float = 0.0) -> Condition:
 def test_a_job_behind_the_head_says_how_long_the_queue_stays_open() -> None:
     runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
     head, small = make_job("head", min_trainers=5, age_s=250), make_job("small", min_trainers=4)
-    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
+    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").account
     assert message == (
-        "waits for room behind default/head, which has waited 4 min and closes the queue to younger jobs at 10 min:"
-        " needs 4 trainers (4 cores, 4 GiB of memory in all)"
+        "waits behind default/head, which has waited 4 min; after 10 min no younger job starts before it;"
+        " it needs 4 trainers (4 cores, 4 GiB of memory in total)"
     )
 
 
 def test_a_job_behind_a_head_that_has_waited_long_says_that_nothing_passes_it() -> None:
     runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
     head, small = make_job("head", min_trainers=5, age_s=7200), make_job("small")
-    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").message
+    message = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small").account
     assert message.startswith(
-        "waits behind default/head, which has waited over 10 min: nothing younger passes it any more: needs 1 trainer"
+        "waits behind default/head, which has waited over 10 min: no younger job starts before it; it needs 1 trainer"
     )
 
 
@@ -270,14 +272,14 @@ def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_cl
     head, small = make_job("head", min_trainers=5, age_s=age_s), make_job("small", min_trainers=1, max_trainers=1)
     decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
     assert decision.admitted is not is_closed, "there is room for it"
-    assert ("nothing younger passes it" in decision.message) is is_closed
+    assert ("no younger job starts before it" in decision.account) is is_closed
 
 
 def test_the_head_says_that_room_is_there_but_in_pieces() -> None:
     runs = make_job("r", trainers=2, cpu=5, min_trainers=2, max_trainers=2, on=("n000", "n001"), age_s=9000)
     world = make_snapshot(make_nodes(2), (runs, make_job("a", cpu=4)))
-    message = decision_of(plan_for(world), "a").message
-    assert message.endswith("leave it enough in all, but not on nodes that could hold its pods")
+    message = decision_of(plan_for(world), "a").account
+    assert message.endswith("leave enough in total, but not on nodes that could hold its pods")
 
 
 def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
@@ -285,8 +287,8 @@ def test_trainers_that_make_way_for_an_arrival_die_of_its_admission() -> None:
     plan = plan_for(make_snapshot(make_nodes(1), (running, make_job("b", max_trainers=8))))
     assert decision_of(plan, "a").victims
     assert decision_of(plan, "a").shrink_reason == Reason.ADMITTED
-    assert decision_of(plan, "a").message.startswith(
-        "4 of 8: gives up 4 trainers because default/b starts; cpu is full"
+    assert decision_of(plan, "a").account.startswith(
+        "4 of 8: yields 4 trainers because default/b starts; cpu is full"
     )
 
 
@@ -302,7 +304,7 @@ def test_amounts_beyond_all_machines_are_no_room_however_many_ask() -> None:
         huge = make_job("a", min_trainers=min_trainers, max_trainers=10_000, memory_gib=limit_gib)
         decision = decision_of(plan_for(make_snapshot(make_nodes(3), (huge,))), "a")
         assert decision.reason is Reason.UNSCHEDULABLE
-        assert "8 EiB of memory" in decision.message
+        assert "8 EiB of memory" in decision.account
 
 
 @examples(80)
@@ -312,9 +314,9 @@ def test_what_a_sentence_calls_full_is_full(world: ClusterSnapshot) -> None:
     assume(plan.serving.waiting == 0)
     free = free_cores(world, plan)
     for job, decision in zip(world.jobs, plan.decisions, strict=True):
-        assert decision.message
-        if "is full on" in decision.message:
-            assert all(cores < cores_of(job.trainer) for cores in free.values()), decision.message
+        assert decision.account
+        if "is full on" in decision.account:
+            assert all(cores < cores_of(job.trainer) for cores in free.values()), decision.account
 
 
 @examples(80)
@@ -323,11 +325,52 @@ def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world
     plan = plan_for(world)
     names = {str(job.key) for job in world.jobs}
     for decision in plan.decisions:
-        named = set(re.findall(r"default/[a-z]+", decision.message))
+        named = set(re.findall(r"default/[a-z]+", decision.account))
         assert named <= names - {str(decision.job)}
         if (
             decision.admitted
             and decision.target < decision.max_trainers
             and decision.reason is Reason.INSUFFICIENT_CAPACITY
         ):
-            assert re.search(r"is full on|no node takes", decision.message)
+            assert re.search(r"is full on|no node accepts", decision.account)
+
+
+RUNS = make_job("r", trainers=6, min_trainers=6, max_trainers=6, on=("n000",), age_s=9000)
+SHORT = {
+    "at its maximum": ("6 of 6: at its maximum", (make_job("a", max_trainers=6),)),
+    "pinned": ("4 of 10: pinned at 4 trainers", (make_job("a", pinned=4),)),
+    "a resource is full": ("4 of 6: cpu is full on node n000", (make_job("a"), make_job("b"))),
+    "waits for room": ("waits for room for 3 trainers", (make_job("a", min_trainers=3), RUNS)),
+    "waits behind a head": (
+        "waits behind default/b",
+        (make_job("a", min_trainers=4), make_job("b", min_trainers=5, age_s=250), RUNS),
+    ),
+    "never fits": (
+        "a trainer requests 9 cores, and the largest node has 8 cores",
+        (make_job("a", cpu=9),),
+    ),
+    "suspended": (
+        "suspended; set spec.suspend to false to start the job",
+        (replace(make_job("a"), suspended=True),),
+    ),
+    "yields to an arrival": (
+        "4 of 8: yields 4 trainers to default/b",
+        (make_job("a", trainers=8, max_trainers=8, on=("n000",)), make_job("b", max_trainers=8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_the_short_form_is_one_line_without_prices(case: str) -> None:
+    line, jobs = SHORT[case]
+    jobs = tuple(replace(job, max_trainers=6) if case == "a resource is full" else job for job in jobs)
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), jobs)), "a")
+    assert decision.message == line
+
+
+@examples(80)
+@given(running_worlds())
+def test_a_short_line_is_short_and_its_account_longer(world: ClusterSnapshot) -> None:
+    for decision in plan_for(world).decisions:
+        assert len(decision.message) <= 100, decision.message
+        assert not decision.details or len(decision.details) > len(decision.message)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from edl.controller.planning import plan_snapshot
+from edl.controller.planning import compare_snapshots, plan_snapshot
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_dict
-from edl.explain.whatif import changes_of, print_changes
+from edl.explain.whatif import print_changes
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.plan import Limits
 from tests.explain.test_plan_table import rounded
@@ -29,7 +29,10 @@ CASES = sorted(path.name.removesuffix(".cluster.yaml") for path in FOLDER.glob("
 def changes(*paths: str, policy: str = "") -> Changes | None:
     saved = read_snapshot_files(paths)
     snapshot, _ = saved.snapshot()
-    return changes_of(saved, None, Limits(), plan_snapshot(snapshot, policy, Limits()))
+    plan = plan_snapshot(snapshot, policy, Limits())
+    if saved.base is None:
+        return None
+    return compare_snapshots(saved.base.snapshot()[0], snapshot, plan, Limits(), saved.first_name)
 
 
 def printed(found: Changes) -> str:
@@ -87,9 +90,9 @@ def test_both_plans_are_made_for_the_same_moment(tmp_path: Path) -> None:
     late.write_text(text.replace("namespace: ads}", 'namespace: ads, creationTimestamp: "2026-01-05T10:30:00Z"}'))
     found = changes(f"{case}.cluster.yaml", str(late))
     assert found is not None
-    messages = [d.message for plan in (found.before, found.after) for d in plan.decisions if d.job.name == "wide"]
+    messages = [d.account for plan in (found.before, found.after) for d in plan.decisions if d.job.name == "wide"]
     assert messages[0] == messages[1]
-    assert "nothing younger passes it" in found.after.decisions[1].message
+    assert "no younger job starts before it" in found.after.decisions[1].account
 
 
 def test_both_plans_are_made_by_the_policy_that_the_change_brings(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError
+from edl.explain.decision import decide
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
@@ -25,8 +26,8 @@ from edl.observability.decision_records import (
     encode_record,
 )
 from edl.observability.metrics import Metrics
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import RefusedPlanError
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.fake_api import FakeClock
 

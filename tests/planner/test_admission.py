@@ -171,7 +171,7 @@ def test_a_younger_job_passes_a_head_that_does_not_fit_until_the_head_has_waited
     assert decision_of(plan_for(world), "small").admitted
     waited = plan_for(later(world, 200))
     assert not decision_of(waited, "small").admitted
-    assert "behind default/head" in decision_of(waited, "small").message
+    assert "behind default/head" in decision_of(waited, "small").account
 
 
 def test_the_wait_of_a_head_counts_from_its_un_admission() -> None:
@@ -188,8 +188,8 @@ def test_a_job_that_could_never_fit_says_what_is_missing_and_holds_nobody_back()
     plan = plan_for(world)
     decision = decision_of(plan, "huge")
     assert decision.reason is Reason.UNSCHEDULABLE
-    assert "9 cores" in decision.message
-    assert "8 cores" in decision.message
+    assert "9 cores" in decision.account
+    assert "8 cores" in decision.account
     assert decision_of(plan, "a").admitted
 
 
@@ -278,7 +278,7 @@ def test_invalid_suspended_finished_and_deleted_jobs_get_nothing_and_the_rest_is
         Reason.FINISHED,
         Reason.AT_MAX,
     ]
-    assert decision_of(plan, "a").message == "min-instance 4 exceeds max-instance 2"
+    assert decision_of(plan, "a").account == "min-instance 4 exceeds max-instance 2"
     assert decision_of(plan, "b").victims == ("b-trainer-0",)
     assert decision_of(plan, "d").victims == ("d-trainer-0", "d-trainer-1")
 

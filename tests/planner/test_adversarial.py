@@ -63,7 +63,7 @@ CASES: dict[str, Case] = {
     # Totals lie
     "30 cores in nodes of 3 hold 10 trainers of 2 cores, not 15": Case(
         lambda: make_snapshot(make_nodes(10, cpu=3), (make_job("a", cpu=2, min_trainers=1, max_trainers=15),)),
-        {"a": Got(10, FULL, ("10 of 15", "no more would fit"))},
+        {"a": Got(10, FULL, ("10 of 15", "more trainers would not fit"))},
     ),
     "and a minimum of 11 never fits them": Case(
         lambda: make_snapshot(make_nodes(10, cpu=3), (make_job("a", cpu=2, min_trainers=11, max_trainers=15),)),
@@ -81,7 +81,10 @@ CASES: dict[str, Case] = {
             (*make_nodes(9), make_node("big", 64, 512)),
             (make_job("huge", cpu=48, memory_gib=400, max_trainers=5), make_job("small", max_trainers=200)),
         ),
-        {"huge": Got(1, FULL, ("1 of 5", "no more would fit")), "small": Got(88, FULL, ("88 of 200", "cpu"))},
+        {
+            "huge": Got(1, FULL, ("1 of 5", "more trainers would not fit")),
+            "small": Got(88, FULL, ("88 of 200", "cpu")),
+        },
     ),
     "a pod larger than every node never fits": Case(
         lambda: make_snapshot(make_nodes(9), (make_job("huge", cpu=48), make_job("small", max_trainers=9))),
@@ -135,7 +138,7 @@ CASES: dict[str, Case] = {
             (*make_nodes(9), having(make_node("g"), Resources.of({GPU: 2}))),
             (asking(make_job("a", max_trainers=9), Resources.of({GPU: 1})), make_job("b", max_trainers=78)),
         ),
-        {"a": Got(2, FULL, ("no more would fit",)), "b": Got(78, MAX)},
+        {"a": Got(2, FULL, ("more trainers would not fit",)), "b": Got(78, MAX)},
     ),
     "a device that no node has": Case(
         lambda: make_snapshot(make_nodes(2), (asking(make_job("a"), FPGA), make_job("b", max_trainers=4))),
@@ -149,7 +152,7 @@ CASES: dict[str, Case] = {
     ),
     "a host port is one for each node": Case(
         lambda: make_snapshot(make_nodes(3), (asking(make_job("a"), PORT),)),
-        {"a": Got(3, FULL, ("3 of 10", "no more would fit"))},
+        {"a": Got(3, FULL, ("3 of 10", "more trainers would not fit"))},
     ),
     "so that four trainers never fit three nodes": Case(
         lambda: make_snapshot(make_nodes(3), (asking(make_job("a", min_trainers=4), PORT),)),
@@ -265,7 +268,7 @@ def test_the_right_answer(name: str) -> None:
     for job, got in case.jobs.items():
         decision = decision_of(plan, job)
         assert (decision.reason, decision.admitted) == (got.reason, got.trainers > 0)
-        assert [word for word in got.words if word not in decision.message] == [], decision.message
+        assert [word for word in got.words if word not in decision.account] == [], decision.account
     assert (len(victims(plan)), plan.serving.short) == (case.dead, case.short)
     assert check(world, plan) == ()
     assert plan.certificate.gap < 0.01
@@ -305,7 +308,7 @@ def test_300_equal_jobs_are_admitted_by_age_and_nobody_is_forgotten() -> None:
     assert all(decisions[f"j{i:03d}"].target == 1 for i in range(50, 300))
     left_out = [decisions[f"j{i:03d}"] for i in range(50)]
     assert {d.reason for d in left_out} == {Reason.MIN_UNSATISFIED}
-    assert all("default/j049" in d.message for d in left_out[:-1])
+    assert all("default/j049" in d.account for d in left_out[:-1])
 
 
 def test_1000_equal_jobs_differ_by_one_trainer_at_most() -> None:
@@ -334,7 +337,7 @@ def test_a_running_job_that_is_pinned_above_the_cluster_goes_whole_and_learns_wh
     assert (targets(plan), len(victims(plan))) == ({"a": 0}, 4)
     told = decision_of(plan_for(apply_plan(world, plan)), "a")
     assert told.reason is NEVER
-    assert "17 trainers" in told.message
+    assert "17 trainers" in told.account
 
 
 def test_trainers_without_a_node_whose_planned_node_is_gone_are_placed_elsewhere() -> None:

@@ -16,8 +16,9 @@ from edl.model.plan import Limits, Quota
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Resize
 from edl.planner.consolidation import Moving, may_move, moves, rest_of, unrest
-from edl.planner.decide import policy_named, study
+from edl.planner.decide import study
 from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.pserver_jobs import REST, with_pservers

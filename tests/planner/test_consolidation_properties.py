@@ -13,7 +13,8 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.planner.consolidation import moves
-from edl.planner.decide import policy_named, study
+from edl.planner.decide import study
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 from tests.worlds.pserver_jobs import REST, with_pservers
 from tests.worlds.small_clusters import apply_plan, cores_of, examples, later, plan_for, targets

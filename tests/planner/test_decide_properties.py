@@ -43,7 +43,7 @@ def test_every_plan_passes_its_checks_and_its_bound(world: ClusterSnapshot) -> N
     assert check(world, plan) == ()
     assert plan.certificate.bound >= plan.certificate.achieved
     for decision in plan.decisions:
-        assert decision.message
+        assert decision.account
         assert decision.admitted == (decision.target >= max(1, decision.min_trainers))
 
 

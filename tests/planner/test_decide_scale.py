@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.worlds import carried_out, fleet, with_changes
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import KeptColumns, Limits, ScalePlan
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
 
 POLICY = policy_named("maxmin")
 

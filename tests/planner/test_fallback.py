@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.errors import PlanError, PlanFailure
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.status import Reason
-from edl.planner.decide import decide, policy_named
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import examples
 

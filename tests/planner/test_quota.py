@@ -206,7 +206,7 @@ def test_a_queue_grows_up_to_its_quota_and_leaves_the_rest_to_others() -> None:
     assert sum(n for name, n in targets(plan).items() if name in "ab") == 5
     assert targets(plan)["z-free"] == 11
     assert decision_of(plan, "a").reason is Reason.QUOTA_REACHED
-    assert "queue blue uses 5 cores of its quota of 5 cores" in decision_of(plan, "a").message
+    assert "queue blue uses 5 cores of its quota of 5 cores" in decision_of(plan, "a").account
 
 
 def test_masters_and_pservers_count_to_the_quota() -> None:
@@ -220,8 +220,8 @@ def test_a_job_larger_than_its_quota_says_so_and_is_no_head() -> None:
     plan = plan_for(blue_and_free(huge, make_job("small", age_s=10)), cpu(blue=5))
     assert targets(plan) == {"huge": 0, "small": 4, "z-free": 12}
     assert decision_of(plan, "huge").reason is Reason.QUOTA_REACHED
-    message = decision_of(plan, "huge").message
-    assert "more than queue blue may ever have: its quota of 5 cores" in message
+    message = decision_of(plan, "huge").account
+    assert "queue blue may never use more than its quota of 5 cores" in message
 
 
 def test_quota_of_zero_allows_none() -> None:
@@ -240,11 +240,11 @@ def test_a_job_that_waits_for_quota_is_a_head_to_its_own_queue_only(waited_s: in
     plan = plan_for(world, cpu(blue=5))
     assert targets(plan) == {"r": 2, "big": 0, "late": int(passes), "z-free": 14 - passes}
     assert decision_of(plan, "big").reason is Reason.QUOTA_REACHED
-    assert "waits for quota: " in decision_of(plan, "big").message
-    assert f"run need {2 + passes} cores at least, of its quota of 5 cores" in decision_of(plan, "big").message
+    assert "waits for quota of queue blue" in decision_of(plan, "big").account
+    assert f"need at least {2 + passes} cores of its quota of 5 cores" in decision_of(plan, "big").account
     if not passes:
         assert decision_of(plan, "late").reason is Reason.QUOTA_REACHED
-        assert "behind default/big" in decision_of(plan, "late").message
+        assert "behind default/big" in decision_of(plan, "late").account
 
 
 def test_a_new_job_takes_its_quota_from_the_surplus_of_its_queue() -> None:

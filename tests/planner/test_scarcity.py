@@ -12,7 +12,8 @@ from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.resources import CPU
 from edl.planner.context import DecisionContext
-from edl.planner.decide import policy_named, study
+from edl.planner.decide import study
+from edl.planner.policies.registry import policy_named
 from edl.planner.scarcity import nearest
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.small_clusters import cores_of, examples, running_worlds

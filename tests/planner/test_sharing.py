@@ -14,10 +14,10 @@ from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import PODS, Resources
 from edl.model.status import Condition, JobStatus, Reason, Resize
-from edl.planner.decide import POLICIES, policy_named
+from edl.planner.policies.maxmin import lowered
+from edl.planner.policies.registry import POLICIES, policy_named
 from edl.planner.problem_reader import read_problem
 from edl.planner.reallocation import Terms
-from edl.planner.sharing import lowered
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import (
     make_job,
@@ -75,7 +75,7 @@ def test_the_pod_count_devices_and_host_ports_are_resources() -> None:
     assert targets(plan_for(make_snapshot(make_nodes(2), (replace(job, trainer=ported),)))) == {"a": 2}
     refused = decision_of(plan_for(make_snapshot(make_nodes(2), (replace(job, trainer=gpu),))), "a")
     assert refused.reason is Reason.UNSCHEDULABLE
-    assert "nvidia.com/gpu" in refused.message
+    assert "nvidia.com/gpu" in refused.account
 
 
 def test_terminating_trainers_hold_no_room_in_the_plan() -> None:
@@ -127,7 +127,7 @@ def test_growth_stops_at_the_part_of_the_total_that_is_desired() -> None:
     world = make_snapshot(make_nodes(2, cpu=10), (make_job("a", min_trainers=1, max_trainers=30),))
     decision = decision_of(plan_for(world, Limits(max_load_desired=0.8)), "a")
     assert decision.target == 16
-    assert "--max-load-desired 0.8" in decision.message
+    assert "--max-load-desired 0.8" in decision.account
 
 
 def test_the_desired_part_does_not_stop_a_minimum() -> None:
@@ -153,7 +153,7 @@ def test_a_job_that_gave_way_to_serving_waits_before_it_grows() -> None:
     held = decision_of(plan_for(shrunk_for_serving(10)), "a")
     assert held.target == 3
     assert held.reason is Reason.COOLDOWN
-    assert "20 s" in held.message
+    assert "20 s" in held.account
     assert targets(plan_for(shrunk_for_serving(31))) == {"a": 8}
 
 
@@ -184,7 +184,7 @@ def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 8, 7, Reason.INSUFFICIENT_CAPACITY, 970.0)))
     assert targets(cooling) == {"poor": 1, "rich": 7}
     assert decision_of(cooling, "poor").reason is Reason.COOLDOWN
-    assert "30 s" in decision_of(cooling, "poor").message
+    assert "30 s" in decision_of(cooling, "poor").account
 
 
 def test_trainers_that_die_for_a_share_do_so_whatever_keeps_their_job_from_growing() -> None:
@@ -237,7 +237,7 @@ def ebbing(cores: int, *, node: Node | None = None) -> ClusterSnapshot:
 def test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do() -> None:
     plan = plan_for(ebbing(5))
     assert targets(plan) == {"poor": 1, "rich": 7}
-    assert "pods that terminate leave it room, which is waited for" in decision_of(plan, "poor").message
+    assert "terminating pods will free enough room, and edl waits for them" in decision_of(plan, "poor").account
     gone = replace(ebbing(5), pods=tuple(pod for pod in ebbing(5).pods if not pod.terminating))
     plan = plan_for(gone)
     assert targets(plan) == {"poor": 6, "rich": 7}

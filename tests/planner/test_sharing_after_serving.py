@@ -22,8 +22,8 @@ def test_a_job_that_was_spared_takes_no_more_than_its_share_while_another_may_no
     assert targets(plan) == {"gave": 1, "spared": 8}
     told = decision_of(plan, "spared")
     assert told.reason is Reason.COOLDOWN
-    assert "leaves room to default/gave" in told.message
-    assert "20 s" in told.message
+    assert "free room is reserved for default/gave" in told.account
+    assert "20 s" in told.account
 
 
 def test_both_have_their_share_and_nobody_dies_for_it_once_it_may_grow() -> None:

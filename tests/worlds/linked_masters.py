@@ -18,6 +18,7 @@ from kubernetes.aio.client import Configuration
 from edl.clock import SystemClock
 from edl.controller.loop import Controller, Pace, Planner
 from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.explain.decision import decide
 from edl.kube.client.session import ApiSession
 from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, make_token
@@ -28,9 +29,9 @@ from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.progress import Progress
 from edl.model.status import JobPhase, JobStatus
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 from tests.worlds.master_server import Served, serving

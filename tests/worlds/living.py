@@ -8,12 +8,13 @@ from copy import copy
 from typing import Any, TypeVar
 
 from edl.controller.loop import Controller, Pace, Planner
+from edl.explain.decision import decide
 from edl.model.actions import Action, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.plan import Limits
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
 from tests.worlds.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
 from tests.worlds.living_world import STRANDED_S, World
 

@@ -13,6 +13,7 @@ from itertools import product
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
@@ -20,8 +21,8 @@ from edl.model.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape
 from edl.model.status import Condition, JobStatus, Resize, RoleCount
-from edl.planner.decide import decide, policy_named
 from edl.planner.packing import Start, startable
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import (
     make_job,
     make_node,

@@ -1,11 +1,12 @@
-"""What the EDL controller of 2017 would decide, to compare with.
+"""Policy `edl-2017`: what the EDL controller of 2017 would decide, to compare with.
 
-It compared summed requests with the summed capacity of all nodes and looked at no node: elastic jobs, sorted once by
-fulfilment, each get one more trainer in every pass while the totals allow it; then, from the best off, each loses one
-while a total is above its limit; until a pass changes nothing. Pods that do not fit stay pending.
+That controller compared the sum of all requests with the sum of all capacity and ignored nodes. It sorts elastic jobs
+once by fulfilment. In every pass each job gets one more trainer while the totals allow it; then, from the best off,
+each job loses one while a total is above its limit. It stops when a pass changes nothing. Pods that do not fit stay
+pending.
 
-Such a plan breaks our rules, so it is never carried out: its targets are what the old controller would set, its nodes
-only what first fit finds room for, and its certificate counts only what has room.
+Such a plan breaks the rules of edl, so it is never carried out. Its targets are what the old controller would set,
+its nodes what first fit finds room for, and its certificate counts only trainers that have room.
 
 Source: PaddlePaddle EDL of November 2017, pkg/autoscaler.go (scaleAllDryRun, scaleDryRun), Apache-2.0; ideas only.
 """
@@ -17,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from edl.explain.sentences import excluded
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -25,17 +25,17 @@ from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan, Servin
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
-from edl.model.units import count
 from edl.planner.admission import cap, serve
 from edl.planner.packing import place
+from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
+from edl.planner.reasons import excluded
 from edl.planner.trial_packing import SERVING, TrialPacking
 
-NAME = "edl-2017"
 MAX_LOAD_DESIRED = 0.97
-"""Of a total: growth by cpu stops there, and above it trainers go. Memory and GPUs grow up to the whole total."""
+"""Part of a total at which growth by cpu stops, and above which trainers go; memory and GPUs grow up to the total."""
 
 _TOTALS = (CPU, MEMORY, GPU)
 
@@ -54,7 +54,7 @@ def rescale(
     """The trainer counts that the old controller would set.
 
     Args:
-        jobs: those that it would look at; those that are not elastic keep their size.
+        jobs: those that it would consider; a job that is not elastic keeps its size.
         sizes: trainers that each has now, whether or not they have room.
         totals: sums; `asked` is brought up to date.
         max_load: part of the total that requests may reach.
@@ -64,7 +64,7 @@ def rescale(
     wanted = dict(sizes)
     seen: set[tuple[int, ...]] = set()
     while (state := tuple(wanted[job.key] for job in ranked)) not in seen:
-        seen.add(state)  # where growth and shrinking undo each other the old controller went on forever
+        seen.add(state)  # if growth and shrinking undo each other, the old controller went on forever
         for job in ranked:
             _change(job, _growth(job, wanted[job.key], totals, max_load), wanted, totals)
         for job in reversed(ranked):
@@ -86,7 +86,7 @@ def _change(job: Job, more: int, wanted: dict[JobKey, int], totals: Totals) -> N
 
 
 def _growth(job: Job, size: int, totals: Totals, max_load: float) -> int:
-    """One more trainer where the totals allow it; what is above the maximum goes at once."""
+    """1 if the totals allow one more trainer, else 0; below 0 for what is above the maximum."""
     request, capacity, asked = job.trainer.request, totals.capacity, totals.asked
     if size >= job.max_trainers:
         return job.max_trainers - size
@@ -102,42 +102,44 @@ def _shrinks(job: Job, size: int, totals: Totals, max_load: float) -> bool:
     return size > job.max_trainers or (is_over and size > job.min_trainers)
 
 
-def decide(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
-    """What the old controller would set on this cluster, and what of it has room.
+class Edl2017(Comparison):
+    """The controller of 2017, for `edl plan --policy edl-2017`."""
 
-    Args:
-        snapshot: the world.
-        limits: only `deadline_s` is used, for the certificate; the old controller had its own limit.
+    name = "edl-2017"
 
-    Returns:
-        A plan with `is_comparison` set: `guard.check` does not apply to it.
+    def plan(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        """What the old controller would set on this cluster, and what of it has room.
 
-    Raises:
-        PlanError: the certificate could not be computed in time.
-    """
-    started_s = time.perf_counter()
-    problem = read_problem(snapshot, limits)
-    served = serve(problem, limits.deadline_s)
-    problem, _ = cap(problem, served, limits.deadline_s)
-    jobs = [demand.job for demand in problem.demands]
-    sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
-    targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
-    trial = _Trial(problem, targets)
-    waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
-    placeable = sum(served.due.values()) + sum(served.in_grace.values())
-    proof = trial.prove(limits.deadline_s)
-    return ScalePlan(
-        decisions=tuple(_decision(job, trial, targets) for job in snapshot.jobs),
-        certificate=Certificate("fulfilment", min(trial.achieved(), proof.bound), proof.bound),
-        serving=ServingReport(waiting, min(trial.serving, placeable), served.short + waiting - needy),
-        seconds=time.perf_counter() - started_s,
-        policy=NAME,
-        is_comparison=True,
-    )
+        Args:
+            snapshot: the cluster.
+            limits: only `deadline_s` is used, for the certificate; the old controller had its own limit.
+
+        Raises:
+            PlanError: the certificate could not be computed in time.
+        """
+        started_s = time.perf_counter()
+        problem = read_problem(snapshot, limits)
+        served = serve(problem, limits.deadline_s)
+        problem, _ = cap(problem, served, limits.deadline_s)
+        jobs = [demand.job for demand in problem.demands]
+        sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
+        targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
+        trial = _Trial(problem, targets)
+        waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
+        placeable = sum(served.due.values()) + sum(served.in_grace.values())
+        proof = trial.prove(limits.deadline_s)
+        return ScalePlan(
+            decisions=tuple(_decision(job, trial, targets) for job in snapshot.jobs),
+            certificate=Certificate("fulfilment", min(trial.achieved(), proof.bound), proof.bound),
+            serving=ServingReport(waiting, min(trial.serving, placeable), served.short + waiting - needy),
+            seconds=time.perf_counter() - started_s,
+            policy=self.name,
+            is_comparison=True,
+        )
 
 
 def _looked_at(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs whose trainers all run; every job as soon as one of them has no trainer that runs."""
+    """Jobs whose trainers all run; every job if one of them has no running trainer."""
     running = {job.key: sum(p.phase is PodPhase.RUNNING for p in job.live_trainers) for job in jobs}
     if any(not running[job.key] for job in jobs):
         return list(jobs)
@@ -145,7 +147,7 @@ def _looked_at(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _totals(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, int]) -> Totals:
-    """Sums over all nodes, whatever they take, and all pods, whether or not they have a node."""
+    """Sums over all nodes, whatever they accept, and over all pods, bound or not."""
     capacity: Counter[str] = Counter()
     for node in snapshot.nodes:
         capacity.update(node.allocatable.as_dict())
@@ -163,11 +165,11 @@ def _totals(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, 
 
 
 class _Trial:
-    """The targets on real nodes, each pod on the first node that has room; what has none stays pending.
+    """The targets on real nodes, each pod on the first node that has room; a pod without room stays pending.
 
     Attributes:
-        room: with every job in it, whole or not: their pods hold room all the same.
-        pending: trainers of each claim without room; incomplete: claims that lack more than surplus.
+        packing: with every job in it, complete or not, because their pods use capacity.
+        pending: trainers of each demand without room; incomplete: demands that lack more than surplus trainers.
         serving: waiting serving pods that have room.
     """
 
@@ -198,7 +200,7 @@ class _Trial:
         return prove(packing, level, deadline_s)
 
     def _start(self, members: Iterable[int]) -> TrialPacking:
-        """What is bound and stays."""
+        """The bound pods that stay."""
         packing = TrialPacking(self.problem, members, place_unbound=False)
         for j in packing.members:
             for index in self.deleted[j]:
@@ -213,7 +215,7 @@ class _Trial:
         return order[: max(0, len(demand.live_trainers) - self.targets[demand.job.key])]
 
     def _fit(self, shape: int, owner: tuple[int, Role | None], wanted: int) -> int:
-        """Place pods on the first nodes that have room; how many were placed."""
+        """Place pods on the first nodes that have room; returns how many were placed."""
         left = wanted
         slots = self.packing.slots(shape) if left > 0 else self.packing.slots(shape)[:0]
         for node in slots.nonzero()[0].tolist():
@@ -226,7 +228,7 @@ class _Trial:
         return wanted - left
 
     def _fit_fixed(self, demand: JobDemand) -> int:
-        """Place masters and pservers; how many lack room."""
+        """Place masters and pservers; returns how many lack room."""
         wanted = Counter((need.role, need.shape) for need in demand.needs for _ in range(need.missing))
         wanted.update((pod.role or Role.MASTER, shape) for shape, pod in demand.unbound_fixed)
         return sum(n - self._fit(shape, (demand.index, role), n) for (role, shape), n in sorted(wanted.items()))
@@ -255,18 +257,17 @@ def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecis
         message="",
     )
     if demand is None:
-        reason, message = excluded(job)
-        return replace(base, reason=reason, message=message, victims=live, shrink_reason=reason if live else "")
+        reason = excluded(job).reason
+        return replace(base, reason=reason, victims=live, shrink_reason=reason if live else "")
     names, new = (
         [n.name for n in trial.problem.snapshot.nodes],
         [p for p in trial.packing.placed if p.owner == demand.index],
     )
     victims = tuple(sorted(trial.problem.live_trainers[i].pod.name for i in trial.deleted[demand.index]))
-    reason, message = _why(demand, trial, base.target)
+    reason = _reason(demand, trial, base.target)
     return replace(
         base,
         reason=reason,
-        message=message,
         victims=victims,
         nodes=tuple(sorted(Counter(names[p.node] for p in new if p.role is Role.TRAINER).items())),
         fixed_nodes=tuple(sorted((p.role, names[p.node]) for p in new if p.role and p.role is not Role.TRAINER)),
@@ -275,14 +276,9 @@ def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecis
     )
 
 
-def _why(demand: JobDemand, trial: _Trial, target: int) -> tuple[Reason, str]:
-    job, pending = demand.job, trial.pending[demand.index]
-    of = f"{target} of {job.max_trainers}"
-    fate = f"; {pending} of them find no room on any node and stay pending" if pending else ""
+def _reason(demand: JobDemand, trial: _Trial, target: int) -> Reason:
     if demand.index in trial.incomplete:
-        return Reason.MIN_UNSATISFIED, f"{of}, by totals{fate}; the job lacks pods that it needs to run"
-    if job.pinned:
-        return Reason.PINNED, f"{of}: pinned to {count(job.pinned, 'trainer')}{fate}"
-    if target >= job.max_trainers:
-        return Reason.AT_MAX, f"{of}: at its maximum{fate}"
-    return Reason.INSUFFICIENT_CAPACITY, f"{of}: the summed requests allow no more{fate}"
+        return Reason.MIN_UNSATISFIED
+    if demand.job.pinned:
+        return Reason.PINNED
+    return Reason.AT_MAX if target >= demand.job.max_trainers else Reason.INSUFFICIENT_CAPACITY

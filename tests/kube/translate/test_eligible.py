@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from edl.explain.decision import decide
 from edl.model.plan import Limits, ScalePlan
-from edl.planner.decide import decide, policy_named
+from edl.planner.policies.registry import policy_named
 from tests.worlds.raw_objects import DAEMON_SET, Object, container, job, node, owned_by, pod, take, trainer
 
 Places = dict[str, int]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from edl.explain.sentences import with_comparison_sentences
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
@@ -15,13 +16,14 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, PodShape, Resources
 from edl.model.status import Reason
 from edl.planner.eligibility import takes
-from edl.planner.policies import edl_2017 as greedy2017
+from edl.planner.policies import edl_2017
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import cores_of, decision_of, running_worlds, targets, victims
 
 
 def old(nodes: tuple[Node, ...], *jobs: Job, pods: tuple[Pod, ...] = ()) -> ScalePlan:
-    return greedy2017.decide(make_snapshot(nodes, jobs, pods), Limits())
+    world = make_snapshot(nodes, jobs, pods)
+    return with_comparison_sentences(edl_2017.Edl2017().plan(world, Limits()), world)
 
 
 def test_each_job_gets_one_trainer_in_turn_until_97_percent_of_all_cpu_is_asked_for() -> None:
@@ -51,7 +53,7 @@ def test_it_counts_room_that_no_node_has() -> None:
     assert targets(plan) == {"a": 2, "b": 2}
     assert [d.pending for d in plan.decisions] == [0, 1]
     assert dict(decision_of(plan, "b").nodes) == {"n002": 1}
-    assert "1 of them find no room on any node and stay pending" in decision_of(plan, "b").message
+    assert "1 of them fit on no node and stay pending" in decision_of(plan, "b").account
 
 
 def test_it_counts_nodes_that_take_nobody() -> None:
@@ -130,7 +132,7 @@ def test_the_plan_says_that_it_is_only_to_compare_with() -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(running_worlds())
 def test_what_is_said_to_have_room_has_it_and_the_bound_holds(world: ClusterSnapshot) -> None:
-    plan = greedy2017.decide(world, Limits())
+    plan = edl_2017.Edl2017().plan(world, Limits())
     assert plan.certificate.bound >= plan.certificate.achieved
     free = {n.name: n.allocatable[CPU] // 1000 for n in world.nodes}
     before = dict(free)

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import Limits, ScalePlan
-from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
 from edl.planner.packing import grow
+from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.speedup import curve_of

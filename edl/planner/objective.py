@@ -1,0 +1,107 @@
+"""What a plan shares by: the interface between the stages that hold for every policy and the policy's own part.
+
+The stages place serving, admit jobs and place their minimums. An objective divides what is left, bounds from above
+what any division could reach, and says what a trainer that changes hands would cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from edl.planner.programs.fair_share import Proof
+from edl.planner.scarcity import Exchange
+from edl.planner.trial_packing import TrialPacking
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How many trainers each admitted job gets.
+
+    Attributes:
+        packing: every pod of the plan on its node.
+        level: by job, the trainers that it is promised, in fractions: no less than its minimum.
+        not_worth_it: jobs that would get more if the gain paid for the restarts.
+    """
+
+    packing: TrialPacking
+    level: Mapping[int, float]
+    not_worth_it: frozenset[int] = frozenset()
+
+
+class TradeVerdict(StrEnum):
+    """Why a trainer does not change hands."""
+
+    NOT_CHEAPER = "not_cheaper"  # it would only turn the difference around, or is kept by a cooldown
+    LEAVES_LESS = "leaves_less"  # the giver would have less than the taker
+    DEAD_BAND = "dead_band"  # the gain is within the dead band
+    TOO_LITTLE = "too_little"  # the gain is too small to restart trainers for it
+    LOSS = "loss"  # all jobs together would have less
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """The cheapest way to give a job one more trainer at the cost of another job.
+
+    Attributes:
+        donor: the job that gives; `loss` is what it loses, in `unit`.
+        after, taker_after: what donor and taker would have then; 0 if the unit is a speed.
+        gain: what the taker would win; None if it is not counted in the same unit.
+    """
+
+    donor: int
+    loss: float
+    unit: str
+    verdict: TradeVerdict
+    gain: float | None = None
+    after: float = 0.0
+    taker_after: float = 0.0
+
+
+class Objective(Protocol):
+    """What a policy maximises once every admitted job has its minimum.
+
+    Attributes:
+        name: what the certificate counts: `fulfilment`, `utility`.
+        reserves_for_yielded: free room is left to a job that yielded to serving and may not grow yet.
+    """
+
+    name: str
+    reserves_for_yielded: bool
+
+    def divide(
+        self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
+    ) -> Division:
+        """Divide what the minimums left.
+
+        Args:
+            packing: every admitted job at its minimum at least; not changed.
+            ceiling: the most trainers that each job may have now.
+            level: the max-min fair share of each job, in fractions of trainers.
+            deadline_s: time for each program.
+
+        Raises:
+            PlanError: a program found no answer in time.
+        """
+
+    def prove(
+        self,
+        packing: TrialPacking,
+        level: Mapping[int, float],
+        deadline_s: float,
+        *,
+        least: Mapping[int, int] | None = None,
+    ) -> Proof:
+        """Bound from above what any division could reach that gives each job its level or its planned count.
+
+        Args:
+            packing: the finished plan.
+            level: as `divide` returned it.
+            deadline_s: time for the program.
+            least: trainers that some jobs are to have in any case; the bound is then that of another plan.
+        """
+
+    def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
+        """The exchange that costs its donor least, and why the plan does not make it; `exchanges` is not empty."""

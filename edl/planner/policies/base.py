@@ -1,0 +1,59 @@
+"""What every policy is: a name, what it makes of each job, and the objective by which admitted jobs share.
+
+Serving, admission, quotas, cooldowns and the guard hold for all policies; a policy cannot change them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.plan import Limits, ScalePlan
+from edl.planner.objective import Objective
+from edl.planner.trial_packing import TrialPacking
+
+
+class Policy(ABC):
+    """A way to share a cluster.
+
+    Attributes:
+        name: what `--policy` calls it and the plan names.
+    """
+
+    name: ClassVar[str]
+
+    def adapt(self, job: Job) -> Job:
+        """What the planner should see of a job; the job itself unless the policy pins it."""
+        return job
+
+    @abstractmethod
+    def objective(self, packing: TrialPacking) -> Objective:
+        """What is maximised, chosen once it is known which jobs run.
+
+        Args:
+            packing: every admitted job at its minimum at least; not to be changed.
+        """
+
+    def chosen(self, _: TrialPacking) -> Policy:
+        """The policy that is used for these admitted jobs; itself unless it chooses between others."""
+        return self
+
+
+class Comparison(ABC):
+    """A policy that exists to compare with: its plans may break edl's rules, and no controller carries them out.
+
+    Attributes:
+        name: what `--policy` of `edl plan` calls it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def plan(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        """What that policy would decide, with `is_comparison` set.
+
+        Raises:
+            PlanError: the certificate could not be computed in time.
+        """

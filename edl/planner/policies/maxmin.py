@@ -1,0 +1,276 @@
+"""Policy `maxmin`: the job that is worst off gets the next trainer.
+
+Growth into free room goes to the job with the lowest fulfilment. A running trainer is deleted for another job's
+share only in the plan that admits a job, or if the worst off would gain more than a dead band from jobs that are out
+of their cooldown.
+
+Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from edl.planner.filling import fill
+from edl.planner.guard import DEAD_BAND
+from edl.planner.objective import Division, Trade, TradeVerdict
+from edl.planner.packing import grow
+from edl.planner.policies.base import Policy
+from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
+from edl.planner.programs.integer import pack_anew
+from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
+from edl.planner.scarcity import Exchange
+from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
+from edl.planner.trial_packing import TrialPacking
+
+RAISES_TRIED = 8
+FEW_JOBS = 20  # up to so many jobs, the worst off is raised even if that takes a new packing or a transfer
+
+Take = Callable[[TrialPacking, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
+
+
+class Fulfilment:
+    """Maximises the lowest (n - min) / (max - min), then the next lowest, and so on."""
+
+    name = "fulfilment"
+    reserves_for_yielded = True
+
+    def divide(
+        self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
+    ) -> Division:
+        """See `Objective.divide`."""
+        ceiling = _reserve_for_yielded(packing, ceiling, level)
+        terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
+        grown = _grown(packing, terms, deadline_s)
+        return Division(_reshare(packing, grown, terms, deadline_s), level)
+
+    def prove(
+        self,
+        packing: TrialPacking,
+        level: Mapping[int, float],
+        deadline_s: float,
+        *,
+        least: Mapping[int, int] | None = None,
+    ) -> Proof:
+        """See `Objective.prove`."""
+        return prove(packing, level, deadline_s, least=least)
+
+    def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
+        """The donor that is best off after having given; see `Objective.cheapest_trade`."""
+
+        def left_with(exchange: Exchange) -> float:
+            return packing.fulfilment(exchange.donor, -exchange.deletions)
+
+        best = max(exchanges, key=lambda e: (left_with(e), -e.deletions, -e.donor))
+        after, taker_after = left_with(best), packing.fulfilment(taker, 1)
+        verdict = TradeVerdict.NOT_CHEAPER
+        if after < taker_after - EPSILON:
+            verdict = TradeVerdict.LEAVES_LESS
+        elif taker_after - packing.fulfilment(taker) <= DEAD_BAND:
+            verdict = TradeVerdict.DEAD_BAND
+        loss = packing.fulfilment(best.donor) - after
+        return Trade(best.donor, loss, "fulfilment", verdict, after=after, taker_after=taker_after)
+
+
+class MaxMin(Policy):
+    """Max-min fair shares of each job's span between its minimum and its maximum."""
+
+    name = "maxmin"
+
+    def objective(self, _: TrialPacking) -> Fulfilment:
+        """Fulfilment, whatever is known of the jobs."""
+        return Fulfilment()
+
+
+def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
+    """Choose between growth alone and taking from those that are better off."""
+    demands = packing.problem.demands
+    admits = has_arrivals(packing)
+    if not admits and not is_at_rest(packing):
+        return grown
+    short = [j for j in packing.members if terms.promised[j] > grown.count[j]]
+    gain = max((demands[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
+    is_fine = not short and len(packing.members) > FEW_JOBS
+    if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
+        return grown
+
+    def take(keep: Mapping[int, int]) -> TrialPacking:
+        start = take_promised(packing.copy(), terms, keep)
+        if not packing.problem.is_large:
+            return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        lost = {j: n if (n := start.count[j]) < packing.count[j] else terms.ceiling[j] for j in packing.members}
+        return _grown(start, Terms(lost, terms.promised), deadline_s)
+
+    keep = givers(packing, admits=admits)
+    if not any(
+        packing.count[d] > min(terms.promised[d], demands[d].min_trainers) and demands[d].live_trainers for d in keep
+    ):
+        return grown
+    taken = take(keep)
+    still = without_restarts(packing, grown, taken, keep, take)
+    if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
+        taken = still
+    if packing.problem.leaving.any():
+        enough = EPSILON if admits else DEAD_BAND + EPSILON
+        if _worst_gain(_grown(once_terminated(packing), terms, deadline_s), taken) <= enough:
+            return grown
+    if admits:
+        return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    return taken if is_worth_it else grown
+
+
+def _reserve_for_yielded(
+    packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float]
+) -> Mapping[int, int]:
+    """The ceilings while a job below its fair share may not grow yet: the others get no more than theirs.
+
+    What they took of its room in these seconds would be taken back by deaths as soon as it may grow.
+    """
+    promised = {j: int(level[j] + EPSILON) for j in packing.members}
+    if all(ceiling[j] >= promised[j] for j in packing.members):
+        return ceiling
+    return {j: min(ceiling[j], max(packing.count[j], promised[j])) for j in packing.members}
+
+
+def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> TrialPacking:
+    """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
+    best = _filled(packing, terms, deadline_s, take)
+    if packing.problem.is_large:
+        return best
+    can_repack = len({place.shape for place in packing.placed}) > 1
+    is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
+
+    refused: list[Mapping[int, int]] = []
+
+    def reach(wanted: Terms) -> TrialPacking | None:
+        if any(all(wanted.promised[j] >= n for j, n in less.items()) for less in refused):
+            return None
+        reached = _reached(packing, best, wanted, deadline_s, take)
+        if reached is None:
+            refused.append(wanted.promised)
+        return reached
+
+    if any(best.count[j] < terms.promised[j] for j in packing.members):
+        refused.append(terms.promised)
+        best, terms = lowered(packing, terms, _worst(best), reach) or (best, terms)
+    for _ in range(RAISES_TRIED):
+        raised = _raised(packing, terms, is_settled=is_settled)
+        if raised is None:
+            break
+        reached = reach(raised)
+        level = min(
+            packing.problem.demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members
+        )
+        step = (reached, raised) if reached else lowered(packing, raised, level, reach)
+        if step is None:
+            break
+        best, terms = step
+    return best
+
+
+def _reached(
+    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
+) -> TrialPacking | None:
+    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    if all(best.count[j] >= terms.promised[j] for j in packing.members):
+        return best
+    if not could_reach(read_share_problem(best), terms.promised, deadline_s):
+        return None
+    trial = _filled(packing, terms, deadline_s, take)
+    return trial if all(trial.count[j] >= terms.promised[j] for j in packing.members) else None
+
+
+def lowered(
+    packing: TrialPacking, terms: Terms, level: float, reach: Callable[[Terms], TrialPacking | None]
+) -> tuple[TrialPacking, Terms] | None:
+    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had.
+
+    What can be had with less promised can be had: the first step is tried, then the last, then those between.
+    """
+    steps = _lower(packing, terms, level)
+    if not steps:
+        return None
+    if (reached := reach(steps[0])) is not None:
+        return reached, steps[0]
+    if len(steps) == 1 or (reached := reach(steps[-1])) is None:
+        return None
+    fails, works = 0, len(steps) - 1
+    while works - fails > 1:
+        middle = (fails + works) // 2
+        if (tried := reach(steps[middle])) is None:
+            fails = middle
+        else:
+            works, reached = middle, tried
+    return reached, steps[works]
+
+
+def _lower(packing: TrialPacking, terms: Terms, level: float) -> list[Terms]:
+    """The terms with one trainer less promised to whoever is then best off, again and again."""
+    demands = packing.problem.demands
+    steps: list[Terms] = []
+    for _ in range(RAISES_TRIED if len(packing.members) <= FEW_JOBS else 0):
+        promised = (steps[-1] if steps else terms).promised
+        rich = [
+            j
+            for j, n in promised.items()
+            if n > demands[j].min_trainers and demands[j].fulfilment(n - 1) > level + EPSILON
+        ]
+        if not rich:
+            break
+        giver = max(rich, key=lambda j: (demands[j].fulfilment(promised[j]), demands[j].job.key))
+        steps.append(Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()}))
+    return steps
+
+
+def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms | None:
+    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it.
+
+    `is_settled` says that nothing can be packed anew and nobody dies: then there is no room but what is free.
+    """
+    demands = packing.problem.demands
+    level = {j: demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members}
+    worst = [j for j in packing.members if level[j] <= min(level.values()) + EPSILON]
+    can_grow = {shape: bool(packing.slots(shape).any()) for shape in {demands[j].shape for j in worst}}
+    if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
+        return None
+    if is_settled and any(packing.count[j] <= terms.promised[j] and not can_grow[demands[j].shape] for j in worst):
+        return None
+    return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
+
+
+def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
+    """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if packing.problem.is_large:
+        filled = fill(packing, terms.ceiling, terms.promised, deadline_s)
+        grow(filled, terms.ceiling, terms.promised, taking)
+        return filled
+    grown = packing.copy()
+    grow(grown, terms.ceiling, terms.promised, taking)
+    anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
+    if anew is None:
+        return grown
+    grow(anew, terms.ceiling, terms.promised)
+    return max((grown, anew), key=lambda trial: _standing(trial, terms))
+
+
+def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
+    """What the worst off of those that gain gains in fulfilment."""
+    gainers = [j for j in grown.members if taken.count[j] > grown.count[j]]
+    worst = min(gainers, key=lambda j: (grown.fulfilment(j), j), default=None)
+    return 0.0 if worst is None else taken.fulfilment(worst) - grown.fulfilment(worst)
+
+
+def _worst(packing: TrialPacking) -> float:
+    """How well off the worst off is."""
+    return round(min((packing.fulfilment(j) for j in packing.members), default=1.0), 9)
+
+
+def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], float]:
+    """How good a trial is: fulfilments up to the promised share, from the worst off upwards; then the whole sum."""
+    demands = packing.problem.demands
+    held = sorted(
+        round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
+    )
+    return tuple(held), round(sum(demands[j].job.weight * packing.fulfilment(j) for j in packing.members), 9)

@@ -1,0 +1,126 @@
+"""Policy `utility`: trainers go to the job whose speed grows most by them, and change hands only if that pays.
+
+What a trainer is worth is the logarithm of a job's speed, declared or measured (`speedup`). Each job keeps its
+minimum and half of what max-min fairness would give it above that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+
+from edl.planner.guard import DEAD_BAND
+from edl.planner.objective import Division, Trade, TradeVerdict
+from edl.planner.policies.base import Policy
+from edl.planner.programs.fair_share import Proof
+from edl.planner.programs.utility import prove_utility
+from edl.planner.reallocation import EPSILON, Terms
+from edl.planner.scarcity import Exchange
+from edl.planner.speedup import Worth, worth_of
+from edl.planner.trading import Goal, grown_by_worth, lacking_gain, pays, set_goal, standing, total_worth, traded
+from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
+from edl.planner.trial_packing import TrialPacking
+
+
+class TotalUtility:
+    """Maximises the sum of the jobs' utilities, each job keeping its floor.
+
+    Attributes:
+        worths: what trainers are worth to each job.
+    """
+
+    name = "utility"
+    reserves_for_yielded = False
+
+    def __init__(self, worths: Mapping[int, Worth]) -> None:
+        """Take what trainers are worth to each job of the plan, by the index of its demand."""
+        self.worths = worths
+
+    def divide(
+        self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
+    ) -> Division:
+        """See `Objective.divide`."""
+        low = {j: packing.problem.demands[j].min_trainers for j in packing.members}
+        floor = {j: low[j] + (level[j] - low[j]) / 2 for j in packing.members}
+        terms = Terms(ceiling, {j: int(floor[j] + EPSILON) for j in packing.members})
+        best, not_worth_it = _reshare(packing, terms, self.worths, deadline_s)
+        return Division(best, floor, not_worth_it)
+
+    def prove(
+        self,
+        packing: TrialPacking,
+        level: Mapping[int, float],
+        deadline_s: float,
+        *,
+        least: Mapping[int, int] | None = None,
+    ) -> Proof:
+        """See `Objective.prove`."""
+        return prove_utility(packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least)
+
+    def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
+        """The donor that loses least speed; see `Objective.cheapest_trade`."""
+        have, demands = packing.count, packing.problem.demands
+
+        def loss(exchange: Exchange) -> float:
+            worth, now = self.worths[exchange.donor], have[exchange.donor]
+            return worth.value(now) - worth.value(now - exchange.deletions)
+
+        best = min(exchanges, key=lambda e: (loss(e), e.deletions, e.donor))
+        gain = self.worths[taker].next(have[taker])
+        more = gain - loss(best)
+        verdict = TradeVerdict.TOO_LITTLE if more > EPSILON else TradeVerdict.NOT_CHEAPER
+        verdict = TradeVerdict.LOSS if more < -EPSILON else verdict
+        return Trade(
+            best.donor,
+            loss=1 - exp(-loss(best) / demands[best.donor].job.weight),
+            unit="speed",
+            verdict=verdict,
+            gain=exp(gain / demands[taker].job.weight) - 1,
+        )
+
+
+class Utility(Policy):
+    """The most useful shares, by speeds that jobs declare or that edl measured."""
+
+    name = "utility"
+
+    def objective(self, packing: TrialPacking) -> TotalUtility:
+        """The worth of trainers to each admitted job."""
+        demands = [packing.problem.demands[j] for j in packing.members]
+        return TotalUtility({d.index: worth_of(d.job, d.min_trainers, d.max_trainers) for d in demands})
+
+
+def _reshare(
+    packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth], deadline_s: float
+) -> tuple[TrialPacking, frozenset[int]]:
+    """Choose between growth alone and trades; also return the jobs that would gain by trades that do not pay."""
+    goal = set_goal(packing, packing.count, terms, worths, deadline_s)
+    grown = grown_by_worth(packing, terms, goal.wanted, worths, deadline_s)
+    admits = has_arrivals(packing)
+    if _is_good_enough(grown, terms, goal, worths) or not (admits or is_at_rest(packing)):
+        return grown, frozenset()
+
+    def take(keep: Mapping[int, int]) -> TrialPacking:
+        return traded(packing, terms, goal, keep, worths, deadline_s=deadline_s)
+
+    keep = givers(packing, admits=admits)
+    taken = take(keep)
+    still = without_restarts(packing, grown, taken, keep, take)
+    if lacking_gain(taken, still, terms) <= DEAD_BAND + EPSILON and not pays(packing, taken, still, worths):
+        taken = still
+    if standing(taken, terms, worths) <= standing(grown, terms, worths):
+        return grown, frozenset()
+    if packing.problem.leaving.any():
+        later = grown_by_worth(once_terminated(packing), terms, goal.wanted, worths, deadline_s)
+        if standing(taken, terms, worths) <= standing(later, terms, worths):
+            return grown, frozenset()
+    if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(packing, taken, grown, worths):
+        return taken, frozenset()
+    gains = total_worth(taken, worths) > total_worth(grown, worths) + EPSILON
+    return grown, frozenset(j for j in packing.members if gains and taken.count[j] > grown.count[j])
+
+
+def _is_good_enough(packing: TrialPacking, terms: Terms, goal: Goal, worths: Mapping[int, Worth]) -> bool:
+    """True if every job has its floor and all jobs together reach the goal."""
+    lacks = any(packing.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in packing.members)
+    return not lacks and total_worth(packing, worths) >= goal.value - EPSILON

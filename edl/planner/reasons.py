@@ -1,0 +1,200 @@
+"""Why each job has the count it has: a reason for scripts, and the cause that its sentence is written from.
+
+Reasons belong to the decision: the guard checks them and later decisions read them. Sentences do not; `edl.explain`
+writes them from what is found here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.status import Reason
+from edl.planner.context import DecisionContext
+from edl.planner.guard import DEAD_BAND, growth_hold_left_s
+from edl.planner.problem import JobDemand
+from edl.planner.quota import QuotaShortage, most_alone
+
+EPSILON = 1e-6
+
+
+class Cause(StrEnum):
+    """What exactly keeps a job at its count; several causes share a reason."""
+
+    DELETING = "deleting"
+    ENDED = "ended"
+    INVALID = "invalid"
+    SUSPENDED = "suspended"
+    # an admitted job
+    PINNED = "pinned"
+    AT_MAX = "at_max"
+    YIELDS_TO_SERVING = "yields_to_serving"
+    YIELDED_LATELY = "yielded_lately"
+    QUOTA_USED = "quota_used"
+    RESERVES_FOR_OTHER = "reserves_for_other"
+    DONOR_IN_COOLDOWN = "donor_in_cooldown"
+    NOT_WORTH_IT = "not_worth_it"
+    NO_ROOM = "no_room"
+    # a job that is not admitted
+    QUOTA_TOO_SMALL = "quota_too_small"
+    WAITS_FOR_QUOTA = "waits_for_quota"
+    NEVER_FITS = "never_fits"
+    LOST_TO_SERVING = "lost_to_serving"
+    HEAD_OF_QUEUE = "head_of_queue"
+    BEHIND_HEAD = "behind_head"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why a job has the count it has.
+
+    Attributes:
+        shrink_reason: why trainers of it are deleted, if any are.
+        other: the job that it waits for or reserves room for.
+        wait_s: how long that, or its own hold, still lasts.
+        shortage: the quota that keeps it from more.
+    """
+
+    reason: Reason
+    cause: Cause
+    shrink_reason: Reason
+    other: JobKey | None = None
+    wait_s: float = 0.0
+    shortage: QuotaShortage | None = None
+
+
+def find_reason(job: Job, context: DecisionContext) -> Finding:
+    """Find why a job has the count it has."""
+    demand = context.demand(job)
+    if demand is None:
+        return excluded(job)
+    if demand.index not in context.shared.packing.count:
+        return _not_admitted(demand, context)
+    found = _admitted(demand, context)
+    deleted = context.deleted(demand.index)
+    if any(i in context.shared.packing.for_serving for i in deleted):
+        return _with_shrink(found, Reason.SERVING_NEEDS_ROOM)
+    return _with_shrink(found, _shrink_reason(found.reason, demand, context)) if deleted else found
+
+
+def excluded(job: Job) -> Finding:
+    """Why a job is given nothing, however much room there is."""
+    if job.deleting:
+        return _found(Reason.FINISHED, Cause.DELETING)
+    if job.finished:
+        return _found(Reason.FINISHED, Cause.ENDED)
+    if job.problem:
+        return _found(Reason.INVALID_SPEC, Cause.INVALID)
+    return _found(Reason.SUSPENDED, Cause.SUSPENDED)
+
+
+def makes_way_for(demand: JobDemand, context: DecisionContext) -> list[int]:
+    """The jobs, just admitted, that get room because trainers of this one are deleted."""
+    if not context.deleted(demand.index) or len(demand.live_trainers) > demand.job.bounds.max_trainers:
+        return []
+    return [j for j in context.arriving() if j != demand.index]
+
+
+def _found(
+    reason: Reason,
+    cause: Cause,
+    *,
+    other: JobKey | None = None,
+    wait_s: float = 0.0,
+    shortage: QuotaShortage | None = None,
+) -> Finding:
+    return Finding(reason, cause, reason, other, wait_s, shortage)
+
+
+def _with_shrink(found: Finding, reason: Reason) -> Finding:
+    return Finding(found.reason, found.cause, reason, found.other, found.wait_s, found.shortage)
+
+
+def _shrink_reason(reason: Reason, demand: JobDemand, context: DecisionContext) -> Reason:
+    """Why trainers are deleted other than for serving; what keeps the job from growing is no reason to shrink it."""
+    arriving = makes_way_for(demand, context)
+    if any(i in context.shared.for_quota for i in demand.live_trainers):
+        is_theirs = any(context.problem.demands[j].job.queue == demand.job.queue for j in arriving)
+        return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
+    if arriving:
+        return Reason.ADMITTED
+    keeps = reason in {Reason.QUOTA_REACHED, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT}
+    return Reason.INSUFFICIENT_CAPACITY if keeps else reason
+
+
+def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
+    packing, job = context.shared.packing, demand.job
+    have = packing.count[demand.index]
+    if job.pinned:
+        return _found(Reason.PINNED, Cause.PINNED)
+    if have >= job.max_trainers:
+        return _found(Reason.AT_MAX, Cause.AT_MAX)
+    lost = any(i in packing.for_serving for i in context.deleted(demand.index))
+    if lost and have < len(demand.live_trainers):
+        return _found(Reason.SERVING_NEEDS_ROOM, Cause.YIELDS_TO_SERVING)
+    return _short_of_max(demand, context)
+
+
+def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
+    problem = context.problem
+    hold_s = growth_hold_left_s(demand.job, problem.limits, problem.snapshot.observed_at_s)
+    if hold_s > 0 and context.has_room(demand.shape):
+        return _found(Reason.COOLDOWN, Cause.YIELDED_LATELY, wait_s=hold_s)
+    if (shortage := context.quota_shortage(demand.index)) is not None:
+        return _found(Reason.QUOTA_REACHED, Cause.QUOTA_USED, shortage=shortage)
+    if (held := _held_neighbour(demand, context)) is not None:
+        return _found(Reason.COOLDOWN, Cause.RESERVES_FOR_OTHER, other=held[1], wait_s=held[0])
+    if (cooling := _cooling_donor(demand, context)) is not None:
+        return _found(Reason.COOLDOWN, Cause.DONOR_IN_COOLDOWN, other=cooling[1], wait_s=cooling[0])
+    if demand.index in context.shared.not_worth_it:
+        return _found(Reason.RESIZE_NOT_WORTH_IT, Cause.NOT_WORTH_IT)
+    return _found(Reason.INSUFFICIENT_CAPACITY, Cause.NO_ROOM)
+
+
+def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
+    """A job below its fair share that may not grow yet, if free room is left to it; with how long it still waits."""
+    packing, level, problem = context.shared.packing, context.shared.level, context.problem
+    if not (context.shared.objective.reserves_for_yielded and context.has_room(demand.shape)):
+        return None
+    now_s = problem.snapshot.observed_at_s
+    waits = [
+        (hold_s, problem.demands[j].job.key)
+        for j in packing.members
+        if j != demand.index
+        and packing.count[j] < int(level[j] + EPSILON)
+        and (hold_s := growth_hold_left_s(problem.demands[j].job, problem.limits, now_s)) > 0
+    ]
+    return max(waits, default=None)
+
+
+def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
+    """A job that would have to give trainers and is in its cooldown; with how long that lasts."""
+    packing, level = context.shared.packing, context.shared.level
+    promised = int(level[demand.index] + EPSILON)
+    if demand.fulfilment(promised) - packing.fulfilment(demand.index) <= DEAD_BAND:
+        return None
+    cooling = context.cooling()
+    return cooling[0] if cooling else None
+
+
+def _not_admitted(demand: JobDemand, context: DecisionContext) -> Finding:
+    admission, key = context.admission, _key_of_head(demand, context)
+    if most_alone(demand.quota_uses) < demand.min_trainers:
+        return _found(Reason.QUOTA_REACHED, Cause.QUOTA_TOO_SMALL)
+    if (shortage := admission.short.get(demand.index)) is not None:
+        return _found(Reason.QUOTA_REACHED, Cause.WAITS_FOR_QUOTA, other=key, shortage=shortage)
+    if demand.index in admission.hopeless:
+        return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
+    if demand.job.was_admitted and any(context.served.due.values()):
+        return _found(Reason.SERVING_NEEDS_ROOM, Cause.LOST_TO_SERVING)
+    if key is None:
+        return _found(Reason.MIN_UNSATISFIED, Cause.HEAD_OF_QUEUE)
+    return _found(Reason.MIN_UNSATISFIED, Cause.BEHIND_HEAD, other=key)
+
+
+def _key_of_head(demand: JobDemand, context: DecisionContext) -> JobKey | None:
+    """The older job that this one waits behind; None if it is the first in the queue itself."""
+    head = context.admission.head.get(demand.index, demand.index)
+    return None if head == demand.index else context.problem.demands[head].job.key
