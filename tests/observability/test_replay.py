@@ -129,7 +129,7 @@ def test_what_is_not_there_is_named_once_beside_its_problem(tmp_path: Path) -> N
 def test_a_policy_that_this_edl_does_not_know_cannot_be_read(tmp_path: Path) -> None:
     snapshot = world()
     path = RecordFolder(tmp_path).write(DecisionRecord("coin", Limits(), snapshot, plan_for(snapshot)))
-    assert "policy 'coin' is unknown" in replay(path).problem
+    assert "policy 'coin' does not exist" in replay(path).problem
 
 
 def test_a_folder_is_replayed_record_by_record_in_the_order_of_time(tmp_path: Path) -> None:
