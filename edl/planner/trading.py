@@ -1,8 +1,7 @@
-"""Policy `utility`: trainers go to whom they are worth most, and move between jobs only where that pays.
+"""Trades of policy `utility`: trainers change hands between jobs, the most useful trades first, if that pays.
 
-The linear program says what the best sharing would be worth. A sharing that is worth nearly as much stands as it is;
-else trainers change hands, the best trades first, until it is. On small clusters an integer program packs what is not
-created yet.
+A linear program finds the worth of the best sharing. Trades stop as soon as a sharing is worth nearly as much. On small
+clusters an integer program also packs the pods anew that do not exist yet.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from edl.planner.reallocation import EPSILON, Terms, allowed_beyond, give_one, k
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
 
-HORIZON_S = 600.0  # what a resize gains is counted over this time, against the time that it costs
+HORIZON_S = 600.0  # the gain of a resize is counted over this time
 TRADES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a sharing should be worth, and by which counts of the members it would be, with the fewest shrinks."""
+    """The worth that a sharing should reach, and the counts that reach it with the fewest shrinks."""
 
     value: float
     wanted: Mapping[int, int]
 
 
 def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
-    """The sum of the members' worths."""
+    """The sum of the worths of all jobs of a packing."""
     return sum(worths[j].value(packing.count[j]) for j in packing.members)
 
 
 def standing(packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth]) -> tuple[tuple[float, ...], float]:
-    """How good a trial is: fulfilments up to the floor, from the worst off upwards; then the worth of all."""
+    """How good a packing is: fulfilments up to the floor, from the worst off upwards; then the total worth."""
     demands = packing.problem.demands
     held = sorted(
         round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
@@ -49,13 +48,13 @@ def standing(packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth]) -
 def set_goal(
     packing: TrialPacking, now: Mapping[int, int], terms: Terms, worths: Mapping[int, Worth], deadline_s: float
 ) -> Goal:
-    """What the best sharing of all the members' trainers is worth, less what may be given up for staying.
+    """The worth of the best sharing, less what may be lost so that trainers stay.
 
     Args:
-        packing: the trial; not changed.
-        now: trainers that each member has.
-        terms: see there.
-        worths: of each member.
+        packing: not changed.
+        now: by job, the trainers that it has.
+        terms: the ceiling and the floor of each job.
+        worths: of each job.
         deadline_s: time for each of two programs.
     """
     cluster = read_share_problem(packing)
@@ -69,7 +68,7 @@ def set_goal(
 def grown_by_worth(
     packing: TrialPacking, terms: Terms, wanted: Mapping[int, int], worths: Mapping[int, Worth], deadline_s: float
 ) -> TrialPacking:
-    """Grow into free room: up to the floor, then as the goal wants it, then by what one more is worth."""
+    """Grow into free room: up to the floor, then up to the goal, then by the worth of one more trainer."""
     grown = packing.copy()
     grow(grown, {j: min(terms.ceiling[j], n) for j, n in wanted.items()}, terms.promised, worths=worths)
     grow(grown, terms.ceiling, terms.promised, worths=worths)
@@ -92,14 +91,14 @@ def traded(
     *,
     deadline_s: float,
 ) -> TrialPacking:
-    """Let trainers change hands until the goal is reached, or no single trade is worth anything.
+    """Let trainers change hands until the goal is reached or no single trade gains anything.
 
     Args:
-        packing: the trial before any growth; not changed.
-        terms: see there.
+        packing: before any growth; not changed.
+        terms: the ceiling and the floor of each job.
         goal: what to reach.
-        keep: who may lose trainers, and how many of those that exist each must keep.
-        worths: of each member.
+        keep: by job that may lose trainers, how many live ones it must keep.
+        worths: of each job.
         deadline_s: time for each program.
     """
     start = take_promised(packing.copy(), replace(terms, promised=goal.wanted), keep)
@@ -119,7 +118,7 @@ def traded(
 def _best_trade(
     packing: TrialPacking, terms: Terms, keep: Mapping[int, int], worths: Mapping[int, Worth]
 ) -> TrialPacking | None:
-    """The room after one more trainer for whom it is worth most, taken from those to whom theirs are worth less."""
+    """The packing after the best trade: one more trainer for the job that gains most, from jobs that lose less."""
     demands = packing.problem.demands
     takers = [j for j in packing.members if packing.count[j] < terms.ceiling[j]]
     takers.sort(
@@ -154,17 +153,17 @@ def _least(packing: TrialPacking, d: int, terms: Terms, worth: Worth, gain: floa
 
 
 def pays(packing: TrialPacking, taken: TrialPacking, still: TrialPacking, worths: Mapping[int, Worth]) -> bool:
-    """True where what is gained over the horizon exceeds what the additional resizes cost.
+    """True if the gain over the horizon exceeds the cost of the additional resizes.
 
-    Both are counted in parts of each job's own speed, times its weight: a resize that stops a job for 30 s costs it
-    30 s of that, and a tenth more speed for 600 s gains it 60 s. A trainer that dies and starts elsewhere counts as
-    both, a death and a start.
+    Both are counted in parts of each job's own speed, times its weight: a resize that stops a job for 30 s costs 30 s
+    of that, and a tenth more speed for 600 s gains 60 s. A trainer that restarts elsewhere counts as a deletion and
+    a start.
 
     Args:
         packing: before either.
-        taken: the trial with more resizes.
-        still: the trial that it is compared with.
-        worths: of each member.
+        taken: with more resizes.
+        still: what it is compared with.
+        worths: of each job.
     """
     gain = total_worth(taken, worths) - total_worth(still, worths)
     cost_s = sum(
@@ -178,14 +177,14 @@ def pays(packing: TrialPacking, taken: TrialPacking, still: TrialPacking, worths
 
 
 def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
-    """How often a job is interrupted: once where trainers of it die, once where new ones come."""
-    dies = kept(after, j) < kept(before, j)
-    comes = any(place.owner == j and place.role is Role.TRAINER for place in after.placed)
-    return dies + comes
+    """How often a job is interrupted: once if trainers are deleted, once if new ones start."""
+    shrinks = kept(after, j) < kept(before, j)
+    grows = any(place.owner == j and place.role is Role.TRAINER for place in after.placed)
+    return shrinks + grows
 
 
 def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
-    """What the worst off of those below their floor gains in fulfilment."""
+    """How much fulfilment the worst off of the jobs below their floor gains."""
     lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
     worst = min(lacking, key=lambda j: (still.fulfilment(j), j), default=None)
     return 0.0 if worst is None else taken.fulfilment(worst) - still.fulfilment(worst)

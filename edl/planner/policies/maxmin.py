@@ -83,7 +83,7 @@ class MaxMin(Policy):
 
 
 def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
-    """Choose between growth alone and taking from those that are better off."""
+    """Choose between growth alone and transfers from jobs that are better off."""
     demands = packing.problem.demands
     admits = has_arrivals(packing)
     if not admits and not is_at_rest(packing):
@@ -123,9 +123,9 @@ def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_
 def _reserve_for_yielded(
     packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float]
 ) -> Mapping[int, int]:
-    """The ceilings while a job below its fair share may not grow yet: the others get no more than theirs.
+    """Ceilings while a job below its fair share may not grow yet: other jobs get no more than their fair share.
 
-    What they took of its room in these seconds would be taken back by deaths as soon as it may grow.
+    Otherwise they would take its room for seconds, and lose the trainers again as soon as it may grow.
     """
     promised = {j: int(level[j] + EPSILON) for j in packing.members}
     if all(ceiling[j] >= promised[j] for j in packing.members):
@@ -134,7 +134,7 @@ def _reserve_for_yielded(
 
 
 def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> TrialPacking:
-    """Grow; then raise whoever is worst off by one more trainer as long as all who are worst off get it."""
+    """Grow, then raise the promise of the worst off by one trainer as long as all of them get it."""
     best = _filled(packing, terms, deadline_s, take)
     if packing.problem.is_large:
         return best
@@ -172,7 +172,7 @@ def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | 
 def _reached(
     packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
 ) -> TrialPacking | None:
-    """A trial in which everybody has what is promised, `best` itself where it does; None where none is found."""
+    """A packing in which every job has what it is promised, `best` itself if it does; None if none is found."""
     if all(best.count[j] >= terms.promised[j] for j in packing.members):
         return best
     if not could_reach(read_share_problem(best), terms.promised, deadline_s):
@@ -184,9 +184,9 @@ def _reached(
 def lowered(
     packing: TrialPacking, terms: Terms, level: float, reach: Callable[[Terms], TrialPacking | None]
 ) -> tuple[TrialPacking, Terms] | None:
-    """Promise less to whoever is best off, trainer by trainer and never down to that level, until all can be had.
+    """Promise less to the job that is best off, trainer by trainer and not down to `level`, until all fits.
 
-    What can be had with less promised can be had: the first step is tried, then the last, then those between.
+    Less is never harder to reach: the first step is tried, then the last, then those between by bisection.
     """
     steps = _lower(packing, terms, level)
     if not steps:
@@ -206,7 +206,7 @@ def lowered(
 
 
 def _lower(packing: TrialPacking, terms: Terms, level: float) -> list[Terms]:
-    """The terms with one trainer less promised to whoever is then best off, again and again."""
+    """The terms with one trainer less promised to the job that is then best off, step by step."""
     demands = packing.problem.demands
     steps: list[Terms] = []
     for _ in range(RAISES_TRIED if len(packing.members) <= FEW_JOBS else 0):
@@ -224,9 +224,9 @@ def _lower(packing: TrialPacking, terms: Terms, level: float) -> list[Terms]:
 
 
 def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms | None:
-    """The terms with one more trainer promised to each of the worst off; None where one of them cannot have it.
+    """The terms with one more trainer promised to each of the worst off; None if one of them cannot have it.
 
-    `is_settled` says that nothing can be packed anew and nobody dies: then there is no room but what is free.
+    `is_settled`: nothing can be packed anew and no trainer may be deleted, so only free room counts.
     """
     demands = packing.problem.demands
     level = {j: demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members}
@@ -240,7 +240,7 @@ def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms |
 
 
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
-    """Grow, and where that falls short of what is possible, pack anew all pods that are not created yet."""
+    """Grow; if that may fall short of what is possible, also pack all pods anew that do not exist yet."""
     taking = (lambda trial, j: take(trial, j, terms)) if take else None
     if packing.problem.is_large:
         filled = fill(packing, terms.ceiling, terms.promised, deadline_s)
@@ -256,19 +256,19 @@ def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take |
 
 
 def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
-    """What the worst off of those that gain gains in fulfilment."""
+    """How much fulfilment the worst off of the jobs that gain gains."""
     gainers = [j for j in grown.members if taken.count[j] > grown.count[j]]
     worst = min(gainers, key=lambda j: (grown.fulfilment(j), j), default=None)
     return 0.0 if worst is None else taken.fulfilment(worst) - grown.fulfilment(worst)
 
 
 def _worst(packing: TrialPacking) -> float:
-    """How well off the worst off is."""
+    """The lowest fulfilment of all jobs."""
     return round(min((packing.fulfilment(j) for j in packing.members), default=1.0), 9)
 
 
 def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], float]:
-    """How good a trial is: fulfilments up to the promised share, from the worst off upwards; then the whole sum."""
+    """How good a packing is: fulfilments up to the promised share, from the worst off upwards; then their sum."""
     demands = packing.problem.demands
     held = sorted(
         round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members

@@ -1,8 +1,7 @@
-"""The linear programs: what could be placed, what a fair share would be, and how good a plan could be at best.
+"""The linear programs of every policy: how many pods fit at most, the max-min fair share, and the bound of a plan.
 
-All of them choose how many nodes of each class use which pattern. They bound what whole pods can do; `packing` and
-`integer` then do it. Duals are prices: what one more slot, one more node of a class, or one waiting serving pod less
-is worth.
+Each chooses how many nodes of a class use which pattern of pods. A program bounds what whole pods can reach; `packing`
+and `integer` place them. Dual values are prices: what one more slot or one more node of a class would be worth.
 
 Source: HiGHS by scipy.optimize.linprog; the Lagrangian bound of column generation, Desrosiers and Luebbecke,
 A Primer in Column Generation (2005), section 1.4.
@@ -26,14 +25,14 @@ from edl.planner.trial_packing import SERVING, TrialPacking
 
 @dataclass(frozen=True, slots=True)
 class ShareProblem:
-    """A trial as the programs see it.
+    """A packing as the programs see it: its trainers may be placed anew, everything else that was placed keeps a slot.
 
     Attributes:
-        columns: classes and patterns of the room that members and what they lack may use.
-        jobs: members, ascending.
-        stuck: trainers of each that count but stand where no new one could.
-        need: (shapes,) slots for serving and for masters and pservers.
-        serving: pods of each serving shape among them.
+        columns: node classes and the patterns of pods that they can hold.
+        jobs: indices of the admitted jobs' demands, ascending.
+        stuck: by job, trainers that count but run on a node where no new one of their job could.
+        need: (shapes,) slots for serving, masters and pservers.
+        serving: by shape, how many of those slots are for serving pods.
         rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
     """
 
@@ -48,7 +47,7 @@ class ShareProblem:
 
 
 def read_share_problem(packing: TrialPacking) -> ShareProblem:
-    """The programs' view of a trial: its trainers and everything placed count as free, and as the first patterns."""
+    """Read a packing; what its nodes hold now becomes the first patterns, so that the program can repeat it."""
     problem = packing.problem
     node, shape, owner = _movable(packing)
     free = packing.free.clip(min=0) + sum_requests(len(packing.free), problem.request, node, shape)
@@ -68,7 +67,7 @@ def read_share_problem(packing: TrialPacking) -> ShareProblem:
 
 
 def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
-    """Node, shape and owner of every pod whose place is free to choose; trainers come first, others have no owner."""
+    """(pods,) node, shape and owner of every pod whose node is open to choice; trainers first, others have no owner."""
     problem = packing.problem
     live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
     node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
@@ -85,7 +84,7 @@ def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
-    """Add what each node holds as a pattern: node and shape of each pod; the program can then do what is done."""
+    """Add what each node holds as a pattern, given the node and the shape of each pod."""
     if not columns.classes:
         return
     row = np.full(max(columns.shapes) + 1, -1)
@@ -106,12 +105,12 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
 
 
 def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
-    """The most pods of some shapes that the room could hold, as an upper bound.
+    """Bound from above how many pods of some shapes fit.
 
     Args:
-        problem: the shapes and where they may go.
-        room: (nodes, resources) what they may use.
-        wanted: how many of each shape at most.
+        problem: the shapes, and the nodes that accept them.
+        room: (nodes, resources) what is free for them.
+        wanted: by shape, how many at most.
         deadline_s: time for the program.
     """
     columns = make_columns(problem, room, wanted)
@@ -129,10 +128,10 @@ def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], dead
 
 
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
-    """Max-min fulfilment: the largest t with n_j >= m_j + t (M_j - m_j); freeze whoever is tight; repeat.
+    """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the jobs that are tight, repeat.
 
     Returns:
-        Trainers of each member, in fractions, never below its minimum.
+        By job, trainers in fractions, never below its minimum.
 
     Source: progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
     """
@@ -160,7 +159,14 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far sharing has come: (jobs,) what each is promised, its bounds, whether that is final; the odd ones."""
+    """The state of progressive filling.
+
+    Attributes:
+        floor: (jobs,) what each job is promised so far.
+        low, span: (jobs,) its minimum, and its maximum less that.
+        frozen: (jobs,) True if the promise is final.
+        odd: indices of jobs with more stuck trainers than their minimum.
+    """
 
     floor: FloatArray
     low: FloatArray
@@ -170,9 +176,9 @@ class _Progress:
 
 
 def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
-    """Variables: t, then the counts of the odd jobs, of which more stand where no new one could than their minimum.
+    """The program of one round; its variables are t and the counts of the odd jobs.
 
-    All others have just what t promises them, so that thousands of jobs are one column.
+    All other jobs have exactly what t promises them, so that thousands of jobs are one column.
     """
     floor, low, span, frozen, odd = (getattr(progress, name) for name in progress.__slots__)
     held = np.where(floor > low, floor - 10 * EPSILON, low)  # a level is rounded; a minimum is not
@@ -195,7 +201,7 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
 
 
 def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> bool:
-    """False where it is proved that not every member can have as many trainers as wanted at once."""
+    """False if it is proved that not all jobs can have as many trainers as wanted at once."""
     goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
     stuck = _stuck(cluster)
     high = np.maximum(goal, stuck)
@@ -204,7 +210,7 @@ def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: fl
 
 
 def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
-    """A program over counts; jobs of one shape, gain and part in the rows are one variable."""
+    """A program over trainer counts; jobs of equal shape, gain and part in the rows are one variable."""
     use = _use(cluster)
     kinds = np.column_stack([use.T, gain, cluster.rows.T]).round(12)
     first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)[1:]
@@ -220,7 +226,7 @@ def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: Flo
 
 
 def _use(cluster: ShareProblem) -> FloatArray:
-    """(shapes, jobs) slots by trainer."""
+    """(shapes, jobs) slots that one trainer of each job takes."""
     row = {s: k for k, s in enumerate(cluster.columns.shapes)}
     use = np.zeros((len(row), len(cluster.jobs)))
     use[[row[cluster.problem.demands[j].shape] for j in cluster.jobs], np.arange(len(cluster.jobs))] = 1.0
@@ -228,7 +234,7 @@ def _use(cluster: ShareProblem) -> FloatArray:
 
 
 def _stuck(cluster: ShareProblem) -> FloatArray:
-    """(jobs,) trainers that stand where no new one could: they count and need no slot."""
+    """(jobs,) trainers that count and need no slot, because they run where no new one of their job could."""
     return np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
 
 
@@ -237,8 +243,9 @@ class Proof:
     """How good a plan is, and what its scarcities are worth.
 
     Attributes:
-        achieved, bound: weighted fulfilment of the plan, and what no plan can exceed.
-        cluster: classes and shapes that the prices are for; solution: None where nothing runs.
+        achieved, bound: the objective of the plan, and what no plan can exceed.
+        cluster: node classes and shapes that the prices are for.
+        solution: with the prices; None if no job runs.
     """
 
     achieved: float
@@ -250,13 +257,13 @@ class Proof:
 def prove(
     packing: TrialPacking, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
 ) -> Proof:
-    """Bound the sum of weighted fulfilment from above, with at least the promised or the planned trainers each.
+    """Bound the sum of weighted fulfilment from above, each job having its promised or its planned trainers at least.
 
     Args:
         packing: the finished plan.
-        level: trainers that the fair share promises each member.
+        level: by job, trainers that the fair share promises.
         deadline_s: time for the program.
-        least: trainers that some members are to have all the same: the bound of another plan than this one.
+        least: trainers that some jobs are to have in any case; the bound is then that of another plan.
     """
     cluster = read_share_problem(packing)
     achieved = sum(packing.problem.demands[j].job.weight * packing.fulfilment(j) for j in packing.members)
@@ -277,14 +284,14 @@ def prove(
 
 
 def _limit_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """All that bounds the members' counts beside the nodes."""
+    """Everything that bounds the counts of the jobs besides the nodes."""
     load, left = _load_rows(packing)
     quota, limits = quota_rows(packing)
     return np.vstack([load, quota]), np.concatenate([left, limits])
 
 
 def quota_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """The quotas over the members' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
+    """The quotas as rows over the jobs' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
     number = {row: k for k, row in enumerate(quotas_of(packing.problem, packing.members))}
     rows, limits = np.zeros((len(number), len(packing.members))), np.ones(len(number))
     for k, j in enumerate(packing.members):
@@ -297,12 +304,12 @@ def quota_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
 
 
 def quotas_of(problem: Problem, members: Iterable[int]) -> tuple[QuotaRow, ...]:
-    """The quotas that some jobs have to keep to, sorted."""
+    """The quotas that apply to some jobs, sorted."""
     return tuple(sorted({quota_use.row for j in members for quota_use in problem.demands[j].quota_uses}))
 
 
 def _load_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """--max-load-desired over the members' counts; what a plan has anyway is allowed."""
+    """--max-load-desired as rows over the jobs' counts; the planned counts are always allowed."""
     share, problem = packing.problem.limits.max_load_desired, packing.problem
     if share >= 1.0:
         return np.zeros((0, len(packing.members))), np.zeros(0)

@@ -1,4 +1,4 @@
-"""The linear programs of policy `utility`: who gets how many, with the fewest shrinks, and how good a plan could be.
+"""The linear programs of policy `utility`: the most useful counts, those with the fewest shrinks, and the bound.
 
 A job's worth is a concave line of whole-numbered pieces (`speedup`); each piece is one variable, and because pieces
 are worth less and less, a program fills them in their order by itself.
@@ -22,13 +22,13 @@ from edl.planner.trial_packing import TrialPacking
 FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-7
-SLACK = 0.01  # of the best value: what is given up so that fewer jobs are resized
-NEXT_TO_STAYING = 1e-3  # what utility counts beside a trainer that stays, where staying comes first
+SLACK = 0.01  # part of the best value that may be lost so that fewer jobs are resized
+NEXT_TO_STAYING = 1e-3  # weight of utility beside a trainer that stays, if staying comes first
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best that a program found: its value, and the trainers of each member, in fractions."""
+    """The best that a program found: its value, and by job the trainers, in fractions."""
 
     value: float
     counts: Mapping[int, float]
@@ -36,12 +36,12 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The variables: pieces of the members' worths.
+    """The variables: pieces of the jobs' worth curves.
 
     Attributes:
-        owner: (variables,) position of the member among the cluster's jobs.
-        start: (variables,) trainers that the member has before this piece.
-        length: (variables,) trainers in it; slope: (variables,) worth of each.
+        owner: (variables,) position of the job among the jobs of the problem.
+        start: (variables,) trainers that the job has before this piece.
+        length: (variables,) trainers in the piece; slope: (variables,) worth of each.
         base: (jobs,) minimums.
     """
 
@@ -55,7 +55,7 @@ class _Pieces:
 def most_useful(
     cluster: ShareProblem, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float
 ) -> Best:
-    """The counts of the highest total worth, each member having its floor at least."""
+    """The counts of the highest total worth; each job has its floor at least."""
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
         return Best(0.0, {j: float(worths[j].low) for j in cluster.jobs})
@@ -72,14 +72,14 @@ def fewest_shrinks(
     goal: float,
     deadline_s: float,
 ) -> Best:
-    """The counts by which the fewest trainers die, of all whose total worth is `goal` at least.
+    """Of all counts with a total worth of at least `goal`, those that delete the fewest trainers.
 
     Args:
-        cluster: the members and their room.
-        worths: of each member.
-        floor: the least trainers of each.
-        now: the trainers that each has; growth costs nothing.
-        goal: what `most_useful` found, less what may be given up.
+        cluster: the jobs and their room.
+        worths: of each job.
+        floor: by job, the fewest trainers.
+        now: by job, the trainers that it has; growth costs nothing.
+        goal: what `most_useful` found, less the slack.
         deadline_s: time for the program.
     """
     pieces = _pieces(cluster, worths, now)
@@ -100,9 +100,9 @@ def prove_utility(
     *,
     least: Mapping[int, int] | None = None,
 ) -> Proof:
-    """Bound the total worth of a finished plan from above, with at least the floor or the planned trainers each.
+    """Bound the total worth of a plan from above, each job having its floor or its planned trainers at least.
 
-    With `least`, trainers that some members are to have all the same, it is the bound of another plan than this one.
+    With `least`, trainers that some jobs are to have in any case, the bound is that of another plan.
     """
     cluster = read_share_problem(packing)
     achieved = sum(worths[j].value(packing.count[j]) for j in packing.members)
