@@ -1,7 +1,7 @@
 """Trades of policy `utility`: trainers change hands between jobs, the most useful trades first, if that pays.
 
-A linear program finds the worth of the best sharing. Trades stop as soon as a sharing is worth nearly as much. On small
-clusters an integer program also packs the pods anew that do not exist yet.
+A linear program finds the worth of the best sharing. Trades stop as soon as a sharing is worth nearly as much. On
+small clusters an integer program also packs the pods anew that do not exist yet.
 """
 
 from __future__ import annotations

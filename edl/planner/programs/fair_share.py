@@ -1,7 +1,7 @@
 """The linear programs of every policy: how many pods fit at most, the max-min fair share, and the bound of a plan.
 
-Each chooses how many nodes of a class use which pattern of pods. A program bounds what whole pods can reach; `packing`
-and `integer` place them. Dual values are prices: what one more slot or one more node of a class would be worth.
+Each chooses how many nodes of a class use which pattern of pods. A program bounds what whole pods can reach;
+`packing` and `integer` place them. Dual values are prices: what one more slot or one more node of a class would be worth.
 
 Source: HiGHS by scipy.optimize.linprog; the Lagrangian bound of column generation, Desrosiers and Luebbecke,
 A Primer in Column Generation (2005), section 1.4.
@@ -25,7 +25,7 @@ from edl.planner.trial_packing import SERVING, TrialPacking
 
 @dataclass(frozen=True, slots=True)
 class ShareProblem:
-    """A packing as the programs see it: its trainers may be placed anew, everything else that was placed keeps a slot.
+    """A packing as the programs see it: its trainers may be placed anew, all else that was placed keeps a slot.
 
     Attributes:
         columns: node classes and the patterns of pods that they can hold.
@@ -67,7 +67,7 @@ def read_share_problem(packing: TrialPacking) -> ShareProblem:
 
 
 def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
-    """(pods,) node, shape and owner of every pod whose node is open to choice; trainers first, others have no owner."""
+    """(pods,) node, shape and owner of every pod that may be placed anew; trainers first, others have no owner."""
     problem = packing.problem
     live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
     node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
@@ -128,7 +128,7 @@ def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], dead
 
 
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
-    """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the jobs that are tight, repeat.
+    """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the tight jobs, repeat.
 
     Returns:
         By job, trainers in fractions, never below its minimum.
