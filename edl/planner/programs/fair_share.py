@@ -1,7 +1,8 @@
 """The linear programs of every policy: how many pods fit at most, the max-min fair share, and the bound of a plan.
 
 Each chooses how many nodes of a class use which pattern of pods. A program bounds what whole pods can reach;
-`packing` and `integer` place them. Dual values are prices: what one more slot or one more node of a class would be worth.
+`packing` and `integer` place them. Dual values are prices: what one more slot, or one more node of a class, would be
+worth.
 
 Source: HiGHS by scipy.optimize.linprog; the Lagrangian bound of column generation, Desrosiers and Luebbecke,
 A Primer in Column Generation (2005), section 1.4.
