@@ -28,7 +28,7 @@ from edl.planner.minimums import (
     size_of,
 )
 from edl.planner.packing import make_room
-from edl.planner.problem import JobDemand, Problem, count_beyond, count_stuck, room_beside
+from edl.planner.problem import JobDemand, Problem, count_misplaced, count_without_slot, free_beside_fixed
 from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
 from edl.planner.quota import QuotaMeter, QuotaShortage, most_alone
@@ -86,7 +86,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    demands, hopeless, beyond = [], set(), count_beyond(problem)
+    demands, hopeless, beyond = [], set(), count_without_slot(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
@@ -213,7 +213,7 @@ class _Trial:
         """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
         problem = self.problem
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        stuck = count_stuck(problem)
+        stuck = count_misplaced(problem)
         for j in members:
             demand = problem.demands[j]
             wanted[demand.shape] += max(0, demand.min_trainers - stuck[j])
@@ -224,7 +224,9 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(problem, room_beside(problem, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return (
+            place_most(problem, free_beside_fixed(problem, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
+        )
 
 
 class _Queue:
