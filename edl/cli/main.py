@@ -109,7 +109,7 @@ def plan(
     from edl.explain.whatif import changes_of
     from edl.kube.queue_file import unmatched
     from edl.kube.snapshot_files import read_snapshot_files
-    from edl.planner.consolidation import unrest
+    from edl.planner.consolidation import reason_to_wait
 
     limits = _limits(max_load_desired, serving_headroom, queues, consolidate_after_s)
     saved, now_s = read_snapshot_files(filenames), _seconds(now)
@@ -119,7 +119,7 @@ def plan(
     decided = plan_snapshot(snapshot, policy, limits)
     changes = changes_of(saved, now_s, limits, decided)
     if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
-        why = unrest(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
+        why = reason_to_wait(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
         typer.echo(f"edl: no pserver moves: {why}", err=True)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))

@@ -19,7 +19,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import admit, cap, serve
-from edl.planner.consolidation import moves, pays, unrest, with_moves, without
+from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.context import DecisionContext
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.preference import follow_preferences
@@ -154,7 +154,7 @@ def _consolidated(
     snapshot: ClusterSnapshot, policy: Policy, limits: Limits, plan: ScalePlan, packing: TrialPacking
 ) -> ScalePlan:
     """The plan, or that for the pservers that move, where more trainers find room by it."""
-    if unrest(snapshot, plan, limits.consolidate_after_s):
+    if reason_to_wait(snapshot, plan, limits.consolidate_after_s):
         return plan
     moving = moves(packing, limits.deadline_s)
     if not moving.pservers:
