@@ -25,7 +25,7 @@ from edl.planner.programs.fair_share import add_used
 from edl.planner.trial_packing import Placed, TrialPacking
 
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
-CLOSED = 1e-7  # of the value, which consists mostly of promises
+GAP = 1e-7  # of the value, which consists mostly of promises
 NEARLY_WHOLE = 1e-6
 
 
@@ -75,7 +75,7 @@ def fill(
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
-    solution = solve(program, columns, deadline_s, closed=CLOSED)
+    solution = solve(program, columns, deadline_s, gap=GAP)
     slots = _slots(columns, solution, program.need + program.use @ program.high)
     queues = [deque(nodes) for nodes in slots]
     places = _fixed_places(fixed, queues, columns, packing)
