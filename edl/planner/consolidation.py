@@ -164,6 +164,7 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
     """
 
     def both(old: ScaleDecision, new: ScaleDecision) -> ScaleDecision:
+        """The decision of one job, from those of both plans."""
         deleted = moving.trainers.get(new.job, ())
         return replace(
             new,

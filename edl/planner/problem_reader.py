@@ -167,6 +167,7 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:
+    """(rows, columns) the rows as one array, which may have no rows."""
     return np.array(rows, dtype=np.int64).reshape(len(rows), columns)
 
 

@@ -66,8 +66,8 @@ class QuotaShortage:
 def quota_uses_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaUse, ...]:
     """What a job uses of each limit of its queue.
 
-    If a live trainer requests more than new ones do (the job's resources were changed), all of them count as the
-    largest, so that no choice of victims can exceed a limit.
+    Trainers differ if the job's resources were changed while it runs. All of them then count as the largest, so that
+    no choice of victims can exceed a limit.
     """
     quota_uses = []
     for quota in quotas:

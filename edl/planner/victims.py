@@ -2,9 +2,9 @@
 
 Capacity is freed node by node, never in total. Each node offers slots for deletions (so many slots if these trainers
 are deleted), and dynamic programming over the nodes chooses among the offers; for one shape that is exact. Among
-equal numbers of deletions, the cheaper victim is a pod that does not run yet, then one of the job that is best off,
-then a surplus trainer, then the one that started last. Placing without any deletion uses the same table; then the
-cost is the slots that trainers lose.
+equal numbers of deletions, the cheapest victim is a pod that does not run yet. After that come trainers of the job
+that is best off, surplus trainers, and those that started last. Placing without any deletion uses the same table; the
+cost is then the slots that trainers lose.
 
 Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
 """
@@ -161,6 +161,7 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
     order: list[int] = []
 
     def urgency(j: int) -> tuple[bool, float, tuple[bool, bool, int, float, str], float, int]:
+        """Sort key of a job by the next of its trainers."""
         trainer = live_trainers[queues[j][taken[j]]]
         return (trainer.order[0], -packing.fulfilment(j, -taken[j]), trainer.order, -demands[j].job.created_s, -j)
 

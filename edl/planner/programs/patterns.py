@@ -188,6 +188,7 @@ def price(node_class: NodeClass, request: IntArray, worth: Sequence[float]) -> P
     pattern = [0] * len(node_class.most)
 
     def search(depth: int, capacity: list[int], value: float) -> None:
+        """Try each count of the shape at this depth, the largest first."""
         nonlocal best, best_value, left_out, steps
         steps += 1
         if value > best_value + ROUNDING:
