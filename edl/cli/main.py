@@ -108,7 +108,7 @@ def plan(
     from edl.explain.plan_table import plan_json, print_plan
     from edl.kube.queue_file import unmatched
     from edl.kube.snapshot_files import read_snapshot_files
-    from edl.planner.consolidation import unrest
+    from edl.planner.consolidation import reason_to_wait
 
     limits = _limits(max_load_desired, serving_headroom, queues, consolidate_after_s)
     saved, now_s = read_snapshot_files(filenames), _seconds(now)
@@ -121,7 +121,7 @@ def plan(
         before = saved.base.snapshot(now_s)[0]
         changes = compare_snapshots(before, snapshot, decided, limits, saved.first_name)
     if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
-        why = unrest(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
+        why = reason_to_wait(snapshot, decided, limits.consolidate_after_s) or "no trainer would find room by it"
         typer.echo(f"edl: no pserver moves: {why}", err=True)
     if output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))

@@ -1,11 +1,11 @@
-"""Who runs: waiting serving first, then jobs tier by tier and by age, each with all it needs or not at all.
+"""Decides which jobs run: waiting serving pods first, then jobs tier by tier and by age, each whole or not at all.
 
-A job can wait for room or for quota. Waiting for room it is the head that the younger ones of its tier pass only for
-so long; waiting for what other jobs of its queue need at least, it is a head to its queue alone.
+A job waits for capacity or for quota. The oldest job that waits for capacity is the head of its tier: younger jobs
+may pass it only for a limited time. A job that waits for quota is a head for its own queue only.
 
-A trial places everything that must have room (serving, missing masters and pservers, minimums), letting surplus
-trainers die where they must. A linear program rejects what cannot fit; whole pods on real nodes confirm what does.
-How much more than its minimum a job gets is decided in `sharing`.
+A trial packs everything that must fit (serving pods, missing masters and pservers, minimums) and deletes surplus
+trainers for it where needed. A linear program rejects what cannot fit; whole pods on real nodes confirm what does.
+`sharing` decides how much more than its minimum a job gets.
 
 Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO.
 """
@@ -28,7 +28,7 @@ from edl.planner.minimums import (
     size_of,
 )
 from edl.planner.packing import make_room
-from edl.planner.problem import JobDemand, Problem, count_beyond, count_stuck, room_beside
+from edl.planner.problem import JobDemand, Problem, count_misplaced, count_without_slot, free_beside_fixed
 from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
 from edl.planner.quota import QuotaMeter, QuotaShortage, most_alone
@@ -37,13 +37,13 @@ from edl.planner.trial_packing import TrialPacking
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who runs, and a room in which all that must have room has it.
+    """Which jobs run, and a packing in which everything that must fit has a node.
 
     Attributes:
-        room: the trial with every admitted job at its minimum at least.
-        head: of each waiting job, the older one that it waits behind; itself where it is the head.
-        hopeless: jobs that would not fit even alone, or not into their quota.
-        short: of each job that waits for quota, or behind one that does, what is lacking.
+        packing: every admitted job has at least its minimum in it.
+        head: of each waiting job, the older job that it waits behind; a head names itself.
+        hopeless: jobs that would not fit even if no other job ran, or that exceed their quota alone.
+        short: of each job that waits for quota, or behind one that does, the quota that is short.
     """
 
     packing: TrialPacking
@@ -53,7 +53,12 @@ class Admission:
 
 
 def serve(problem: Problem, deadline_s: float) -> Served:
-    """Count how many waiting serving pods could be placed with no training at all: those must be placed."""
+    """Find how many waiting serving pods fit if no training runs: so many must be placed.
+
+    Args:
+        problem: the arrays.
+        deadline_s: time for each program.
+    """
     wanted = {group.shape: group.due + group.in_grace for group in problem.waiting}
     best: Counter[int] = Counter()
     if wanted:
@@ -75,28 +80,35 @@ def serve(problem: Problem, deadline_s: float) -> Served:
 
 
 def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, frozenset[int]]:
-    """Cap each maximum at what would fit were the job alone, and find the jobs that would not even fit alone.
+    """Lower each maximum to what fits if no other job runs, and find the jobs that do not fit even then.
 
-    Trainers that a job has are never above its cap: a cap buys nothing and costs nobody. Only what is above the cap
-    of a quota goes. The cap is what one order of placing finds; that a job would not even fit is only said once no
-    packing was found that holds it.
+    Trainers that a job has are never above its cap: deleting them would help nobody. Only those above a quota are.
+    The cap is what one order of placing finds. A job counts as hopeless only if no packing was found that holds it.
+
+    Args:
+        problem: the arrays.
+        served: what serving pods get.
+        deadline_s: time for each program.
+
+    Returns:
+        The problem with the lower maximums, and the indices of the hopeless jobs.
     """
-    alone = _Trial(problem, served, deadline_s)
-    idle = alone(()) or TrialPacking(problem, ())
+    trial = _Trial(problem, served, deadline_s)
+    idle = trial(()) or TrialPacking(problem, ())
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
-    demands, hopeless, beyond = [], set(), count_beyond(problem)
+    demands, hopeless, without_slot = [], set(), count_without_slot(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
-            known[kind] = _alone(idle, demand)
-        most = max(known[kind] + beyond[demand.index], len(demand.live_trainers))
+            known[kind] = _count_alone(idle, demand)
+        most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         if quota < demand.min_trainers or (
             most < demand.min_trainers
             and not (demand.job.was_admitted and demand.live_trainers)
-            and alone.beside((), demand.index) is None
+            and trial.beside((), demand.index) is None
         ):
             hopeless.add(demand.index)
         demands.append(
@@ -105,8 +117,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     return replace(problem, demands=tuple(demands)), frozenset(hopeless)
 
 
-def _alone(idle: TrialPacking, demand: JobDemand) -> int:
-    """Trainers that fit beside all of the job's masters and pservers; -1 where not even those fit."""
+def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
+    """How many trainers fit beside all masters and pservers of the job; -1 if not even these fit."""
     packing = idle.copy()
     number = {shape: index for index, shape in enumerate(packing.problem.shapes)}
     for fixed in sorted(demand.job.fixed, key=lambda f: -size_of(packing.problem, number[f.shape])):
@@ -117,7 +129,14 @@ def _alone(idle: TrialPacking, demand: JobDemand) -> int:
 
 
 def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s: float) -> Admission:
-    """Choose who runs: tier by tier; those that run already before those that wait; older before younger."""
+    """Choose which jobs run: tier by tier; running jobs before waiting ones; older before younger.
+
+    Args:
+        problem: the arrays, maximums capped.
+        served: what serving pods get.
+        hopeless: indices of jobs that cannot run.
+        deadline_s: time for each program.
+    """
     trial = _Trial(problem, served, deadline_s)
     hopeful = [c for c in problem.demands if c.index not in hopeless]
     packing = trial([c.index for c in hopeful])
@@ -127,15 +146,15 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     queue = _Queue(trial)
     for tier in sorted({c.job.tier for c in hopeful}, reverse=True):
         ranked = sorted((c for c in hopeful if c.job.tier == tier), key=_seniority)
-        packing = queue.keep(packing, [c.index for c in ranked if c.job.was_admitted])
-        packing = queue.let_in(packing, [c for c in ranked if not c.job.was_admitted])
+        packing = queue.keep_admitted(packing, [c.index for c in ranked if c.job.was_admitted])
+        packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
     if packing is None:
         packing = TrialPacking(problem, ())
     return Admission(packing, queue.head, hopeless, queue.short)
 
 
 def waiting_since_s(demand: JobDemand) -> float:
-    """When a job that does not run began to wait: at its creation, or when it lost its place."""
+    """When a job that does not run began to wait: at its creation, or when it lost its admission."""
     status = demand.job.status
     admitted = status.condition("Admitted") if status is not None else None
     if status is not None and status.start_s is not None and admitted is not None and admitted.status == "False":
@@ -144,13 +163,16 @@ def waiting_since_s(demand: JobDemand) -> float:
 
 
 def _seniority(demand: JobDemand) -> tuple[bool, float, object]:
-    """Whole jobs before those that have lost pods; then by age."""
+    """Sort key: whole jobs before those that lack pods, then older before younger."""
     is_broken = bool(demand.needs) or len(demand.live_trainers) < demand.min_trainers
     return (demand.job.was_admitted and is_broken, demand.job.created_s, demand.job.key)
 
 
 class _Trial:
-    """Tries sets of jobs: whether all that they need fits beside serving. Sets that were refused are remembered."""
+    """Tries sets of jobs: whether all that they need fits beside serving; rejected sets are remembered.
+
+    Calling it with the indices of jobs returns the packing, or None if they do not fit together.
+    """
 
     def __init__(self, problem: Problem, served: Served, deadline_s: float) -> None:
         self.problem = problem
@@ -166,11 +188,11 @@ class _Trial:
         if not batches_of(packing, self.served):
             return packing
         if self.problem.is_large and place_in_free_room(packing, self.served) is not None:
-            return packing  # sooner done than proved
+            return packing  # placing the pods is faster than proving that they fit
         return place_required(self.problem, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
     def beside(self, members: tuple[int, ...], newcomer: int) -> TrialPacking | None:
-        """Try one more job; one that needs the same as a refused one is refused at once."""
+        """Try one more job; a job that needs the same as a rejected one is rejected at once."""
         demand = self.problem.demands[newcomer]
         kind = (
             members,
@@ -191,32 +213,32 @@ class _Trial:
         return packing
 
     def meter(self, members: Iterable[int]) -> QuotaMeter:
-        """What some jobs need at least of the quotas of their queues."""
+        """What the minimums of some jobs use of the quotas of their queues."""
         limited = {j: demand for j in members if (demand := self.problem.demands[j]).quota_uses}
         return QuotaMeter(
             {j: c.quota_uses for j, c in limited.items()}, {j: c.min_trainers for j, c in limited.items()}
         )
 
     def quota_shortage(self, members: Iterable[int], newcomer: int) -> QuotaShortage | None:
-        """The quota that keeps a job from running beside others, which have their minimums."""
+        """The quota that keeps a job from running beside others at their minimums; None if there is none."""
         demand = self.problem.demands[newcomer]
         return (
             self.meter(members).short_of_start(demand.quota_uses, demand.min_trainers) if demand.quota_uses else None
         )
 
     def has_waited(self, demand: JobDemand) -> bool:
-        """True where a job has waited so long that nothing younger passes it."""
+        """True if a job has waited so long that no younger job may pass it."""
         now_s = self.problem.snapshot.observed_at_s
         return now_s - waiting_since_s(demand) >= self.problem.limits.head_wait_s
 
     def _could_fit(self, members: tuple[int, ...]) -> bool:
-        """False where the linear program proves that it cannot: every trainer may move, every pod may be split."""
+        """False if the linear program proves that they do not fit, even with trainers moved and pods split."""
         problem = self.problem
         wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        stuck = count_stuck(problem)
+        misplaced = count_misplaced(problem)
         for j in members:
             demand = problem.demands[j]
-            wanted[demand.shape] += max(0, demand.min_trainers - stuck[j])
+            wanted[demand.shape] += max(0, demand.min_trainers - misplaced[j])
             for need in demand.needs:
                 wanted[need.shape] += need.missing
             for shape, _ in demand.unbound_fixed:
@@ -224,15 +246,17 @@ class _Trial:
         wanted = +wanted
         if not wanted:
             return True
-        return place_most(problem, room_beside(problem, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
+        return (
+            place_most(problem, free_beside_fixed(problem, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
+        )
 
 
 class _Queue:
-    """Lets jobs in, in their order, and remembers who waits behind whom and for what.
+    """Admits jobs in their order, and remembers which job each one waits behind, and for which quota.
 
     Attributes:
-        head: of each waiting job, the older one that it waits behind; itself where it is a head.
-        short: of each job that waits for quota, or behind one that does, what is lacking.
+        head: of each waiting job, the older job that it waits behind; a head names itself.
+        short: of each job that waits for quota, or behind one that does, the quota that is short.
     """
 
     def __init__(self, trial: _Trial) -> None:
@@ -240,20 +264,20 @@ class _Queue:
         self.head: dict[int, int] = {}
         self.short: dict[int, QuotaShortage] = {}
 
-    def keep(self, packing: TrialPacking | None, running: list[int]) -> TrialPacking | None:
-        """Keep those that run; where not all fit, the youngest go, whole."""
+    def keep_admitted(self, packing: TrialPacking | None, running: list[int]) -> TrialPacking | None:
+        """Keep the running jobs; if not all of them fit, the youngest lose their admission."""
         if not running or (together := self._trial([*_members(packing), *running])) is None:
             for j in running:
-                if (lacking := self._trial.quota_shortage(_members(packing), j)) is not None:
-                    self.short[j] = lacking
+                if (shortage := self._trial.quota_shortage(_members(packing), j)) is not None:
+                    self.short[j] = shortage
                 packing = self._trial.beside(_members(packing), j) or packing
             return packing
         return together
 
-    def let_in(self, packing: TrialPacking | None, waiting: list[JobDemand]) -> TrialPacking | None:
-        """Let in the longest prefix by age that fits, then whoever fits behind it while its head has not waited long.
+    def admit_waiting(self, packing: TrialPacking | None, waiting: list[JobDemand]) -> TrialPacking | None:
+        """Admit the longest prefix by age that fits, then younger jobs that fit, until the head has waited too long.
 
-        Who lacks quota is left out of the prefix and becomes the head of its queue.
+        A job that lacks quota is left out of the prefix and becomes the head of its queue.
         """
         before = _members(packing)
         order = self._with_quota(before, waiting)
@@ -263,55 +287,65 @@ class _Queue:
         first = order[count] if count < len(order) else None
         if first is not None:
             self.head[first] = first
+        may_pass = first is None or not self._trial.has_waited(self._trial.problem.demands[first])
         heads: dict[str, int] = {}
-        is_behind = False
+        is_younger = False
         for demand in waiting:
-            is_behind = is_behind or demand.index == first
+            is_younger = is_younger or demand.index == first
             if demand.index == first or demand.index in order[:count]:
                 continue
-            passed = heads.get(demand.job.queue, demand.index)
-            lacking = self._trial.quota_shortage(_members(packing), demand.index) or self._behind(
-                passed, demand.index
+            queue_head = heads.get(demand.job.queue, demand.index)
+            shortage = self._trial.quota_shortage(_members(packing), demand.index) or self._shortage_of_head(
+                queue_head, demand.index
             )
-            if lacking is not None:
+            if shortage is not None:
                 self.head[demand.index] = heads.setdefault(demand.job.queue, demand.index)
-                self.short[demand.index] = lacking
+                self.short[demand.index] = shortage
                 continue
-            is_closed = is_behind and first is not None and self._trial.has_waited(self._trial.problem.demands[first])
-            let_in = None if is_closed else self._trial.beside(_members(packing), demand.index)
-            packing = let_in or packing
-            if let_in is None:
+            tried = self._trial.beside(_members(packing), demand.index) if may_pass or not is_younger else None
+            packing = tried or packing
+            if tried is None:
                 self.head[demand.index] = demand.index if first is None else first
         return packing
 
-    def _behind(self, head: int, j: int) -> QuotaShortage | None:
-        """What the head of a job's queue lacks, where it has waited so long that the job may not pass it."""
+    def _shortage_of_head(self, head: int, j: int) -> QuotaShortage | None:
+        """What the head of the queue lacks, if it has waited so long that job j may not pass it."""
         return self.short[head] if head != j and self._trial.has_waited(self._trial.problem.demands[head]) else None
 
     def _with_quota(self, members: tuple[int, ...], waiting: list[JobDemand]) -> list[int]:
-        """Those that have quota once all older ones among them run; nobody passes a head that has waited long."""
+        """The jobs that have quota once all older ones among them run.
+
+        No job passes a head of its queue that has waited too long.
+        """
         meter = self._trial.meter(members)
-        closed: set[str] = set()
+        closed_queues: set[str] = set()
         order = []
         for demand in waiting:
-            if demand.quota_uses and demand.job.queue in closed:
+            if demand.quota_uses and demand.job.queue in closed_queues:
                 continue
             if meter.short_of_start(demand.quota_uses, demand.min_trainers) is None:
                 meter.start(demand.quota_uses, demand.min_trainers)
                 order.append(demand.index)
             elif self._trial.has_waited(demand):
-                closed.add(demand.job.queue)
+                closed_queues.add(demand.job.queue)
         return order
 
 
 def _members(packing: TrialPacking | None) -> tuple[int, ...]:
+    """The members of a packing; none without one."""
     return packing.members if packing is not None else ()
 
 
 def _longest(
     attempt: Callable[[int], TrialPacking | None], most: int, start: TrialPacking | None
 ) -> tuple[int, TrialPacking | None]:
-    """The largest count for which the attempt succeeds, by bisection, and its room; `start` is that of none."""
+    """The largest count for which an attempt succeeds, by bisection, and its packing.
+
+    Args:
+        attempt: returns the packing of so many jobs, None if they do not fit.
+        most: the largest count to try.
+        start: the packing of no job.
+    """
     low, high, packing = 0, most + 1, start
     while high - low > 1:
         middle = most if high > most else (low + high) // 2

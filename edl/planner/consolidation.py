@@ -1,11 +1,13 @@
-"""Which pservers move, once nothing happens, so that room in pieces becomes room for trainers.
+"""Which pservers move once the cluster is quiet, so that scattered free capacity fits more trainers.
 
-Serving pods come and go, and a pserver stays where there was room when it started: node after node may keep a piece
-that is too small for a trainer. A pserver holds the model, and its end takes its job back to the last checkpoint. So
-pservers move only where the operator asks for it, only after a time in which nothing has changed, only those that may
-be ended, and every job that is interrupted must pay for it with room for a trainer. Pservers may keep each other's
-checkpoints: one of a job moves at a time, unless they are said to be safe to evict. Trainers make way for them where
-that brings more than it costs; masters stay: their journals are on volumes that may belong to a node.
+Serving pods come and go, and a pserver stays where it was started: node after node may have some free capacity that
+is too small for a trainer. A pserver holds the model, and deleting it takes its job back to the last checkpoint. So
+pservers move only if the operator allows it, only after a time without any change, and only those that may be
+evicted. Every job that is interrupted must pay for it with one more trainer in the cluster.
+
+Pservers may keep each other's checkpoints, so one of a job moves at a time, unless they are marked safe to evict.
+Trainers are deleted for them if that brings more than it costs. Masters stay: their journals are on volumes that may
+belong to a node.
 
 Source: an integer program over nodes, solved by HiGHS (scipy.optimize.milp). Karpenter's `consolidateAfter` is the
 same wait, for nodes (https://karpenter.sh/docs/concepts/disruption/).
@@ -34,79 +36,88 @@ from edl.planner.trial_packing import TrialPacking
 
 Terms = list[tuple[int, float]]
 Row = tuple[Terms, float, float]
-"""(column, factor) of a sum, and the least and the most that it may be."""
+"""The (column, factor) terms of a sum, and the least and the most that the sum may be."""
 
 VARIABLES_LIMIT = 20_000
-WITH_VICTIMS_LIMIT = 2_000  # above, trainers stay where they are
-SEARCH_NODES = 100  # and no limit of time but the deadline, so that equal snapshots give equal plans
-NEAR = 0.005  # of the best value: not worth searching on for
+WITH_VICTIMS_LIMIT = 2_000  # a program with more variables is solved again without deleting trainers
+SEARCH_NODES = 100  # limits the search by nodes, not by time, so that equal snapshots give equal plans
+NEAR = 0.005  # the search stops so near to the best value
 INTERRUPTION, DELETION, MOVE = 0.7, 0.1, 0.01
-"""Prices in the smallest trainers: a job's step back, a trainer that starts anew elsewhere, a pserver that does."""
+"""Prices, in smallest trainers: of interrupting a job, of restarting a trainer, of restarting a pserver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Who ends so that it starts elsewhere, by job; sorted names.
+    """The pods to delete so that they start elsewhere, by job; names are sorted.
 
     Attributes:
-        pservers: for the sake of room.
-        trainers: that make way for them.
+        pservers: pservers that free capacity.
+        trainers: trainers that are deleted so that the pservers fit.
     """
 
     pservers: Mapping[JobKey, tuple[str, ...]]
     trainers: Mapping[JobKey, tuple[str, ...]]
 
 
-def rest_of(snapshot: ClusterSnapshot) -> tuple[float, str]:
-    """For how many seconds nothing has come, started or been resized, and what was the last; 0 while a pod leaves.
+def quiet_time(snapshot: ClusterSnapshot) -> tuple[float, str]:
+    """Seconds since the last change of the cluster, and what the change was.
 
-    Pods of jobs must run; those of others that nobody could give room, and those that take none, are no unrest.
+    A change is a pod that is created or starts, a job that is created, or a resize. The time is 0 while any pod
+    terminates, and while a pod of a job is not running yet. A pending pod of another workload does not keep it at 0.
     """
     ours = [pod for job in snapshot.jobs for pod in job.pods]
     pods = [*snapshot.pods, *ours]
     if leaving := next((pod for pod in pods if pod.terminating), None):
-        return 0.0, f"pod {leaving.namespace}/{leaving.name} is leaving"
+        return 0.0, f"pod {leaving.namespace}/{leaving.name} is terminating"
     if coming := next((p for p in ours if p.is_live and (not p.node or p.phase is not PodPhase.RUNNING)), None):
-        return 0.0, f"pod {coming.namespace}/{coming.name} does not run yet"
+        return 0.0, f"pod {coming.namespace}/{coming.name} is not running yet"
     last: list[tuple[float, str]] = []
     if pods:
-        pod = max(pods, key=_since)
-        last.append((_since(pod), f"pod {pod.namespace}/{pod.name} started"))
+        pod = max(pods, key=_came_s)
+        last.append((_came_s(pod), f"pod {pod.namespace}/{pod.name} started"))
     if snapshot.jobs:
         job = max(snapshot.jobs, key=lambda job: job.created_s)
-        last.append((job.created_s, f"job {job.key} came"))
-        job = max(snapshot.jobs, key=_resized)
-        last.append((_resized(job), f"job {job.key} was resized"))
+        last.append((job.created_s, f"job {job.key} was created"))
+        job = max(snapshot.jobs, key=_resized_s)
+        last.append((_resized_s(job), f"job {job.key} was resized"))
     last_s, what = max(last, default=(snapshot.observed_at_s, ""))
     return max(0.0, snapshot.observed_at_s - last_s), what
 
 
-def _since(pod: Pod) -> float:
+def _came_s(pod: Pod) -> float:
+    """When the pod was created or started, whichever was later."""
     return max(pod.created_s, pod.started_s or 0.0)
 
 
-def _resized(job: Job) -> float:
+def _resized_s(job: Job) -> float:
+    """When the job was last resized; 0 if never."""
     resize = job.status.last_resize if job.status is not None else None
     return resize.time_s if resize is not None else 0.0
 
 
-def unrest(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -> str:
-    """What has to be over before pservers may move; empty where nothing has."""
+def reason_to_wait(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -> str:
+    """Why pservers may not move now; empty if they may.
+
+    Args:
+        snapshot: the cluster.
+        plan: the plan for it.
+        after_s: seconds without a change that must pass first.
+    """
     if any(d.victims or d.nodes or d.fixed_nodes for d in plan.decisions):
-        return "the plan changes the number of trainers, or starts pods"
+        return "this plan deletes or creates pods"
     if plan.serving.waiting > plan.serving.short:
-        return "serving pods wait for room"
-    rest_s, what = rest_of(snapshot)
-    if rest_s >= after_s:
+        return "serving pods are waiting for capacity"
+    quiet_s, what = quiet_time(snapshot)
+    if quiet_s >= after_s:
         return ""
-    return f"{what} {rest_s:g} s ago, and nothing may change for {after_s:g} s" if rest_s else what
+    return f"{what} {quiet_s:g} s ago; pservers move only after {after_s:g} s without a change" if quiet_s else what
 
 
 def moves(packing: TrialPacking, deadline_s: float) -> Moving:
-    """The pservers to end, and trainers, so that they and more trainers find room; none where nothing is gained.
+    """Choose pservers and trainers to delete so that the pservers and more trainers fit; none if nothing is gained.
 
-    As few jobs as pay for it, and as few pods of them. Where the pods go is for the next plan to say: it packs them
-    with the trainers that come.
+    As few jobs are interrupted as pay for it, and as few of their pods as possible. The next plan decides where the
+    pods go: it packs them together with the new trainers.
 
     Args:
         packing: the finished packing of a plan that changes nothing; not changed.
@@ -117,20 +128,26 @@ def moves(packing: TrialPacking, deadline_s: float) -> Moving:
         program = _Program(packing, with_victims=False)
     if not program.groups or not any(program.wanted.values()) or program.size > VARIABLES_LIMIT:
         return Moving({}, {})
-    ended, deleted = program.solve(deadline_s)
-    pairs = (zip(program.groups, ended, strict=True), zip(program.trainers, deleted, strict=True))
+    moved, deleted = program.solve(deadline_s)
+    pairs = (zip(program.groups, moved, strict=True), zip(program.trainers, deleted, strict=True))
     return Moving(*map(_by_job, pairs))
 
 
 def without(snapshot: ClusterSnapshot, moving: Moving) -> ClusterSnapshot:
-    """The snapshot once the deletion of those pods was asked for."""
+    """The snapshot with these pods terminating."""
     both = (moving.pservers, moving.trainers)
-    jobs = (_leaving(job, {name for pods in both for name in pods.get(job.key, ())}) for job in snapshot.jobs)
+    jobs = (_with_deleted(job, {name for pods in both for name in pods.get(job.key, ())}) for job in snapshot.jobs)
     return replace(snapshot, jobs=tuple(jobs))
 
 
 def pays(before: ScalePlan, after: ScalePlan, interrupted: int) -> bool:
-    """True where the plan for the pods that moved takes from nobody, and adds a trainer for each interrupted job."""
+    """True if the plan after the move takes nothing from any job and adds a trainer for each interrupted job.
+
+    Args:
+        before: the plan without the move.
+        after: the plan for the snapshot in which the pods terminate.
+        interrupted: how many jobs are interrupted.
+    """
     pairs = list(zip(before.decisions, after.decisions, strict=True))
     if any(new.victims or new.target < old.target or new.admitted < old.admitted for old, new in pairs):
         return False
@@ -138,9 +155,16 @@ def pays(before: ScalePlan, after: ScalePlan, interrupted: int) -> bool:
 
 
 def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan:
-    """The plan for the pods that moved, as one for those that are to."""
+    """Turn the plan made as if the pods were terminating into one that deletes them.
+
+    Args:
+        before: the plan without the move.
+        after: the plan for the snapshot in which the pods terminate.
+        moving: the pods.
+    """
 
     def both(old: ScaleDecision, new: ScaleDecision) -> ScaleDecision:
+        """The decision of one job, from those of both plans."""
         deleted = moving.trainers.get(new.job, ())
         return replace(
             new,
@@ -155,17 +179,26 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
 
 
 def may_move(job: Job, pod: Pod) -> bool:
-    """True for a pserver that nobody asks to leave alone, whose job goes on without it and is not about to end."""
-    goes_on = job.fault_tolerant and job.action_for(Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_POD
+    """True for a live pserver that may be evicted, whose job goes on without it and is not about to end."""
+    survives = job.fault_tolerant and job.action_for(Role.PSERVER, JobEvent.POD_EVICTED) is JobAction.RESTART_POD
     if pod.role is not Role.PSERVER or not pod.is_live or pod.safe_to_evict is False:
         return False
-    comes_back_alike = any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
-    return goes_on and comes_back_alike and not job.completed(Role.TRAINER)
+    is_recreated_alike = any(f.role is Role.PSERVER and f.shape == pod.shape for f in job.fixed)
+    return survives and is_recreated_alike and not job.completed(Role.TRAINER)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Pods of one job and shape on one node, of which any number may end, in the order in which they should."""
+    """Pods of one job and shape on one node, any number of which may be deleted.
+
+    Attributes:
+        demand: index of the job.
+        node: index of the node.
+        shape: index of the shape.
+        is_safe: any number of the job's pods may be deleted at once.
+        job: key of the job.
+        pods: names of the pods, in the order of deletion.
+    """
 
     demand: int
     node: int
@@ -176,57 +209,47 @@ class _Group:
 
 
 class _Program:
-    """How many pods of each group end, where pservers start instead, and the trainers that then fit beside them.
+    """The integer program: which pods to delete, where the pservers start again, and which trainers then fit.
 
-    Variables, in this order: pservers of each group that end; trainers of each group that make way; per node and
-    shape the pservers that start, and the trainers that do; per job, 1 where a pserver of it moves.
+    Variables, in this order: pservers of each group that move; trainers of each group that are deleted; pservers,
+    then trainers, that start on a node, for each node and shape; and for each job, 1 if a pserver of it moves.
 
     Attributes:
-        groups: pservers that may end; `is_safe`: any number of a job's at once.
-        trainers: trainers that may make way.
-        wanted: trainers of each shape that would be taken beyond those that there are.
+        groups: pservers that may move.
+        trainers: trainers that may be deleted.
+        wanted: trainers of each shape that jobs would take beyond those that they have.
         size: the number of variables.
     """
 
     def __init__(self, packing: TrialPacking, *, with_victims: bool) -> None:
-        self._room, opened = packing, packing.problem.opened
+        self._packing = packing
         self.groups = _pservers(packing)
         self.trainers = _surplus(packing) if with_victims and self.groups else []
         self.wanted = _wanted(packing)
         self._pserver_shapes = sorted({g.shape for g in self.groups})
         shapes = {s for s, n in self.wanted.items() if n} | {g.shape for g in self.trainers}
         self._trainer_shapes = sorted(shapes)
-        left = {g.node for g in (*self.groups, *self.trainers)}
+        freed = {g.node for g in (*self.groups, *self.trainers)}
         self._jobs = sorted({g.demand for g in self.groups})
-        self._starts = [
-            (n, s)
-            for s in self._pserver_shapes
-            for n in sorted({*left, *np.flatnonzero(packing.slots(s)).tolist()})
-            if opened[s, n]
-        ]
-        self._grows = [
-            (n, s)
-            for s in self._trainer_shapes
-            for n in sorted({*left, *np.flatnonzero(packing.slots(s)).tolist()})
-            if opened[s, n]
-        ]
-        parts = (self.groups, self.trainers, self._starts, self._grows, self._jobs)
+        self._start_at = _places(packing, self._pserver_shapes, freed)
+        self._grow_at = _places(packing, self._trainer_shapes, freed)
+        parts = (self.groups, self.trainers, self._start_at, self._grow_at, self._jobs)
         ends = list(accumulate((len(part) for part in parts), initial=0))
-        self._end, self._die, self._start, self._grow, self._job = (slice(a, b) for a, b in pairwise(ends))
+        self._move, self._delete, self._start, self._grow, self._job = (slice(a, b) for a, b in pairwise(ends))
         self.size = ends[-1]
 
     def solve(self, deadline_s: float) -> tuple[list[int], list[int]]:
-        """How many pods of each group end, pservers and trainers; none of any where no answer was found."""
-        sizes = {s: size_of(self._room.problem, s) for s in self._trainer_shapes}
+        """How many pods of each group to delete, pservers and trainers; zeros if no solution was found."""
+        sizes = {s: size_of(self._packing.problem, s) for s in self._trainer_shapes}
         least = min((size for size in sizes.values() if size), default=1.0)
         worth = {s: max(1.0, size / least) for s, size in sizes.items()}
         cost, most = np.zeros(self.size), np.full(self.size, np.inf)
-        cost[self._end], most[self._end] = MOVE, [len(g.pods) for g in self.groups]
-        cost[self._die], most[self._die] = (
+        cost[self._move], most[self._move] = MOVE, [len(g.pods) for g in self.groups]
+        cost[self._delete], most[self._delete] = (
             [worth[g.shape] + DELETION for g in self.trainers],
             [len(g.pods) for g in self.trainers],
         )
-        cost[self._grow] = [-worth[s] for _, s in self._grows]
+        cost[self._grow] = [-worth[s] for _, s in self._grow_at]
         cost[self._job], most[self._job] = INTERRUPTION, 1.0
         result = milp(
             cost,
@@ -237,25 +260,26 @@ class _Program:
         )
         if result.x is None:
             return [0] * len(self.groups), [0] * len(self.trainers)
-        answer: list[int] = np.asarray(result.x).round().astype(np.int64).tolist()
-        return answer[self._end], answer[self._die]
+        counts: list[int] = np.asarray(result.x).round().astype(np.int64).tolist()
+        return counts[self._move], counts[self._delete]
 
     def _constraint(self) -> LinearConstraint:
-        rows = [*self._room_rows(), *self._count_rows(), *self._job_rows()]
+        """All rows as one sparse constraint."""
+        rows = [*self._capacity_rows(), *self._count_rows(), *self._job_rows()]
         at = [(k, column, factor) for k, (terms, _, _) in enumerate(rows) for column, factor in terms]
         row, column, factor = zip(*at, strict=True)
         matrix = coo_array((factor, (row, column)), shape=(len(rows), self.size)).tocsr()
         return LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
 
-    def _room_rows(self) -> Iterator[Row]:
-        """On each node no more of a resource is taken than is free or given back; in parts of the largest node."""
-        problem = self._room.problem
-        request, free = problem.request / problem.largest, self._room.free / problem.largest
+    def _capacity_rows(self) -> Iterator[Row]:
+        """On each node, no more of a resource is used than is free or freed, in parts of the largest node."""
+        problem = self._packing.problem
+        request, free = problem.request / problem.largest, self._packing.free / problem.largest
         here: dict[int, list[tuple[int, int, float]]] = {}
-        for groups, first in ((self.groups, self._end.start), (self.trainers, self._die.start)):
+        for groups, first in ((self.groups, self._move.start), (self.trainers, self._delete.start)):
             for k, group in enumerate(groups, start=first):
                 here.setdefault(group.node, []).append((k, group.shape, -1.0))
-        for places, first in ((self._starts, self._start.start), (self._grows, self._grow.start)):
+        for places, first in ((self._start_at, self._start.start), (self._grow_at, self._grow.start)):
             for k, (node, shape) in enumerate(places, start=first):
                 here.setdefault(node, []).append((k, shape, 1.0))
         for node, users in here.items():
@@ -265,42 +289,57 @@ class _Program:
                     yield terms, -np.inf, max(0.0, float(free[node, r]))
 
     def _count_rows(self) -> Iterator[Row]:
-        """As many pservers start as end, and as many trainers at least, but no more than are wanted; by shape."""
+        """Pods start in the numbers that are deleted, for each shape.
+
+        Exactly as many pservers start as are deleted. At least as many trainers start as are deleted, and the others
+        are no more than jobs want.
+        """
         for s in self._pserver_shapes:
-            yield [*_of(self.groups, self._end.start, s), *_at(self._starts, self._start.start, s)], 0.0, 0.0
+            yield [*_of(self.groups, self._move.start, s), *_at(self._start_at, self._start.start, s)], 0.0, 0.0
         for s in self._trainer_shapes:
-            terms = [*_of(self.trainers, self._die.start, s), *_at(self._grows, self._grow.start, s)]
+            terms = [*_of(self.trainers, self._delete.start, s), *_at(self._grow_at, self._grow.start, s)]
             if terms:
                 yield terms, 0.0, float(self.wanted.get(s, 0))
 
     def _job_rows(self) -> Iterator[Row]:
-        """Who moves is interrupted, and each interrupted job brings a trainer.
+        """A job of which a pserver moves is interrupted, and each interrupted job brings a trainer.
 
-        Of a job's pservers only one ends at a time, but for those that are said to be safe.
+        Only one pserver of a job moves at a time, except for those that are marked safe to evict.
         """
         number = {j: self._job.start + i for i, j in enumerate(self._jobs)}
-        careful: dict[int, Terms] = {j: [(k, -1.0)] for j, k in number.items()}
-        for k, group in enumerate(self.groups, start=self._end.start):
+        one_by_one: dict[int, Terms] = {j: [(k, -1.0)] for j, k in number.items()}
+        for k, group in enumerate(self.groups, start=self._move.start):
             if group.is_safe:
                 yield [(k, 1.0), (number[group.demand], -float(len(group.pods)))], -np.inf, 0.0
             else:
-                careful[group.demand].append((k, 1.0))
-        for terms in careful.values():
+                one_by_one[group.demand].append((k, 1.0))
+        for terms in one_by_one.values():
             yield terms, -np.inf, 0.0
         more = [(k, 1.0) for k in range(self._grow.start, self._grow.stop)]
-        fewer = [(k, -1.0) for k in range(self._die.start, self._die.stop)]
+        fewer = [(k, -1.0) for k in range(self._delete.start, self._delete.stop)]
         yield [*more, *fewer, *((k, -1.0) for k in number.values())], 0.0, np.inf
 
 
+def _places(packing: TrialPacking, shapes: list[int], freed: set[int]) -> list[tuple[int, int]]:
+    """(node, shape) of each place where pods could start: on eligible nodes with free slots, or that are freed."""
+    opened = packing.problem.opened
+    return [
+        (n, s) for s in shapes for n in sorted({*freed, *np.flatnonzero(packing.slots(s)).tolist()}) if opened[s, n]
+    ]
+
+
 def _at(places: list[tuple[int, int]], first: int, shape: int) -> Terms:
+    """The variables of one shape among the starts."""
     return [(k, 1.0) for k, (_, s) in enumerate(places, start=first) if s == shape]
 
 
 def _of(groups: list[_Group], first: int, shape: int) -> Terms:
+    """The variables of one shape among the groups, counted negatively."""
     return [(k, -1.0) for k, group in enumerate(groups, start=first) if group.shape == shape]
 
 
 def _pservers(packing: TrialPacking) -> list[_Group]:
+    """The pservers that may move, grouped by job, node, shape, and whether they are marked safe to evict."""
     problem = packing.problem
     number = {shape: i for i, shape in enumerate(problem.shapes)}
     found: dict[tuple[int, int, int, bool], list[str]] = {}
@@ -317,22 +356,23 @@ def _pservers(packing: TrialPacking) -> list[_Group]:
 
 
 def _surplus(packing: TrialPacking) -> list[_Group]:
-    """Trainers beyond the minimum of jobs that go on without them, of the shape that new ones would have."""
+    """Trainers above the minimum, of jobs that go on without them, if they have the shape of new ones."""
     problem = packing.problem
     found: dict[tuple[int, int, int], list[int]] = {}
     for index, node in packing.node_of.items():
         trainer = problem.live_trainers[index]
         demand = problem.demands[trainer.demand]
-        may_die = demand.job.fault_tolerant and not trainer.is_base and trainer.pod.safe_to_evict is not False
-        if may_die and trainer.shape == demand.shape:
+        may_delete = demand.job.fault_tolerant and not trainer.is_base and trainer.pod.safe_to_evict is not False
+        if may_delete and trainer.shape == demand.shape:
             found.setdefault((trainer.demand, node, trainer.shape), []).append(index)
     return [
-        _Group(j, node, shape, True, problem.demands[j].job.key, _in_dying_order(packing, live_trainers))
+        _Group(j, node, shape, True, problem.demands[j].job.key, _in_deletion_order(packing, live_trainers))
         for (j, node, shape), live_trainers in sorted(found.items())
     ]
 
 
-def _in_dying_order(packing: TrialPacking, live_trainers: list[int]) -> tuple[str, ...]:
+def _in_deletion_order(packing: TrialPacking, live_trainers: list[int]) -> tuple[str, ...]:
+    """The names of trainers in the order of deletion."""
     return tuple(
         packing.problem.live_trainers[i].pod.name
         for i in sorted(live_trainers, key=lambda i: packing.problem.live_trainers[i].order)
@@ -340,7 +380,7 @@ def _in_dying_order(packing: TrialPacking, live_trainers: list[int]) -> tuple[st
 
 
 def _wanted(packing: TrialPacking) -> dict[int, int]:
-    """Trainers of each shape that jobs would take if there were room."""
+    """How many more trainers of each shape jobs would take if they fitted."""
     meter, wanted = packing.meter(), dict[int, int]()
     for j in packing.members:
         demand = packing.problem.demands[j]
@@ -350,14 +390,16 @@ def _wanted(packing: TrialPacking) -> dict[int, int]:
     return wanted
 
 
-def _by_job(ended: Iterable[tuple[_Group, int]]) -> dict[JobKey, tuple[str, ...]]:
+def _by_job(moved: Iterable[tuple[_Group, int]]) -> dict[JobKey, tuple[str, ...]]:
+    """The names of the pods to delete, by job."""
     found: dict[JobKey, list[str]] = {}
-    for group, count in ended:
+    for group, count in moved:
         found.setdefault(group.job, []).extend(group.pods[:count])
     return {job: tuple(sorted(pods)) for job, pods in sorted(found.items()) if pods}
 
 
-def _leaving(job: Job, names: set[str]) -> Job:
+def _with_deleted(job: Job, names: set[str]) -> Job:
+    """The job with these pods terminating."""
     if not names:
         return job
     return replace(job, pods=tuple(replace(p, terminating=p.terminating or p.name in names) for p in job.pods))

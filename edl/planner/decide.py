@@ -16,7 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import admit, cap, serve
-from edl.planner.consolidation import moves, pays, unrest, with_moves, without
+from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.context import DecisionContext
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.policies.base import Policy
@@ -105,7 +105,7 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
 def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:
     """The plan in which pservers move, if trainers gain room by that; else the plan as it is."""
     plan = made.plan
-    if unrest(snapshot, plan, limits.consolidate_after_s):
+    if reason_to_wait(snapshot, plan, limits.consolidate_after_s):
         return made
     moving = moves(made.context.shared.packing, limits.deadline_s)
     if not moving.pservers:

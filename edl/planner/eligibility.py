@@ -1,8 +1,8 @@
-"""Which nodes may take a new pod, and which of them it would rather have, apart from the room it needs.
+"""Which nodes may take a new pod, and which of them the pod prefers, whatever is free on them.
 
-The planner must promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
-taints, node selector and required node affinity; preferred affinity and PreferNoSchedule are scores, as in its
-plugins NodeAffinity and TaintToleration. Room, spreading and pod affinity are not judged here.
+The planner may promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
+taints, node selector and required node affinity. Preferred affinity and PreferNoSchedule are scores, as in its
+plugins NodeAffinity and TaintToleration. Capacity, spreading and pod affinity are not judged here.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
 """
@@ -22,23 +22,23 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def takes(node: Node, placement: Placement) -> bool:
-    """True where a new pod with that placement may be bound to the node.
+    """True if a new pod with this placement may be bound to the node.
 
-    A node that is not ready takes nobody, whatever is tolerated. A cordon counts as the taint that kube-scheduler
-    reads it as, so that a pod which tolerates it may still go there. PreferNoSchedule repels nobody.
+    A node that is not ready takes no pod, whatever the pod tolerates. A cordon counts as the taint that
+    kube-scheduler makes of it, so a pod that tolerates the taint may still go there. PreferNoSchedule repels no pod.
     """
     return node.ready and is_tolerated(node, placement.tolerations) and is_selected(node, placement)
 
 
 def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, list[bool]]:
-    """`takes` for each placement and every node, in the order of the nodes.
+    """`takes` for each placement and each node, in the order of the nodes.
 
-    Nodes that no placement can tell apart are judged once: clusters have many nodes and few kinds.
+    Nodes that no placement can tell apart are judged once: clusters have many nodes and few kinds of them.
     """
-    asked = tuple(placements)
-    named = {r.key for p in asked for term in p.required for r in term.expressions}
-    keys = sorted(named | {key for p in asked for key, _ in p.node_selector})
-    by_name = any(term.fields for p in asked for term in p.required)
+    wanted = tuple(placements)
+    named = {r.key for p in wanted for term in p.required for r in term.expressions}
+    keys = sorted(named | {key for p in wanted for key, _ in p.node_selector})
+    by_name = any(term.fields for p in wanted for term in p.required)
     kinds: dict[tuple[object, ...], int] = {}
     examples: list[Node] = []
     order = []
@@ -52,24 +52,24 @@ def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[P
         if kind == len(examples):
             examples.append(node)
         order.append(kind)
-    answers = {placement: [takes(node, placement) for node in examples] for placement in asked}
-    return {placement: [answer[kind] for kind in order] for placement, answer in answers.items()}
+    taken = {placement: [takes(node, placement) for node in examples] for placement in wanted}
+    return {placement: [by_kind[kind] for kind in order] for placement, by_kind in taken.items()}
 
 
 def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
-    """True where every repelling taint of the node, a cordon included, is tolerated."""
+    """True if every repelling taint of the node, a cordon included, is tolerated."""
     return first_untolerated(node, tolerations) is None
 
 
 def first_untolerated(node: Node, tolerations: tuple[Toleration, ...]) -> Taint | None:
-    """The first repelling taint that is not tolerated, a cordon before all others; None where all are."""
+    """The first repelling taint that is not tolerated, a cordon before all others; None if all are tolerated."""
     taints = (UNSCHEDULABLE, *node.taints) if node.cordoned else node.taints
     repelling = (taint for taint in taints if taint.effect in REPELLING_EFFECTS)
     return next((t for t in repelling if not any(matches(toleration, t) for toleration in tolerations)), None)
 
 
 def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
-    """How many PreferNoSchedule taints of the node are not tolerated: the fewer, the more welcome it is."""
+    """How many PreferNoSchedule taints of the node are not tolerated; fewer is better."""
     return sum(
         not any(matches(toleration, taint) for toleration in tolerations)
         for taint in node.taints
@@ -78,12 +78,12 @@ def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
 
 
 def add_weights(preferred: Iterable[Preference], labels: Mapping[str, str], fields: Mapping[str, str]) -> int:
-    """The weights of all preferences that a node meets: the more, the more welcome it is."""
+    """The sum of the weights of all preferences that a node meets; more is better."""
     return sum(weight for weight, term in preferred if is_met(term, labels, fields))
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:
-    """True where the toleration accepts the taint; operators other than Exists and Equal accept none."""
+    """True if the toleration accepts the taint; an operator other than Exists and Equal accepts none."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -94,7 +94,7 @@ def matches(toleration: Toleration, taint: Taint) -> bool:
 
 
 def is_selected(node: Node, placement: Placement) -> bool:
-    """True where the node selector and any one term of the required affinity hold."""
+    """True if the node selector holds, and any one term of the required affinity."""
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in placement.node_selector):
         return False
@@ -105,14 +105,14 @@ def is_selected(node: Node, placement: Placement) -> bool:
 
 
 def is_met(term: NodeTerm, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """True where every expression of the term holds; a term without any selects no node."""
+    """True if every expression of the term holds; a term without expressions selects no node."""
     if not term.expressions and not term.fields:
         return False
     return all(holds(r, labels) for r in term.expressions) and all(holds(r, fields) for r in term.fields)
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """True where the labels meet one expression."""
+    """True if the labels meet one expression."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -130,7 +130,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(value: str | None, requirement: Requirement) -> bool:
-    """Gt and Lt compare integers with one bound; what is no integer matches nothing, as in the scheduler."""
+    """Gt and Lt compare integers with one bound; a value that is no integer matches nothing, as in the scheduler."""
     if len(requirement.values) != 1:
         return False
     if not (_INTEGER.fullmatch(value or "") and _INTEGER.fullmatch(requirement.values[0])):

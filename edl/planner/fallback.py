@@ -1,8 +1,8 @@
-"""What to do when no plan could be made in time: the last good plan, without its growth.
+"""What to do if no plan could be made in time: the last good plan, without its growth.
 
-A guess never shrinks anybody: only the deletions that waiting serving pods still need are kept, and every other job
-stays as it is, its masters and pservers included. The caller checks the result against the new snapshot like any
-plan.
+The old plan was made for another snapshot, so it never shrinks a job for the growth of another one. Only deletions
+that waiting serving pods still need are kept. Every other job stays unchanged, its masters and pservers included. The
+caller checks the result against the new snapshot, as it checks any plan.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from edl.model.status import Reason
 
 
 def failure_of(error: BaseException) -> PlanFailure:
-    """How a decision failed, by what it raised."""
+    """The kind of failure of a decision, by the error that it raised."""
     if isinstance(error, PlanError):
         return error.failure
     return PlanFailure.NOT_A_NUMBER if isinstance(error, ArithmeticError) else PlanFailure.BUG
 
 
 def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFailure) -> ScalePlan:
-    """The plan reduced to what is safe in another snapshot.
+    """Reduce an old plan to what is safe in another snapshot.
 
     Args:
-        plan: the last one that was made and passed its checks.
-        snapshot: the world now.
-        failure: why there is no new one.
+        plan: the last plan that was made and passed its checks.
+        snapshot: the cluster now.
+        failure: why there is no new plan.
 
     Returns:
-        A plan that creates nothing. A job has no decision where none is safe: it is new, its spec has changed, it
-        lacks pods. Such a job is left as it is.
+        A plan that creates no pod. A job has no decision in it if none is safe: the job is new, or its spec has
+        changed, or it lacks pods. The caller leaves such a job unchanged.
     """
     waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
-    needy = sum(pod.needs_room for pod in snapshot.pods)
+    to_place = sum(pod.needs_room for pod in snapshot.pods)
     before = {decision.job: decision for decision in plan.decisions}
-    decisions = (_reduced(before.get(job.key), job, serving_waits=needy > 0) for job in snapshot.jobs)
+    decisions = (_without_growth_of(before.get(job.key), job, serving_waits=to_place > 0) for job in snapshot.jobs)
     return replace(
         plan,
         decisions=tuple(d for d in decisions if d is not None),
-        serving=ServingReport(waiting=waiting, short=waiting - needy),
+        serving=ServingReport(waiting=waiting, short=waiting - to_place),
         seconds=0.0,
         fallback=failure,
     )
 
 
-def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> ScaleDecision | None:
+def _without_growth_of(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> ScaleDecision | None:
+    """The decision of one job without its growth; None if none is safe."""
     if old is None or old.generation != job.generation:
         return None
     live = {pod.name for pod in job.live_trainers}
@@ -58,7 +59,7 @@ def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> Sca
         victims = ()
     target = len(live) - len(victims)
     admitted = target > 0
-    if not (_can_stay(job, target) if admitted else _may_go(old, job, is_for_serving=is_for_serving)):
+    if not (_can_stay(job, target) if admitted else _may_lose_all(old, job, is_for_serving=is_for_serving)):
         return None
     return replace(
         old,
@@ -73,13 +74,13 @@ def _reduced(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> Sca
     )
 
 
-def _may_go(old: ScaleDecision, job: Job, *, is_for_serving: bool) -> bool:
-    """True where a job has nothing to lose, or was to make way, whole, for serving that still waits."""
+def _may_lose_all(old: ScaleDecision, job: Job, *, is_for_serving: bool) -> bool:
+    """True if a job has no pods to lose, or lost its admission for serving pods that still wait."""
     return not old.admitted and (is_for_serving or not any(pod.is_live for pod in job.pods))
 
 
 def _can_stay(job: Job, trainers: int) -> bool:
-    """True where a job that keeps so many trainers, and is given nothing, has all that an admitted job must have."""
+    """True if the job, with so many trainers and nothing new, has all that an admitted job must have."""
     low, high = job.bounds
     fixed = all(sum(p.role is f.role and p.is_live for p in job.pods) >= f.count for f in job.fixed)
     return job.is_schedulable and low <= trainers <= high and fixed

@@ -1,8 +1,8 @@
-"""Filling a large cluster: the linear program's patterns, rounded to whole nodes, with jobs assigned to the slots.
+"""Fills a large cluster: rounds the linear program's patterns to whole nodes and assigns jobs to their slots.
 
-Where an integer program would be too large, the linear one says how many nodes of each class hold which pattern.
-Whole parts are taken as they are; what is still missing then goes, pod by pod, to the few nodes left over, about one
-for each class, by `packing.grow`: that loses less than one more pattern for each of them.
+An integer program would be too large here. The linear one says how many nodes of each class hold which pattern. Whole
+numbers of nodes are used so. The pods that are still missing then go, one by one, to the few nodes left over, about
+one for each class, by `packing.grow`: that loses less than one more pattern for each of them.
 
 Source: rounding of cutting-stock solutions with a residual problem, Waescher and Gau, OR Spektrum 18, 1996.
 """
@@ -24,8 +24,8 @@ from edl.planner.programs.columns import Columns, FloatArray, Program, Solution,
 from edl.planner.programs.fair_share import add_used
 from edl.planner.trial_packing import Placed, TrialPacking
 
-PROMISED = 30.0  # how often the most useful other trainer a trainer is worth that a fair share promises
-CLOSED = 1e-7  # of the value, most of which is promises
+PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
+GAP = 1e-7  # of the value, which consists mostly of promises
 NEARLY_WHOLE = 1e-6
 
 
@@ -34,8 +34,10 @@ class _Steps:
     """One entry for each further trainer that a member could get.
 
     Attributes:
-        owner: (steps,) the member; shape: (steps,) row of its shape among the columns.
-        gain: (steps,) what it adds, infinite where it is part of a minimum; level: (steps,) fulfilment before it.
+        owner: (steps,) index of the member.
+        shape: (steps,) row of its shape among the columns.
+        gain: (steps,) what the trainer adds; infinite if it is part of a minimum.
+        level: (steps,) fulfilment of the member before it.
     """
 
     owner: IntArray
@@ -47,16 +49,16 @@ class _Steps:
 def fill(
     packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float
 ) -> TrialPacking:
-    """Place all pods that are not created yet anew, and new trainers up to each ceiling.
+    """Place all pods that do not exist yet anew, and new trainers up to each ceiling.
 
     Args:
-        packing: a packing; what it placed is the work to do again. Not changed.
+        packing: a packing, whose new pods are placed again. Not changed.
         ceiling: the most trainers of each member.
-        promised: the fair share of each member in whole trainers.
+        promised: the fair share of each member, in whole trainers.
         deadline_s: time for the program.
 
     Returns:
-        The new packing; the old one where the new one could not place all that the old one did, minimums included.
+        The new packing; the old one if the new one could not place all that the old one did, minimums included.
     """
     base = packing.copy()
     base.drop_all()
@@ -73,7 +75,7 @@ def fill(
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
-    solution = solve(program, columns, deadline_s, closed=CLOSED)
+    solution = solve(program, columns, deadline_s, gap=GAP)
     slots = _slots(columns, solution, program.need + program.use @ program.high)
     queues = [deque(nodes) for nodes in slots]
     places = _fixed_places(fixed, queues, columns, packing)
@@ -89,6 +91,7 @@ def fill(
 def _steps(
     base: TrialPacking, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
 ) -> _Steps:
+    """The further trainers that members could get, with what each adds; `terms` are (ceiling, promised)."""
     ceiling, promised = terms
     demands = base.problem.demands
     row = {s: k for k, s in enumerate(columns.shapes)}
@@ -105,14 +108,16 @@ def _steps(
         owner=np.array(wanting, dtype=np.int64)[which],
         shape=np.array([row[demands[j].shape] for j in wanting], dtype=np.int64)[which],
         gain=np.where(
-            count < low[which], inf, np.where(count < due[which], PROMISED * gain.max(initial=1e-6), gain[which])
+            count < low[which],
+            inf,
+            np.where(count < due[which], PROMISE_FACTOR * gain.max(initial=1e-6), gain[which]),
         ),
         level=(count - low[which]) / span[which],
     )
 
 
 def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _Steps:
-    """The steps that quotas and --max-load-desired leave, the most urgent first; minimums were admitted already."""
+    """The steps that quotas and --max-load-desired allow, taken by urgency; minimums were admitted already."""
     problem, share = base.problem, base.problem.limits.max_load_desired
     if share >= 1.0 and not any(problem.demands[j].quota_uses for j in base.members):
         return steps
@@ -123,7 +128,7 @@ def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _S
         j = int(steps.owner[step])
         request = problem.request[problem.demands[j].shape]
         has_load = share >= 1.0 or bool((used + request <= share * total)[request > 0].all())
-        if steps.gain[step] >= PROMISED**2 or (has_load and meter.quota_shortage(j) is None):
+        if steps.gain[step] >= PROMISE_FACTOR**2 or (has_load and meter.quota_shortage(j) is None):
             meter.add(j)
             used = used + request
             kept.append(step)
@@ -132,15 +137,15 @@ def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _S
 
 
 def _by_urgency(steps: _Steps) -> IntArray:
-    """(steps,) their numbers: minimums before promises before the rest."""
+    """(steps,) the steps in order: minimums, then promises, then the rest."""
     return np.lexsort((steps.owner, steps.level, -steps.gain))
 
 
 def _program(steps: _Steps, need: FloatArray) -> Program:
-    """Trainers of one shape and gain are one variable."""
-    must = steps.gain == inf
-    need = need + np.bincount(steps.shape[must], minlength=len(need))
-    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain])[~must], axis=0, return_inverse=True)
+    """The linear program of these steps; trainers of one shape and gain share one variable."""
+    is_minimum = steps.gain == inf
+    need = need + np.bincount(steps.shape[is_minimum], minlength=len(need))
+    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain])[~is_minimum], axis=0, return_inverse=True)
     use = np.zeros((len(need), len(kinds)))
     use[kinds[:, 0].astype(np.int64), np.arange(len(kinds))] = 1.0
     count = np.bincount(kind, minlength=len(kinds)).astype(np.float64)
@@ -149,7 +154,13 @@ def _program(steps: _Steps, need: FloatArray) -> Program:
 
 
 def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[int]]:
-    """(shapes,) nodes with a slot for a pod of each shape, an entry for each slot, at most as many as are usable."""
+    """For each shape, the nodes with a slot for a pod of it, one entry for each slot, at most `most` of them.
+
+    Args:
+        columns: the classes and patterns.
+        solution: how many nodes use each pattern.
+        most: (shapes,) how many slots can be used at all.
+    """
     owner, patterns = columns.flat()
     held = np.array(patterns, dtype=np.int64)
     nodes: list[int] = []
@@ -160,26 +171,26 @@ def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[
             nodes.append(node)
             used.append(column)
     placed = held[used]  # (nodes, shapes)
-    where = np.array(nodes, dtype=np.int64)
-    return [np.repeat(where, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
+    used_nodes = np.array(nodes, dtype=np.int64)
+    return [np.repeat(used_nodes, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
 
 
 def _fixed_places(
     fixed: list[Placed], queues: list[deque[int]], columns: Columns, packing: TrialPacking
 ) -> list[Placed] | None:
-    """Nodes for masters, pservers and serving, out of the slots; None where there are too few.
+    """Take slots for masters, pservers and serving pods; None if there are too few.
 
-    What rounding has left without a slot gets that of a larger pod.
+    A pod that rounding has left without a slot gets one of a larger pod.
     """
     problem, row = packing.problem, {s: k for k, s in enumerate(columns.shapes)}
-    places, late = [], []
+    places, without_slot = [], []
     for place in sorted(fixed, key=lambda p: (p.owner, p.role or "", p.shape)):
         queue = queues[row[place.shape]]
         if queue:
             places.append(place._replace(node=queue.popleft()))
         else:
-            late.append(place)
-    for place in late:
+            without_slot.append(place)
+    for place in without_slot:
         larger = (columns.request >= problem.request[place.shape]).all(axis=1)
         instead = [
             k for k in np.flatnonzero(larger).tolist() if queues[k] and problem.opened[place.shape, queues[k][-1]]
@@ -192,7 +203,7 @@ def _fixed_places(
 
 
 def _assign(base: TrialPacking, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
-    """Give trainers the slots that are left, minimums before promises before the rest; place them and `places`."""
+    """Give the remaining slots to trainers: minimums, then promises, then the rest; place them and `places`."""
     order = _by_urgency(steps)
     taken: list[tuple[int, int]] = []
     for s, queue in enumerate(queues):

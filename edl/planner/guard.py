@@ -1,8 +1,8 @@
-"""What a plan may not do: restraint before it is made, and every rule recomputed after.
+"""What a plan must not do: cooldowns that apply before it is made, and every rule checked again afterwards.
 
-`restrain` answers when one job may be shrunk for another, so that a cluster at rest stays at rest. `check` recomputes
-every invariant of a finished plan from the snapshot alone, in plain Python and without the solver, so that a fault in
-the mathematics never reaches a pod.
+`restrain` says which jobs may not be shrunk for another one now, so that a steady cluster stays steady. `check`
+recomputes every rule for a finished plan from the snapshot alone, in plain Python and without the solver, so that an
+error in the mathematics never reaches a pod.
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ from edl.model.status import Reason
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, quota_uses_of
 
-DEAD_BAND = 0.1  # of fulfilment: what the worst-off job must gain before another is shrunk for it
+DEAD_BAND = 0.1  # fulfilment that the worst-off job must gain before another job is shrunk for it
 TOLERANCE = 1e-6
 
 
 class RefusedPlanError(PlanError):
-    """A plan broke a rule: a bug of ours, and the plan must not be carried out.
+    """A plan breaks a rule: a bug in edl; the plan must not be carried out.
 
     Attributes:
-        plan: what was refused.
+        plan: the refused plan.
         problems: one sentence for each broken rule.
     """
 
     def __init__(self, plan: ScalePlan, problems: tuple[str, ...]) -> None:
-        super().__init__("the plan breaks a rule and was dropped: " + "; ".join(problems), PlanFailure.REFUSED)
+        super().__init__(
+            "edl made a plan that breaks its own rules and does not carry it out; this is a bug in edl: "
+            + "; ".join(problems),
+            PlanFailure.REFUSED,
+        )
         self.plan = plan
         self.problems = problems
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
-    """The jobs that may not be shrunk for another: they were so less than their cooldown ago."""
+    """The jobs that may not be shrunk for another one now, because their cooldown is not over."""
     return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
 
 
 def cooldown_left_s(job: Job, now_s: float) -> float:
-    """How long a job is still kept from being shrunk for another; 0 where it is not.
+    """Seconds for which a job may not be shrunk for another one; 0 if it may.
 
-    It counts from the last time that it was shrunk for another's share: what it gave to serving or to an admission,
-    and what it grew, start no cooldown.
+    The cooldown starts when the job is shrunk for the share of another job. Shrinking for serving or for an admission
+    does not start it, and growth does not.
     """
     resize = job.status.last_resize if job.status is not None else None
     if resize is None or resize.voluntary_s is None:
@@ -58,7 +62,7 @@ def cooldown_left_s(job: Job, now_s: float) -> float:
 
 
 def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
-    """How long a job that was shrunk for serving is still kept from growing; 0 where it is not."""
+    """Seconds for which a job that was shrunk for serving may not grow; 0 if it may."""
     resize = job.status.last_resize if job.status is not None else None
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
@@ -66,20 +70,24 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
 
 
 def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tuple[str, str], float]:
-    """How long kube-scheduler is still left alone with each waiting serving pod that it has not tried, by name.
+    """Seconds for which edl leaves each waiting serving pod to kube-scheduler before it deletes trainers for it.
 
-    It takes pods one after the other, by priority and then by age: the grace of one begins when it is created, and
-    anew with each answer about a pod that goes before it, however long the queue is. Pods without any are left out.
+    kube-scheduler takes pods one after the other, by priority and then by age. The grace time of a pod begins when it
+    is created, and again each time that kube-scheduler has finished with a pod before it, however long the queue is.
+    Only pods that kube-scheduler has not tried yet have one.
+
+    Returns:
+        By (namespace, name); pods whose grace time is over are left out.
     """
     if all(pod.tried or not pod.is_waiting_serving for pod in snapshot.pods):
         return {}
     left: dict[tuple[str, str], float] = {}
     answered_s = 0.0
-    queue = sorted(snapshot.pods, key=_turn)
-    for _, group in groupby(queue, key=_turn):
-        abreast = list(group)
-        answered_s = max([answered_s, *(pod.answered_s for pod in abreast if pod.answered_s is not None)])
-        for pod in abreast:
+    queue = sorted(snapshot.pods, key=_queue_order)
+    for _, group in groupby(queue, key=_queue_order):
+        equals = list(group)
+        answered_s = max([answered_s, *(pod.answered_s for pod in equals if pod.answered_s is not None)])
+        for pod in equals:
             since_s = max(pod.created_s, answered_s)
             still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
             if pod.is_waiting_serving and not pod.tried and still_s > 0:
@@ -87,14 +95,15 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     return left
 
 
-def _turn(pod: Pod) -> tuple[int, float]:
+def _queue_order(pod: Pod) -> tuple[int, float]:
+    """Sort key: the order in which kube-scheduler takes pods."""
     return -pod.priority, pod.created_s
 
 
 def is_arriving(job: Job, now_s: float) -> bool:
-    """True while a job may claim its whole share: until it is admitted, and then while its first pods start.
+    """True while a job may grow to its whole share at once: until it is admitted, and while its first pods start.
 
-    A job that was resized since its admission has arrived, even where trainers of a later growth still start.
+    A job that was resized since its admission has arrived, even if trainers of a later growth still start.
     """
     if not job.was_admitted:
         return True
@@ -107,7 +116,7 @@ def is_arriving(job: Job, now_s: float) -> bool:
 
 
 def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = ()) -> tuple[str, ...]:
-    """Recompute every invariant of a plan.
+    """Check every rule for a plan.
 
     Args:
         snapshot: what the plan was made for.
@@ -115,7 +124,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         quotas: the limits of the queues.
 
     Returns:
-        One sentence for each broken rule, in a fixed order; empty where the plan may be carried out.
+        One sentence for each broken rule, in a fixed order; empty if the plan may be carried out.
     """
     problems = list(_check_order(snapshot, plan))
     if problems:
@@ -133,79 +142,87 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     problems += _check_dropped(snapshot, pairs, limits)
     problems += _check_serving(snapshot, plan)
     if not plan.certificate.bound >= plan.certificate.achieved - TOLERANCE:
-        problems.append(f"the bound {plan.certificate.bound} is below what is achieved, {plan.certificate.achieved}")
+        problems.append(f"certificate: bound {plan.certificate.bound} is below achieved {plan.certificate.achieved}")
     return tuple(problems)
 
 
 def _check_order(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
+    """Exactly one decision for each job, in their order."""
     if [d.job for d in plan.decisions] != [job.key for job in snapshot.jobs]:
-        yield "the decisions are not one for each job, sorted by key"
+        yield "the plan does not have exactly one decision for each job, in the order of the jobs"
 
 
 def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
+    """The numbers of a decision add up, and an admitted job gets all that it must have."""
     name, planned = f"job {job.key}", sum(count for _, count in decision.nodes)
     if decision.generation != job.generation:
-        yield f"{name}: answers generation {decision.generation}, not {job.generation}"
+        yield f"{name}: the decision is for generation {decision.generation}, but the job has {job.generation}"
     if decision.current != len(trainers):
-        yield f"{name}: current {decision.current}, but {len(trainers)} trainers are live"
+        yield f"{name}: current is {decision.current}, but the job has {len(trainers)} live trainers"
     if decision.target != decision.current - len(decision.victims) + planned:
         yield (
-            f"{name}: target {decision.target} is not {decision.current} - {len(decision.victims)} victims"
+            f"{name}: target {decision.target} is not {decision.current} current - {len(decision.victims)} victims"
             f" + {planned} new"
         )
-    if any(count <= 0 for _, count in decision.nodes):
-        yield f"{name}: a node is given no trainer"
+    for node, count in decision.nodes:
+        if count <= 0:
+            yield f"{name}: node {node} is listed with {count} new trainers; it must be at least 1"
     if not decision.admitted:
         if decision.target or decision.nodes or decision.fixed_nodes:
-            yield f"{name}: is not admitted, yet given pods"
+            yield f"{name}: not admitted, but it gets pods"
         return
     low, high = job.bounds
     if not job.is_schedulable:
-        yield f"{name}: is admitted, yet invalid, suspended, finished or being deleted"
+        yield f"{name}: admitted, but it is invalid, suspended, finished or being deleted"
     if not low <= decision.target <= high:
         yield f"{name}: target {decision.target} is not within {low}..{high}"
     for fixed in job.fixed:
-        alive = sum(p.role is fixed.role and p.is_live and p.name not in decision.moves for p in job.pods)
-        given = sum(role is fixed.role for role, _ in decision.fixed_nodes)
-        if given != max(0, fixed.count - alive):
-            yield f"{name}: is admitted, yet given {given} of {max(0, fixed.count - alive)} missing {fixed.role} pods"
+        live = sum(p.role is fixed.role and p.is_live and p.name not in decision.moves for p in job.pods)
+        given, missing = sum(role is fixed.role for role, _ in decision.fixed_nodes), max(0, fixed.count - live)
+        if given != missing:
+            yield f"{name}: admitted, but it gets {given} new {fixed.role} pods and lacks {missing}"
 
 
 def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
+    """Victims are live trainers, each listed once, and they have a reason."""
     live = {p.name for p in trainers}
     for victim, count in sorted(Counter(decision.victims).items()):
         if victim not in live:
-            yield f"job {job.key}: victim {victim} is no live trainer of it"
+            yield f"job {job.key}: victim {victim} is not a live trainer of the job"
         if count > 1:
-            yield f"job {job.key}: victim {victim} is named {count} times"
+            yield f"job {job.key}: victim {victim} is listed {count} times"
     if not decision.admitted and live - set(decision.victims):
-        yield f"job {job.key}: is not admitted, yet {len(live - set(decision.victims))} trainers stay"
-    if bool(decision.victims) != bool(decision.shrink_reason):
-        yield f"job {job.key}: victims and the reason why they die do not go together"
+        yield f"job {job.key}: not admitted, but it keeps {len(live - set(decision.victims))} trainers"
+    if decision.victims and not decision.shrink_reason:
+        yield f"job {job.key}: has victims, but no reason to delete them"
+    if decision.shrink_reason and not decision.victims:
+        yield f"job {job.key}: has the reason {decision.shrink_reason} to delete trainers, but no victims"
 
 
 def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
+    """Only live pservers move that are safe to evict, of jobs that go on without them."""
     live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and p.safe_to_evict is not False}
     for name in sorted(decision.moves):
         if name not in live:
-            yield f"job {job.key}: {name} is to move, yet it is no live pserver of it that may be disturbed"
+            yield f"job {job.key}: pod {name} is to move, but it is not a live pserver that is safe to evict"
     if decision.moves and not (decision.admitted and job.fault_tolerant):
-        yield f"job {job.key}: pservers move, yet the job does not run on without them"
+        yield f"job {job.key}: pservers are to move, but the job is not admitted or not fault-tolerant"
 
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+    """New pods go to nodes that exist and are eligible for them; each node is reported once a job."""
     nodes = {node.name: node for node in snapshot.nodes}
     known: dict[tuple[str, int], bool] = {}  # by node and the identity of a placement, which the jobs keep alive
     for job, decision in pairs:
-        told: set[tuple[str, int]] = set()
+        reported: set[tuple[str, int]] = set()
         for name, shape, _ in sorted(_planned(job, decision), key=lambda place: place[0]):
             place = (name, id(shape.placement))
             if place not in known:
                 known[place] = name in nodes and takes(nodes[name], shape.placement)
-            if known[place] or place in told:
+            if known[place] or place in reported:
                 continue
-            told.add(place)
-            yield f"job {job.key}: node {name} {'does not take its pods' if name in nodes else 'does not exist'}"
+            reported.add(place)
+            yield f"job {job.key}: node {name} {'is not eligible for the pod' if name in nodes else 'does not exist'}"
 
 
 def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:
@@ -216,7 +233,7 @@ def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape,
 
 
 def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """No node that is given a pod is overcommitted once the victims are gone; unbound pods of ours need room too."""
+    """No node that gets a pod is overcommitted once the victims are gone; unbound pods of edl count too."""
     nodes = {node.name: node for node in snapshot.nodes}
     given = {name for job, decision in pairs for name, _, _ in _planned(job, decision) if name in nodes}
     held: dict[str, Counter[str]] = {name: Counter() for name in given}
@@ -232,27 +249,28 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
     for name in sorted(given):
         for resource in sorted(held[name]):
             amount = _amount_held(held[name], resource)
-            if amount > _capacity(nodes[name], resource) and _is_asked(pairs, name, resource):
+            if amount > _capacity(nodes[name], resource) and _is_requested(pairs, name, resource):
                 yield (
-                    f"node {name}: overcommitted, {amount} of {resource} planned,"
-                    f" {_capacity(nodes[name], resource)} there"
+                    f"node {name}: overcommitted; pods would request {amount} of {resource},"
+                    f" but only {_capacity(nodes[name], resource)} is allocatable"
                 )
 
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
-    """Live pods that the plan keeps; a job that is not admitted loses its master and pservers too."""
+    """The live pods that the plan keeps; a job that is not admitted loses its masters and pservers too."""
     deleted = {*decision.victims, *decision.moves}
     return [p for p in job.pods if p.is_live and p.name not in deleted] if decision.admitted else []
 
 
 def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: int = 1) -> None:
+    """Add the requests of pods to what is held on a node."""
     if node in held:
         for name, amount in request.amounts:
             held[node][name] += amount * count
 
 
 def _amount_held(held: Counter[str], resource: str) -> int:
-    """What is held of a resource; a host port at every address and the same port at one are in each other's way."""
+    """What is held of a resource; a host port at every address conflicts with the same port at a single one."""
     if not resource.startswith(HOST_PORT_PREFIX):
         return held[resource]
     everywhere = port_at_every_address(resource)
@@ -262,13 +280,14 @@ def _amount_held(held: Counter[str], resource: str) -> int:
 
 
 def _capacity(node: Node, resource: str) -> int:
+    """What pods may request of a resource on the node; each host port is there once."""
     if resource.startswith(HOST_PORT_PREFIX):
         return 1
     return node.allocatable[resource] - node.reserved[resource]
 
 
-def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) -> bool:
-    """True where a planned pod on the node asks for the resource; others may have overcommitted what it does not."""
+def _is_requested(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) -> bool:
+    """True if a planned pod on the node requests the resource; what none of them requests may be overcommitted."""
     return any(
         name == node and shape.request[resource] > 0
         for job, decision in pairs
@@ -277,7 +296,7 @@ def _is_asked(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) 
 
 
 def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
-    """What a queue's jobs have by the plan is within its quota: pods that stay and pods that come."""
+    """Pods that stay and pods that come are within the quota of their queue."""
     for quota in quotas:
         used: Counter[str] = Counter()
         for job, decision in pairs:
@@ -288,25 +307,25 @@ def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, .
                     used.update((shape.request * count).as_dict())
         for resource, limit in quota.amounts:
             if used[resource] > limit:
-                yield f"queue {quota.queue}: {used[resource]} of {resource} planned, its quota is {limit}"
+                yield f"queue {quota.queue}: jobs would request {used[resource]} of {resource}; the quota is {limit}"
 
 
 def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]
 ) -> Iterable[str]:
-    """A whole running job goes only for serving that waits, a job of a higher tier that needs room, or its quota."""
+    """A whole running job loses its admission only for waiting serving pods, a job of a higher tier, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
-    needy = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
+    tiers_in_need = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job, decision in pairs:
         if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
             continue
-        if not any(tier > job.tier for tier in needy) and not _is_over_quota(job, pairs, quotas):
-            yield f"job {job.key}: runs and is dropped, though no serving pod and no job of a higher tier needs room"
+        if not any(tier > job.tier for tier in tiers_in_need) and not _is_over_quota(job, pairs, quotas):
+            yield f"job {job.key}: runs but is dropped; no serving pod, no higher tier and no quota requires that"
 
 
 def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> bool:
-    """True where the minimum of a job has no place in its quota beside the minimums of those that run."""
+    """True if the minimum of a job exceeds its quota together with the minimums of the admitted jobs."""
     needed: Counter[QuotaRow] = Counter()
     for other, decision in pairs:
         if decision.admitted and other.queue == job.queue:
@@ -319,19 +338,20 @@ def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tup
 
 
 def is_whole(job: Job) -> bool:
-    """True where a job has a node for each of its masters and pservers and for its minimum of trainers."""
+    """True if each master and pserver of a job, and its minimum of trainers, has a node."""
     bound = Counter(p.role for p in job.pods if p.is_live and (p.node or p.nominated))
     fixed = all(bound[f.role] >= f.count for f in job.fixed)
     return fixed and bound[Role.TRAINER] >= job.bounds.min_trainers
 
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
+    """The counts of the serving report match the snapshot."""
     pods = [pod for pod in snapshot.pods if pod.is_waiting_serving]
     waiting, marked = len(pods), sum(not pod.needs_room for pod in pods)
     report = plan.serving
     if report.short < marked:
-        yield f"serving: {report.short} pods are said to be short, {marked} leave room unused"
+        yield f"serving: the plan counts {report.short} short pods, but {marked} are marked as unplaceable"
     if report.waiting != waiting:
-        yield f"serving: {report.waiting} pods are said to wait, {waiting} do"
+        yield f"serving: the plan counts {report.waiting} waiting pods, but there are {waiting}"
     if min(report.placed, report.short) < 0 or report.placed + report.short > waiting:
-        yield f"serving: {report.placed} placed and {report.short} short do not fit {waiting} waiting"
+        yield f"serving: {report.placed} placed and {report.short} short pods do not match {waiting} waiting pods"

@@ -1,7 +1,7 @@
-"""Placing all that must have room: waiting serving, missing masters and pservers, and minimums.
+"""Places all that must fit: waiting serving pods, missing masters and pservers, and the minimums of the jobs.
 
-Whoever stands in the way dies, but as few as can be found, and nobody falls below its minimum for it: a trainer that
-is part of a minimum only moves. Whether that is to be tried for a set of jobs at all is decided in `admission`.
+Trainers are deleted for it, as few as can be found. No job falls below its minimum: a trainer of a minimum is only
+deleted if the job gets another one elsewhere. `admission` decides for which jobs this is tried.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from edl.planner.problem import Problem
 from edl.planner.programs.integer import fewest_victims
 from edl.planner.trial_packing import SERVING, TrialPacking
 
-ORDERS_TRIED = 6  # orders of placing different shapes that are compared where trainers die
+ORDERS_TRIED = 6  # at most so many orders of placing the shapes are compared
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Serving pods by shape: those that must get room, those that keep it where it is free; how many are short."""
+    """What the waiting serving pods get.
+
+    Attributes:
+        due: by shape, pods that must be placed, even if trainers are deleted for them.
+        in_grace: by shape, pods for which only free capacity is reserved.
+        short: how many pods no node could hold even without training.
+    """
 
     due: Mapping[int, int]
     in_grace: Mapping[int, int]
@@ -32,10 +38,20 @@ class Served:
 def place_required(
     problem: Problem, members: tuple[int, ...], served: Served, deadline_s: float
 ) -> TrialPacking | None:
-    """Place all that must have room, with as few deaths as can be found; None where not everything fits.
+    """Place all that must fit, with as few deletions as can be found.
 
-    Only surplus dies at first. Where that is not enough, or somebody dies and the cluster is small, an integer
-    program over nodes looks for fewer deaths; else minimums may move, and then pods that are on their way to a node.
+    Only surplus trainers are deleted at first. If that is not enough, or if it deletes any and the cluster is small,
+    an integer program over nodes looks for fewer deletions. After that, minimums may move to other nodes, and at last
+    pods that are on their way to a node.
+
+    Args:
+        problem: the arrays.
+        members: indices of the jobs that run.
+        served: what serving pods get.
+        deadline_s: time for each integer program.
+
+    Returns:
+        The packing; None if not everything fits.
     """
     best = _place_over_surplus(TrialPacking(problem, members), served)
     if best is not None and not best.victims:
@@ -56,24 +72,24 @@ def place_required(
 
 
 def _place_exactly(packing: TrialPacking, served: Served, deadline_s: float) -> TrialPacking | None:
-    """Let the fewest trainers die, wherever they are, by an integer program; None where there is too much to try."""
+    """Delete the fewest trainers, wherever they are, by an integer program; None if it is too large or fails."""
     fixed = [d for d in batches_of(packing, served) if d.owners[0][1] is not Role.TRAINER]
     wanted: Counter[int] = Counter()
     queues: dict[int, list[tuple[int, Role | None]]] = {}
     for batch in fixed:
         wanted[batch.shape] += len(batch.owners)
         queues.setdefault(batch.shape, []).extend(batch.owners)
-    answer = fewest_victims(packing, wanted, deadline_s)
-    if answer is None:
+    found = fewest_victims(packing, wanted, deadline_s)
+    if found is None:
         return None
-    for index in answer.deleted:
+    for index in found.deleted:
         packing.delete(index)
     if any(served.due.values()):
-        packing.for_serving.update(answer.deleted)
+        packing.for_serving.update(found.deleted)
     for batch in batches_of(packing, replace(served, due={})):
         if batch.owners[0][1] is Role.TRAINER:
             queues.setdefault(batch.shape, []).extend(batch.owners)
-    for node, shape, pods in answer.places:
+    for node, shape, pods in found.places:
         for owner in queues.get(shape, [])[:pods]:
             place(packing, shape, owner, node)
         queues[shape] = queues.get(shape, [])[pods:]
@@ -81,7 +97,15 @@ def _place_exactly(packing: TrialPacking, served: Served, deadline_s: float) -> 
 
 
 def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | None:
-    """Place all that must have room without a death; the room is changed. None where that does not do."""
+    """Place all that must fit into free capacity, without a deletion.
+
+    Args:
+        packing: the packing; it is changed.
+        served: what serving pods get.
+
+    Returns:
+        The packing; None if free capacity is not enough.
+    """
     for batch in batches_of(packing, served):
         if make_room(packing, batch, {}) < len(batch.owners):
             return None
@@ -89,7 +113,7 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
 
 
 def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | None:
-    """Try a few orders of the shapes; the fewest deaths win."""
+    """Try a few orders of the shapes, deleting surplus trainers only; the fewest deletions win."""
     batches = batches_of(start, served)
     if not batches:
         return start
@@ -106,7 +130,7 @@ def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | N
 
 
 def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacking | None:
-    """Let any trainer die for serving, masters and pservers, then give each minimum back elsewhere."""
+    """Delete any trainers for serving pods, masters and pservers, then give each job its minimum elsewhere."""
     for batch in batches_of(packing, served):
         is_base = batch.owners[0][1] is Role.TRAINER
         if make_room(packing, batch, _surplus(packing) if is_base else packing.count) < len(batch.owners):
@@ -118,7 +142,10 @@ def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacki
 
 
 def spare_victims(packing: TrialPacking) -> None:
-    """Revive victims whose place is free after all, dearest first, and those whose job gets a new one there."""
+    """Take victims back whose capacity turns out to be free, or whose job gets a new trainer on the same node.
+
+    The last in the order of deletion come first. The packing is changed.
+    """
     meter = packing.meter()
     for index in sorted(packing.victims, key=lambda i: packing.problem.live_trainers[i].order, reverse=True):
         trainer = packing.problem.live_trainers[index]
@@ -126,24 +153,25 @@ def spare_victims(packing: TrialPacking) -> None:
         if trainer.node < 0 or packing.count[trainer.demand] > demand.max_trainers:
             continue
         wanted = (demand.index, Role.TRAINER, trainer.shape, trainer.node)
-        twin = next((p for p in packing.placed if (p.owner, p.role, p.shape, p.node) == wanted), None)
-        if twin is not None:
-            packing.drop(twin)
-            packing.revive(index)
+        new = next((p for p in packing.placed if (p.owner, p.role, p.shape, p.node) == wanted), None)
+        if new is not None:
+            packing.drop(new)
+            packing.undelete(index)
         elif (
             packing.count[trainer.demand] < demand.max_trainers
             and packing.has_room(trainer.shape, trainer.node)
             and meter.quota_shortage(trainer.demand) is None
         ):
-            packing.revive(index)
+            packing.undelete(index)
             meter.add(trainer.demand)
 
 
 def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
-    """What must have room and has none: serving, then masters and pservers, then minimums; larger pods first.
+    """The pods that must fit and have no node yet.
 
-    Trainers come last because wherever one goes it takes one trainer's room; the others can be put where they take
-    less than they are.
+    Serving pods come first, then masters and pservers, then minimums; within each group, larger pods first. Trainers
+    come last because a trainer costs one slot of a trainer wherever it goes. The other pods can go where they cost
+    less.
     """
     problem = packing.problem
     fixed: dict[int, list[tuple[int, Role | None]]] = {}
@@ -162,20 +190,20 @@ def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
 
 
 def _surplus(packing: TrialPacking) -> dict[int, int]:
+    """How many trainers each member has above its minimum."""
     return {j: max(0, packing.count[j] - packing.problem.demands[j].min_trainers) for j in packing.members}
 
 
 def for_serving(shape: int, count: int) -> PodBatch:
-    """Room for that many serving pods of a shape."""
+    """A batch of `count` serving pods of one shape."""
     return PodBatch(shape, ((SERVING, None),) * count)
 
 
 def by_size(problem: Problem, shapes: Iterable[int]) -> list[int]:
-    """Shapes from the largest to the smallest."""
+    """The shapes, from the largest to the smallest."""
     return sorted(shapes, key=lambda s: (-size_of(problem, s), s))
 
 
 def size_of(problem: Problem, shape: int) -> float:
-    """The largest part of a node's room that the shape asks for."""
-    most = problem.largest
-    return float((problem.request[shape] / most).max(initial=0.0))
+    """The size of a shape: the largest part that it requests of any resource of the largest node."""
+    return float((problem.request[shape] / problem.largest).max(initial=0.0))

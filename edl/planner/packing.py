@@ -1,9 +1,9 @@
-"""Integers: placing whole pods on whole nodes, growing the worst off first, and what may be created right now.
+"""Puts whole pods on whole nodes: makes room for a batch, grows jobs one trainer at a time, finds what may start now.
 
-The linear programs say what is possible; here it is done, one pod at a time, in exact room per node. Whatever cannot
-be done is reported by the count, never by a broken node. What ought to be done is decided elsewhere.
+The linear programs say what is possible. Here it is done, pod by pod, with exact free capacity for each node. What
+does not fit is reported by the count; a node is never overcommitted. What to place is decided elsewhere.
 
-Source: best fit by lost room, after Tetris (Grandl et al., SIGCOMM 2014, section 3.2).
+Source: best fit by lost capacity, after Tetris (Grandl et al., SIGCOMM 2014, section 3.2).
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ from edl.planner.speedup import Worth
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
 
-SMALLEST = 1e-12  # part of the cluster: a trainer that asks for nothing
+MIN_SIZE = 1e-12  # part of the cluster; the size of a trainer that requests nothing
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A pod of a plan that has room on its node now."""
+    """A pod of a plan whose node has the capacity for it now.
+
+    Attributes:
+        job: its job.
+        role: its role.
+        node: name of the node.
+    """
 
     job: JobKey
     role: Role
@@ -42,17 +48,27 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class PodBatch:
-    """Pods of one shape that must get room; `owners` says for whom, one entry for each pod."""
+    """Pods of one shape that have to be placed.
+
+    Attributes:
+        shape: index of the shape.
+        owners: (job, role) of each pod, in the order in which they are served; (SERVING, None) for a serving pod.
+    """
 
     shape: int
     owners: tuple[tuple[int, Role | None], ...]
 
 
 def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, int]) -> int:
-    """Place pods of a demand, letting trainers die as the allowance says; the room is changed.
+    """Place a batch of pods and delete trainers for it where needed; the packing is changed.
+
+    Args:
+        packing: the packing.
+        batch: the pods.
+        allowance: how many trainers of each job may be deleted; a job that is not named loses none.
 
     Returns:
-        How many were placed: the first so many owners got theirs.
+        How many pods were placed: those of the first so many owners.
     """
     left = deque(batch.owners)
     allowed = dict(allowance)
@@ -76,7 +92,7 @@ def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, in
 
 
 def place(packing: TrialPacking, shape: int, owner: tuple[int, Role | None], node: int) -> None:
-    """Place one pod for its owner."""
+    """Place one pod of an owner on a node; the packing is changed."""
     j, role = owner
     if j == SERVING or role is None:
         packing.hold(Placed(SERVING, None, shape, node))
@@ -87,12 +103,14 @@ def place(packing: TrialPacking, shape: int, owner: tuple[int, Role | None], nod
 
 
 class Grower:
-    """Where the next trainer of each shape would go, kept up to date as room is used.
+    """Where the next trainer of each shape would go; kept up to date as capacity is used.
 
     Attributes:
-        nodes: (nodes,) those that hold one more trainer of any shape.
-        rank: (shapes, nodes) the cost of one more trainer of each shape on each of them; infinite where it does not
-            fit.
+        packing: the packing.
+        shapes: indices of the shapes, ascending.
+        nodes: indices of the nodes that hold one more trainer of any shape, ascending.
+        rank: (shapes, nodes) the cost of one more trainer of each shape on each of these nodes; infinite if it does
+            not fit.
     """
 
     def __init__(self, packing: TrialPacking) -> None:
@@ -100,13 +118,13 @@ class Grower:
         self.shapes = sorted({demand.shape for demand in packing.problem.demands})
         self._request = packing.problem.request[self.shapes]
         self._opened = packing.problem.opened[self.shapes]
-        self._known: dict[bytes, FloatArray] = {}  # nodes of one kind come to the same states
+        self._known: dict[bytes, FloatArray] = {}  # equal nodes pass through the same states
         fits = [(packing.slots(shape) > 0) for shape in self.shapes]
         self.nodes = np.flatnonzero(np.logical_or.reduce(fits)) if fits else np.zeros(0, dtype=np.int64)
         self.rank = self._ranks(self.nodes)
 
     def find(self, shape: int) -> int:
-        """The node where one more trainer of the shape costs the least room; -1 where none is left."""
+        """The node where one more trainer of the shape costs the least capacity; -1 if there is none."""
         rank = self.rank[self.shapes.index(shape)]
         if not len(rank) or not has_load_left(self.packing, shape):
             return -1
@@ -114,17 +132,22 @@ class Grower:
         return int(self.nodes[at]) if rank[at] < np.inf else -1
 
     def refresh(self, node: int) -> None:
-        """Look again at a node whose room has changed."""
-        at, books = int(np.searchsorted(self.nodes, node)), (self.packing.free[node], self.packing.now[node])
-        state = b"".join(row.tobytes() for row in (*books, self._opened[:, node]))
+        """Compute the cost anew for a node whose free capacity has changed."""
+        at, free = int(np.searchsorted(self.nodes, node)), (self.packing.free[node], self.packing.now[node])
+        state = b"".join(row.tobytes() for row in (*free, self._opened[:, node]))
         if state not in self._known:
             self._known[state] = self._ranks(self.nodes[at : at + 1])[:, 0]
         self.rank[:, at] = self._known[state]
 
     def _ranks(self, rows: IntArray) -> FloatArray:
+        """(shapes, rows) the cost of one more trainer of each shape on some nodes; infinite if it does not fit.
+
+        The cost is the slots that other trainers lose there; then whether it must wait for pods that are on their way
+        out; then what the node has to spare.
+        """
         packing, problem = self.packing, self.packing.problem
         free, request, opened = packing.free[rows], self._request, self._opened[:, rows]
-        states = np.concatenate([free[None], free - request[:, None]])  # as it is, then with one of each shape placed
+        states = np.concatenate([free[None], free - request[:, None]])  # unchanged, then with one pod of each shape
         slots, after = np.split(_slots(states, request), [1], axis=1)  # (shapes, states, rows)
         slots = slots[:, 0]
         lost = ((slots[:, None] - after) * opened[:, None]).sum(axis=0) - 1
@@ -135,14 +158,14 @@ class Grower:
 
 
 def _slots(free: IntArray, request: IntArray) -> IntArray:
-    """(shapes, ...) pods of each shape that fit into each row of room."""
+    """(shapes, ...) how many pods of each shape fit into each row of free capacity, (..., resources)."""
     rows = free.reshape(-1, free.shape[-1])
     slots = [count_slots(rows, row) for row in request]
     return np.array(slots, dtype=np.int64).reshape(len(request), *free.shape[:-1])
 
 
 def has_load_left(packing: TrialPacking, shape: int) -> bool:
-    """True where one more trainer of the shape stays within --max-load-desired, counted on totals."""
+    """True if one more trainer of the shape keeps the cluster within --max-load-desired, counted on totals."""
     share = packing.problem.limits.max_load_desired
     if share >= 1.0:
         return True
@@ -158,18 +181,18 @@ def grow(
     take: Callable[[TrialPacking, int], bool] | None = None,
     worths: Mapping[int, Worth] | None = None,
 ) -> None:
-    """Give one trainer after the other until nobody below its ceiling can have one more.
+    """Give out trainers one by one until no member below its ceiling can have one more; the packing is changed.
 
-    Whoever is below what its fair share promises comes first, the worst off before the others. What rounding leaves
-    goes where it adds most, for the room it takes, to what the certificate bounds: the sum of weighted fulfilment, or
-    of worths. A job whose queue has no quota left gets none.
+    Members below their promise come first, the one with the least fulfilment before the others. What rounding has
+    left goes where a trainer adds most, for its size, to what the certificate bounds: the sum of weighted fulfilment,
+    or of worths. A job whose queue has no quota left gets none.
 
     Args:
-        packing: the trial; it is changed.
+        packing: the packing.
         ceiling: the most trainers that each member may have here.
-        promised: its fair share in whole trainers.
-        take: how a member below its promise may take from others what is not free; changes the room and says
-            whether it did.
+        promised: the fair share of each member, in whole trainers.
+        take: makes capacity for a member below its promise that nothing is free for, by taking from others; it
+            changes the packing and returns whether it did.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
     """
     size = _sizes(packing.problem)
@@ -195,10 +218,10 @@ def grow(
 
 
 def _sizes(problem: Problem) -> dict[int, float]:
-    """The largest part of all there is that one trainer of each shape asks for."""
+    """The size of one trainer of each shape: the largest part that it requests of any resource of the cluster."""
     total = problem.allocatable.sum(axis=0).clip(min=1)
     shapes = sorted({demand.shape for demand in problem.demands})
-    return {s: max(float((problem.request[s] / total).max(initial=0.0)), SMALLEST) for s in shapes}
+    return {s: max(float((problem.request[s] / total).max(initial=0.0)), MIN_SIZE) for s in shapes}
 
 
 def _urgency(
@@ -208,6 +231,7 @@ def _urgency(
     worths: Mapping[int, Worth] | None,
     size: Mapping[int, float],
 ) -> tuple[float, float, JobKey]:
+    """Sort key for growth, the first to grow first: promises by fulfilment, then what a trainer adds for its size."""
     demand = packing.problem.demands[j]
     if packing.count[j] < promised[j]:
         return (-inf, packing.fulfilment(j), demand.job.key)
@@ -220,10 +244,15 @@ def _urgency(
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
-    """Which pods of a plan can be created now, because their node really has the room.
+    """The pods of a plan that can be created now, because their node has the capacity at this moment.
 
-    Terminating pods and victims still hold theirs; so do pods of ours on their way to a node, and serving pods that
-    wait. Masters and pservers come first, then trainers up to each minimum, then the others in turn.
+    Terminating pods and victims still use their requests. So do pods of edl that are on their way to a node, and the
+    serving pods that wait. Masters and pservers come first, then trainers up to each minimum, then the others in
+    turn.
+
+    Args:
+        snapshot: the cluster now; it may be newer than the one that the plan was made for.
+        plan: the plan.
     """
     problem = read_problem(snapshot, Limits())
     demands = {demand.job.key: demand.index for demand in problem.demands}
@@ -251,7 +280,10 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
 
 
 def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]:
-    """Every pod that the plan creates, in the order in which they should come; those that move are still there."""
+    """Every pod that the plan creates, in the order of creation.
+
+    Masters and pservers of a job whose pservers move are left out: the old pods still exist.
+    """
     fixed = [(d.job, role, node) for d in decisions if not d.moves for role, node in d.fixed_nodes]
     base: list[tuple[JobKey, Role, str]] = []
     rest: list[tuple[int, JobKey, str]] = []
@@ -267,7 +299,7 @@ def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]
 
 
 def _keep_for_serving(packing: TrialPacking, planned: set[int]) -> None:
-    """Take the room that waiting serving pods could use now, on nodes that the plan does not need where possible."""
+    """Reserve the capacity that waiting serving pods could use now, first on nodes that the plan does not use."""
     for group in packing.problem.waiting:
         request = packing.problem.request[group.shape]
         slots = count_slots(packing.now, request) * packing.problem.opened[group.shape]
@@ -279,6 +311,7 @@ def _keep_for_serving(packing: TrialPacking, planned: set[int]) -> None:
 
 
 def _shape_of(problem: Problem, demand: int, role: Role) -> int:
+    """The shape of the new pods of a job in one role."""
     if role is Role.TRAINER:
         return problem.demands[demand].shape
     return next(need.shape for need in problem.demands[demand].needs if need.role is role)

@@ -1,9 +1,9 @@
-"""Preferred nodes: new pods move to nodes that they would rather have, where that costs nobody anything.
+"""Preferred nodes: new pods move to nodes that they prefer, if no other pod loses by it.
 
-kube-scheduler scores nodes by preferred affinity and by PreferNoSchedule taints. The counts of a plan are settled
-before these are looked at: a pod moves to a better node only into room that is free there, at no more lost room for
-others and no later, or it changes places with a pod of the same shape. So a preference never costs a slot, and shapes
-need not be told apart by it. Which node a serving pod gets is for kube-scheduler to say.
+kube-scheduler scores nodes by preferred affinity and by PreferNoSchedule taints. This stage runs once the counts of a
+plan are final. A pod moves to a better node only into capacity that is free already, and only if other pods lose no
+more slots than before. Or it swaps nodes with a pod of the same shape. So a preference never costs a slot, and shapes
+need not be told apart by it. kube-scheduler alone decides which node a serving pod gets.
 
 Source: https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins (NodeAffinity, TaintToleration)
 """
@@ -24,75 +24,78 @@ from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.victims import lost_slots
 
 AFFINITY_WEIGHT, TAINT_WEIGHT = 2, 3  # of the two scores, each 0 to 100, as in kube-scheduler's default profile
-WORK_LIMIT = 25_000_000  # about half a second
-SCORING, LOOKING = 20, 1  # of that work, for each node: to score it for a preference; to look whether it is better
-COMPARED = 256  # equally welcome nodes that are compared by the room that a pod would cost there
+WORK_LIMIT = 25_000_000  # units of work, about half a second
+SCORING, COMPARING = 20, 1  # units for each node: to score it for a preference; to compare its score
+COMPARED = 256  # at most so many nodes of equal score are compared by the slots that a pod costs there
 
 Group = tuple[int, Role]
-"""The pods of one role of one member."""
+"""The pods of one role of one job, by index of the job."""
 
 
 @dataclass(slots=True)
 class _Scores:
-    """How welcome each node is to each group: (nodes,) 0 for the least welcome node that is open to it, at most 500.
+    """The score of each node for each group: 0 for the worst node that is open to it, at most 500.
 
-    A closed node is no more welcome than the least welcome open one. Groups that are indifferent have no scores.
+    A closed node scores no higher than the worst open one. A group to which all nodes are equal has no scores.
 
     Attributes:
-        work: nodes that may still be looked at.
-        avoiding: nodes with a taint that only avoids.
-        columns: labels of all nodes by key, and their names; read once.
-        known: by shape and preferences.
+        problem: the nodes and shapes.
+        work: units of work that are left.
+        of: (nodes,) the scores of each group.
+        tainted: indices of nodes with a PreferNoSchedule taint.
+        columns: (nodes,) the value of each label by key, and under None the names; each is read once.
+        by_key: (nodes,) scores by shape and preferences, which groups may share.
     """
 
     problem: Problem
     work: int
     of: dict[Group, IntArray] = field(default_factory=dict)
-    avoiding: list[int] = field(default_factory=list)
+    tainted: list[int] = field(default_factory=list)
     columns: dict[str | None, list[str | None]] = field(default_factory=dict)
-    known: dict[tuple[int, tuple[Preference, ...]], IntArray] = field(default_factory=dict)
+    by_key: dict[tuple[int, tuple[Preference, ...]], IntArray] = field(default_factory=dict)
 
     def learn(self, group: Group, shape: int, preferred: tuple[Preference, ...]) -> None:
-        """Score the nodes for a group, unless the time for it is over or all of them are the same to it."""
+        """Score the nodes for a group, unless no work is left or all nodes are equal to it."""
         key = (shape, preferred)
-        if key not in self.known:
+        if key not in self.by_key:
             if not self.affords(SCORING * len(self.problem.snapshot.nodes)):
                 return
-            self.known[key] = self._score(shape, preferred)
-        if self.known[key].any():
-            self.of[group] = self.known[key]
+            self.by_key[key] = self._score(shape, preferred)
+        if self.by_key[key].any():
+            self.of[group] = self.by_key[key]
 
     def affords(self, work: int) -> bool:
-        """Take that much off the work that is left; False where it is too much."""
+        """Spend units of work; False if there are not so many left."""
         self.work -= work
         return self.work >= 0
 
     def _score(self, shape: int, preferred: tuple[Preference, ...]) -> IntArray:
+        """(nodes,) the score of each node for pods of one shape with these preferences."""
         opened = self.problem.opened[shape]
         tolerations = self.problem.shapes[shape].placement.tolerations
         avoided = np.zeros(len(opened), dtype=np.int64)
-        for node in self.avoiding:
+        for node in self.tainted:
             avoided[node] = count_avoided(self.problem.snapshot.nodes[node], tolerations) * opened[node]
         wanted = _percent(self._weigh(preferred) * opened)
         score: IntArray = (AFFINITY_WEIGHT * wanted + TAINT_WEIGHT * (100 - _percent(avoided))) * opened
         return score - score[opened].min() if opened.any() else score
 
     def _weigh(self, preferred: tuple[Preference, ...]) -> IntArray:
-        """(nodes,) weights that are met; nodes whose labels in question are the same are asked once."""
+        """(nodes,) the sum of weights that each node meets; nodes with equal labels are judged once."""
         keys = sorted({r.key for _, term in preferred for r in term.expressions})
         names = self._column(None) if any(term.fields for _, term in preferred) else []
         columns = [self._column(key) for key in keys]
-        asked: dict[tuple[str | None, ...], int] = {}
+        known: dict[tuple[str | None, ...], int] = {}
         weights = np.zeros(len(self.problem.snapshot.nodes), dtype=np.int64)
         for number, kind in enumerate(zip(*columns, *([names] if names else []), strict=True)):
-            if kind not in asked:
+            if kind not in known:
                 labels = {key: value for key, value in zip(keys, kind, strict=False) if value is not None}
-                asked[kind] = add_weights(preferred, labels, {"metadata.name": kind[-1] or ""} if names else {})
-            weights[number] = asked[kind]
+                known[kind] = add_weights(preferred, labels, {"metadata.name": kind[-1] or ""} if names else {})
+            weights[number] = known[kind]
         return weights
 
     def _column(self, key: str | None) -> list[str | None]:
-        """(nodes,) the value of a label, or the names."""
+        """(nodes,) the value of a label, None if a node lacks it; the names if the key is None."""
         if key not in self.columns:
             nodes = self.problem.snapshot.nodes
             self.columns[key] = [n.name for n in nodes] if key is None else [dict(n.labels).get(key) for n in nodes]
@@ -100,11 +103,11 @@ class _Scores:
 
 
 def follow_preferences(packing: TrialPacking, *, work: int = WORK_LIMIT) -> None:
-    """Move pods that do not exist yet to nodes that they prefer; the room is changed, its counts are not.
+    """Move pods that do not exist yet to nodes that they prefer; counts do not change.
 
     Args:
-        packing: a finished packing.
-        work: how much may be looked at in all, in nodes; a pod for which nothing is left of it stays where it is.
+        packing: a finished packing; it is changed.
+        work: units of work, one for each node that is compared; pods that are left when it is spent do not move.
     """
     scores = _read_scores(packing, work)
     if scores.of:
@@ -115,35 +118,38 @@ def follow_preferences(packing: TrialPacking, *, work: int = WORK_LIMIT) -> None
 
 
 def _read_scores(packing: TrialPacking, work: int) -> _Scores:
+    """Score the nodes for each group of new pods."""
     nodes = packing.problem.snapshot.nodes
-    avoiding = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
-    scores = _Scores(packing.problem, work, avoiding=avoiding)
+    tainted = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
+    scores = _Scores(packing.problem, work, tainted=tainted)
     shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in packing.placed if p.owner >= 0 and p.role}
     for group, shape in sorted(shapes.items()):
         preferred = _preferences(packing.problem.demands[group[0]].job, group[1])
-        if preferred or avoiding:
+        if preferred or tainted:
             scores.learn(group, shape, preferred)
     return scores
 
 
 def _preferences(job: Job, role: Role) -> tuple[Preference, ...]:
+    """The preferred affinity of the pods of a job in one role."""
     if role is Role.TRAINER:
         return job.preferred
     return next((fixed.preferred for fixed in job.fixed if fixed.role is role), ())
 
 
 def _percent(amounts: IntArray) -> IntArray:
-    """0 to 100 of the largest."""
+    """Scale amounts so that the largest is 100."""
     scaled: IntArray = amounts * 100 // max(1, int(amounts.max(initial=0)))
     return scaled
 
 
 def _group(place: Placed) -> Group:
+    """The group that a new pod of a job belongs to."""
     return place.owner, place.role or Role.TRAINER
 
 
 def _move(packing: TrialPacking, scores: _Scores) -> None:
-    """Move pods into free room, the worst placed of each group first."""
+    """Move pods into free capacity, the worst placed of each group first."""
     groups: dict[Group, list[int]] = {}
     for number, place in enumerate(packing.placed):
         if _group(place) in scores.of:
@@ -157,12 +163,12 @@ def _move(packing: TrialPacking, scores: _Scores) -> None:
         score = scores.of[group]
         for number in sorted(numbers, key=lambda n: (score[packing.placed[n].node], n)):
             before = packing.placed[number]
-            if not scores.affords(LOOKING * len(score)):
+            if not scores.affords(COMPARING * len(score)):
                 return
             better = np.flatnonzero((score > score[before.node]) & fits[before.shape])
             if not len(better):
                 break
-            node = _harmless(packing, before, better, score)
+            node = _node_at_no_cost(packing, before, better, score)
             if node >= 0:
                 packing.move(number, node)
                 changed = np.array([before.node, node], dtype=np.int64)
@@ -171,14 +177,14 @@ def _move(packing: TrialPacking, scores: _Scores) -> None:
 
 
 def _fits(packing: TrialPacking, shape: int, nodes: IntArray) -> BoolArray:
-    """(nodes,) True where one more pod of the shape has room that is free already."""
+    """(nodes,) True if one more pod of the shape fits into capacity that is free already."""
     request = packing.problem.request[shape]
     has_room: BoolArray = (np.minimum(packing.free[nodes], packing.now[nodes]) >= request)[:, request > 0].all(axis=1)
     return has_room
 
 
-def _harmless(packing: TrialPacking, place: Placed, nodes: IntArray, score: IntArray) -> int:
-    """The most welcome of some nodes where a pod takes no more room from others than where it is; -1 if none."""
+def _node_at_no_cost(packing: TrialPacking, place: Placed, nodes: IntArray, score: IntArray) -> int:
+    """The best-scored of some nodes where a pod costs others no more slots than it does now; -1 if there is none."""
     source, shape = np.array([place.node], dtype=np.int64), place.shape
     packing.free[source] += packing.problem.request[shape]
     spared = lost_slots(packing, shape, source, 1)[0]
@@ -192,7 +198,7 @@ def _harmless(packing: TrialPacking, place: Placed, nodes: IntArray, score: IntA
 
 
 def _swap(packing: TrialPacking, scores: _Scores) -> None:
-    """Let pods of one shape change places where that is better for them together."""
+    """Let pods of one shape swap nodes if their scores together become better."""
     by_shape: dict[int, list[int]] = {}
     for number, place in enumerate(packing.placed):
         if place.owner >= 0:
@@ -204,23 +210,31 @@ def _swap(packing: TrialPacking, scores: _Scores) -> None:
 
 
 def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], scores: _Scores) -> None:
+    """Let pods of one shape swap nodes.
+
+    Args:
+        packing: the packing; it is changed.
+        numbers: positions of the pods in `packing.placed`.
+        groups: their groups, sorted.
+        scores: the scores of the groups.
+    """
     nodes, here = np.unique([packing.placed[n].node for n in numbers], return_inverse=True)
     if not scores.affords(len(groups) * len(nodes)):
         return
     row: Mapping[Group, int] = {group: k for k, group in enumerate(groups)}
-    welcome = np.zeros((len(groups), len(nodes)), dtype=np.int64)
+    score = np.zeros((len(groups), len(nodes)), dtype=np.int64)
     for group in groups:
         if group in scores.of:
-            welcome[row[group]] = scores.of[group][nodes]
-    who = np.array([row[_group(packing.placed[n])] for n in numbers])
+            score[row[group]] = scores.of[group][nodes]
+    group_of = np.array([row[_group(packing.placed[n])] for n in numbers])
     late = (packing.now[nodes] < 0).any(axis=1)
     for p in range(len(numbers)):
-        has = welcome[who, here]
-        if has[p] >= welcome[who[p]].max():
+        has = score[group_of, here]
+        if has[p] >= score[group_of[p]].max():
             continue
         if not scores.affords(len(numbers)):
             return
-        gain = welcome[who[p], here] - has[p] + welcome[who, here[p]] - has
+        gain = score[group_of[p], here] - has[p] + score[group_of, here[p]] - has
         gain[late[here] != late[here[p]]] = 0
         q = int(gain.argmax())
         if gain[q] > 0:

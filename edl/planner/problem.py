@@ -1,9 +1,9 @@
-"""A snapshot as arrays: who holds which room, who asks for how much, and which nodes each shape may use.
+"""The problem: a snapshot as arrays of requests and free capacity, which every stage of the planner reads.
 
-The planner works on integers in a matrix of nodes by resources; names, labels and phases are read here once. Only
-resources that a pod we plan for asks for are columns. Nothing is decided here.
+The planner computes with integers in matrices of nodes by resources. Names, labels and phases are read once, by
+`problem_reader`. Only resources that a pod to be planned requests are columns. Nothing is decided here.
 
-Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ (requests, not usage, hold room)
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/ (requests count, usage does not)
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
-"""The room of a class, by resource, and a pattern: the index of a shape and how many pods, for each that it has."""
+"""The capacity of a node class, by resource, and a pattern: (shape, number of pods) for each shape in it."""
 
 
 class LiveTrainer(NamedTuple):
-    """One live trainer.
+    """One trainer pod that is neither terminating nor finished.
 
     Attributes:
-        claim: index of its job among the claims.
-        shape: index of the shape that it really has (a job's shape may have changed since).
-        node: index of the node it is bound to; -1 while unbound, or where that node is gone.
-        is_base: it is one of its job's minimum, by its number.
+        demand: index of its job among the demands.
+        pod: the pod.
+        shape: index of the shape that the pod has; the job may request another one for new trainers by now.
+        node: index of the node it is bound to; -1 if it is unbound, or if the snapshot does not contain its node.
+        is_base: its number is below the job's minimum; the other trainers are surplus.
     """
 
     demand: int
@@ -48,14 +49,24 @@ class LiveTrainer(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, bool, int, float, str]:
-        """Smaller dies first within a job: not running, surplus, highest index, last started."""
+        """Sort key for deletion within a job, the first to delete first.
+
+        Pods that do not run come before running ones, then surplus before base, higher numbers before lower ones, and
+        pods that started later before earlier ones.
+        """
         pod = self.pod
         return (pod.phase is PodPhase.RUNNING, self.is_base, -(pod.index or 0), -(pod.started_s or 0.0), pod.name)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedNeed:
-    """Pods of one fixed role that lack room: `waiting` of them exist unbound, `missing` are yet to be created."""
+    """Masters or pservers of one job that do not exist yet.
+
+    Attributes:
+        role: their role.
+        shape: index of their shape.
+        missing: how many pods have to be created, > 0.
+    """
 
     role: Role
     shape: int
@@ -64,15 +75,18 @@ class FixedNeed:
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """A job that may be given something, as the planner sees it.
+    """What one schedulable job has and what it may get.
 
     Attributes:
-        min_trainers, max_trainers: `Job.bounds`; the maximum may be capped at what would fit alone.
-        shape: index of its trainer's shape.
-        seats: indices of its live trainers.
+        index: its position among the demands; other arrays name the job by it.
+        job: the job.
+        min_trainers, max_trainers: `Job.bounds`; `admission.cap` may lower the maximum to what fits if no other job
+            runs.
+        shape: index of the shape of its new trainers.
+        live_trainers: indices of its live trainers.
         needs: masters and pservers that do not exist yet.
-        unbound_fixed: live masters and pservers that have no node yet, with their shapes.
-        asks: what it takes of each limit of its queue; empty where the queue has none.
+        unbound_fixed: (shape, pod) of each live master and pserver that has no node yet.
+        quota_uses: what the job uses of each limit of its queue; empty if the queue has no limit.
     """
 
     index: int
@@ -86,14 +100,24 @@ class JobDemand:
     quota_uses: tuple[QuotaUse, ...] = ()
 
     def fulfilment(self, count: int) -> float:
-        """(n - m) / (M - m); 1 where both bounds are one."""
+        """How much of its elastic range the job has with `count` trainers: 0 at the minimum, 1 at the maximum.
+
+        A job whose bounds are equal has fulfilment 1.
+        """
         span = self.max_trainers - self.min_trainers
         return 1.0 if span <= 0 else (count - self.min_trainers) / span
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingServing:
-    """Waiting serving pods of one shape: those that trainers may die for, and those that only keep free room."""
+    """Waiting serving pods of one shape.
+
+    Attributes:
+        shape: index of the shape.
+        due: pods for which trainers may be deleted.
+        in_grace: pods that kube-scheduler has not tried yet; free capacity is reserved for them, but nothing is
+            deleted.
+    """
 
     shape: int
     due: int
@@ -102,11 +126,13 @@ class WaitingServing:
 
 @dataclass(frozen=True, slots=True)
 class BoundPods:
-    """The live pods of claims that are bound to a node of the snapshot, trainers and others; one row for each.
+    """The live pods of all demands that are bound to a node of the snapshot, one entry for each pod of any role.
 
     Attributes:
-        claim, node, shape: (pods,) whose it is, where, and of which shape.
-        is_trainer: (pods,).
+        demand: (pods,) index of the job.
+        node: (pods,) index of the node.
+        shape: (pods,) index of the pod's shape.
+        is_trainer: (pods,) True for trainers, False for masters and pservers.
     """
 
     demand: IntArray
@@ -117,20 +143,31 @@ class BoundPods:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Everything a plan is computed from.
+    """Everything that a plan is computed from; amounts are in the units of `Resources`: millicores, bytes, devices.
 
     Attributes:
-        names: resource names, the columns.
-        shapes: distinct pod shapes; request: (shapes, resources); opened: (shapes, nodes) where new ones may go.
-        empty: (nodes, resources) room with no training pod at all; may be negative where others overcommit.
-        now: (nodes, resources) room that is really free: every bound pod of ours still holds its own.
-        leaving: (nodes, resources) what terminating pods of others hold: it is not free yet, and will be.
-        allocatable: (nodes, resources); largest: (resources,) the most that one node has of each, at least 1.
-        held: what the claims' pods hold.
-        seat_claim, seat_shape: (seats,) those of each seat, for whoever counts thousands of them.
-        reference: shapes of the trainers that may grow: what lost room is measured in.
-        is_large: whole patterns are placed instead of pods one by one.
-        columns: patterns to begin with; used_columns: those that the programs of this decision used, written by them.
+        snapshot, limits: what the problem was read from.
+        names: (resources,) resource names, in the order of the columns.
+        shapes: the distinct pod shapes.
+        request: (shapes, resources) what one pod of each shape requests.
+        opened: (shapes, nodes) True if a new pod of the shape may be bound to the node.
+        empty: (nodes, resources) free if no training pod existed; negative if other pods overcommit a node.
+        now: (nodes, resources) free at this moment: terminating pods and later victims still use their requests.
+        leaving: (nodes, resources) requests of terminating pods of others: not free yet, but soon.
+        allocatable: (nodes, resources) what pods may request on each node.
+        largest: (resources,) the most of each resource that one node has, at least 1.
+        held: the bound pods of all demands.
+        demands: the schedulable jobs.
+        live_trainers: the live trainers of all demands, job by job.
+        trainer_demand, trainer_shape: (live trainers,) the job and the shape of each, as arrays: there may be
+            thousands.
+        waiting: waiting serving pods by shape.
+        headroom: shapes for which `--serving-headroom` keeps capacity free.
+        reference: shapes of the trainers that may grow; lost capacity is counted in slots of these.
+        node_index: index of each node by name.
+        columns: patterns that the linear programs begin with.
+        used_columns: patterns that the programs of this decision used; the programs add to it.
+        is_large: place whole patterns of pods instead of one pod at a time.
     """
 
     snapshot: ClusterSnapshot
@@ -155,62 +192,86 @@ class Problem:
     node_index: dict[str, int] = field(default_factory=dict)
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
-
     is_large: bool = False
 
 
-def count_stuck(problem: Problem) -> list[int]:
-    """(claims,) trainers of each that count, but stand where no new one of their job could."""
-    held, asked = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
+def count_misplaced(problem: Problem) -> list[int]:
+    """(demands,) live trainers of each job that the job could not create again on their node.
+
+    Their shape is not that of new trainers any more, or their node takes no new pod of it, or the node is gone. They
+    count as trainers of the job, but a packing that starts from nothing has no slot for them.
+    """
+    held, new_shape = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     trainers = np.flatnonzero(held.is_trainer)
     owner, shape = held.demand[trainers], held.shape[trainers]
-    stuck = (shape != asked[owner]) | ~problem.opened[shape, held.node[trainers]]
-    count = np.bincount(owner[stuck], minlength=len(problem.demands))
-    lost = [trainer.demand for trainer in problem.live_trainers if trainer.node < 0 and trainer.pod.node]
-    stuck_of: list[int] = (
-        count + np.bincount(np.array(lost, dtype=np.int64), minlength=len(problem.demands))
+    misplaced = (shape != new_shape[owner]) | ~problem.opened[shape, held.node[trainers]]
+    count = np.bincount(owner[misplaced], minlength=len(problem.demands))
+    nodeless = [trainer.demand for trainer in problem.live_trainers if trainer.node < 0 and trainer.pod.node]
+    misplaced_of: list[int] = (
+        count + np.bincount(np.array(nodeless, dtype=np.int64), minlength=len(problem.demands))
     ).tolist()
-    return stuck_of
+    return misplaced_of
 
 
-def count_beyond(problem: Problem) -> list[int]:
-    """(claims,) trainers of each that count, but stand where no new ones could, or where others took their room."""
-    held, asked = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
+def count_without_slot(problem: Problem) -> list[int]:
+    """(demands,) live trainers of each job that have no slot on their node even if no other training runs.
+
+    These are the misplaced ones, and those beyond what fits on a node because pods of others use its capacity.
+    """
+    held, new_shape = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     trainers = np.flatnonzero(held.is_trainer)
     owner, shape, node = held.demand[trainers], held.shape[trainers], held.node[trainers]
-    moves = (shape == asked[owner]) & problem.opened[shape, node]
-    places, here = np.unique(owner[moves] * len(problem.empty) + node[moves], return_counts=True)
-    owner, node = np.divmod(places, max(1, len(problem.empty)))
-    slots = np.zeros(len(places), dtype=np.int64)
-    for kind in np.unique(asked[owner]).tolist():
-        mine = asked[owner] == kind
-        slots[mine] = count_slots(problem.empty[node[mine]], problem.request[kind])
-    crowded = np.bincount(owner, (here - slots).clip(min=0), minlength=len(problem.demands)).astype(np.int64).tolist()
-    return [stuck + more for stuck, more in zip(count_stuck(problem), crowded, strict=True)]
+    in_place = (shape == new_shape[owner]) & problem.opened[shape, node]
+    cells, here = np.unique(owner[in_place] * len(problem.empty) + node[in_place], return_counts=True)
+    owner, node = np.divmod(cells, max(1, len(problem.empty)))
+    slots = np.zeros(len(cells), dtype=np.int64)
+    for new in np.unique(new_shape[owner]).tolist():
+        same = new_shape[owner] == new
+        slots[same] = count_slots(problem.empty[node[same]], problem.request[new])
+    excess = np.bincount(owner, (here - slots).clip(min=0), minlength=len(problem.demands)).astype(np.int64).tolist()
+    return [misplaced + more for misplaced, more in zip(count_misplaced(problem), excess, strict=True)]
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:
-    """How many pods of one request fit into each row of free room: (nodes,), never negative."""
-    asked = np.flatnonzero(request > 0).tolist()
-    if not asked:
+    """How many pods fit into each row of free capacity.
+
+    Args:
+        free: (nodes, resources) free capacity; may be negative.
+        request: (resources,) what one pod requests.
+
+    Returns:
+        (nodes,) never negative; the largest 32-bit integer if the pod requests nothing.
+    """
+    requested = np.flatnonzero(request > 0).tolist()
+    if not requested:
         return np.full(len(free), np.iinfo(np.int32).max, dtype=np.int64)
-    slots: IntArray = free[:, asked[0]] // request[asked[0]]
-    for column in asked[1:]:
+    slots: IntArray = free[:, requested[0]] // request[requested[0]]
+    for column in requested[1:]:
         np.minimum(slots, free[:, column] // request[column], out=slots)
     return np.maximum(slots, 0, out=slots)
 
 
-def room_beside(problem: Problem, members: Iterable[int]) -> IntArray:
-    """(nodes, resources) room beside the bound masters and pservers of some claims, their trainers gone."""
+def free_beside_fixed(problem: Problem, members: Iterable[int]) -> IntArray:
+    """(nodes, resources) free if no training runs except the bound masters and pservers of these jobs."""
     held = problem.held
-    stays = np.isin(held.demand, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
-    return problem.empty - sum_requests(len(problem.empty), problem.request, held.node[stays], held.shape[stays])
+    kept = np.isin(held.demand, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
+    return problem.empty - sum_requests(len(problem.empty), problem.request, held.node[kept], held.shape[kept])
 
 
 def sum_requests(
     nodes: int, request: IntArray, node: Sequence[int] | IntArray, shape: Sequence[int] | IntArray
 ) -> IntArray:
-    """(nodes, resources) what pods ask for in all on each node; one entry of `node` and `shape` for each pod."""
+    """Add up the requests of pods on each node.
+
+    Args:
+        nodes: how many nodes there are.
+        request: (shapes, resources) what one pod of each shape requests.
+        node: (pods,) the node of each pod.
+        shape: (pods,) the shape of each pod.
+
+    Returns:
+        (nodes, resources) the sums.
+    """
     cells = np.asarray(node, dtype=np.int64) * len(request) + np.asarray(shape, dtype=np.int64)
     counts = np.bincount(cells, minlength=nodes * len(request)).astype(np.int64)
     return counts.reshape(nodes, len(request)) @ request

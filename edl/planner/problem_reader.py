@@ -1,4 +1,7 @@
-"""Turns a snapshot into the arrays that a plan is computed from, in bulk: tens of thousands of pods are usual."""
+"""Reads a snapshot into the arrays of a `Problem`.
+
+Everything is read in bulk and equal things are read once: a snapshot may have tens of thousands of pods.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +33,31 @@ from edl.planner.problem import (
 )
 from edl.planner.quota import quota_uses_of
 
-# No node has 256 TiB of anything, and 10,000 trainers that ask for twice as much still add up within 64 bits.
-MOST_HELD = 2**48
-MOST_ASKED = 2**49
+# No node has 256 TiB of anything, and the requests of 10,000 trainers of twice that size still add up within 64 bits.
+MAX_ALLOCATABLE = 2**48
+MAX_REQUEST = 2**49
 
-LARGE_NODES = 256  # above so many nodes, what is done node by node and tried again and again is done in bulk
-MANY_ROOMS = 64  # so does a smaller cluster whose nodes have more kinds of room than this
+LARGE_NODES = 256  # a cluster with more nodes is planned in bulk, not node by node
+MANY_KINDS = 64  # so is a smaller cluster if its nodes differ in more ways than this in what is free on them
 
 
 @dataclass(slots=True)
-class _Table:
-    """Shapes numbered in order of appearance, and their requests as rows."""
+class _ShapeTable:
+    """The pod shapes, numbered in the order in which they appear, with their requests as rows.
+
+    Attributes:
+        names: resource names, the columns.
+        number: the number of each shape.
+        rows: (shapes, resources) what one pod of each shape requests.
+    """
 
     names: tuple[str, ...]
     number: dict[PodShape, int] = field(default_factory=dict)
     rows: list[list[int]] = field(default_factory=list)
-    known: dict[int, int] = field(default_factory=dict)  # by identity: thousands of pods share a few shapes
+    known: dict[int, int] = field(default_factory=dict)  # by object identity: thousands of pods share a few shapes
 
     def add(self, shape: PodShape) -> int:
+        """Return the number of a shape; a new shape gets the next one."""
         index = self.known.get(id(shape))
         if index is not None:
             return index
@@ -59,36 +69,35 @@ class _Table:
         return index
 
 
-class _Ledger:
-    """Pods that hold room, as columns: nodes and shapes."""
+class _PodList:
+    """The node and the shape of pods that use capacity, as two lists."""
 
     def __init__(self) -> None:
         self.node: list[int] = []
         self.shape: list[int] = []
 
     def add(self, node: int, shape: int) -> None:
+        """Add one pod."""
         self.node.append(node)
         self.shape.append(shape)
 
 
 def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Problem:
-    """Turn a snapshot into arrays; `columns` are the patterns that its programs begin with."""
+    """Read a snapshot into arrays.
+
+    Args:
+        snapshot: the cluster.
+        limits: what the operator allows.
+        columns: patterns that the linear programs begin with.
+    """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
     names = _planned_resources(jobs, waiting, snapshot)
-    table = _Table(names)
+    table = _ShapeTable(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, ours, leaving = _Ledger(), _Ledger(), _Ledger()
-    for pod in snapshot.pods:
-        if not pod.is_finished and (node := _home(pod, index)) >= 0:
-            foreign.add(node, table.add(pod.shape))
-            if pod.terminating:
-                leaving.add(node, table.add(pod.shape))
-    for job in snapshot.jobs:
-        if not job.is_schedulable:
-            for pod in job.pods:
-                if not pod.is_finished and (node := _home(pod, index)) >= 0:
-                    ours.add(node, table.add(pod.shape))
+    foreign = _list_pods(snapshot.pods, index, table)
+    leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
+    ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
     reader = _DemandReader(table, index, ours, limits)
     demands = tuple(reader.read(i, job) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
@@ -120,24 +129,33 @@ def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
-        is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_ROOMS,
+        is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
     )
 
 
+def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> _PodList:
+    """The pods that use capacity of a node: those that are not finished and are bound or nominated."""
+    found = _PodList()
+    for pod in pods:
+        if not pod.is_finished and (node := _node_of(pod, index)) >= 0:
+            found.add(node, table.add(pod.shape))
+    return found
+
+
 def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
-    """The amounts of a pod in the order of the names, cut off where sums of 64 bits could overflow."""
+    """The request of a pod, in the order of the names; amounts are cut off so that sums stay within 64 bits."""
     have = request.as_dict()
-    return [min(_asked(have, name), MOST_ASKED) for name in names]
+    return [min(_requested(have, name), MAX_REQUEST) for name in names]
 
 
-def _asked(have: Mapping[str, int], name: str) -> int:
-    """What is asked of a resource; a host port that is asked for at every address is asked for at each."""
+def _requested(have: Mapping[str, int], name: str) -> int:
+    """The amount requested of a resource; a host port requested at every address counts at each single address."""
     amount = have.get(name, 0)
     return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
 
 
 def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Every resource that a planned pod asks for; with a host port, all addresses at which somebody holds it."""
+    """Every resource that a pod to be planned requests; for a host port, also each address at which a pod uses it."""
     shapes = {id(shape): shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
     shapes |= {id(pod.shape): pod.shape for pod in waiting}
     names = {name for shape in shapes.values() for name in shape.request}
@@ -149,13 +167,14 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:
+    """(rows, columns) the rows as one array, which may have no rows."""
     return np.array(rows, dtype=np.int64).reshape(len(rows), columns)
 
 
 def _node_rows(
     amounts: list[Resources], names: tuple[str, ...], read: Callable[[Resources, tuple[str, ...]], list[int]]
 ) -> IntArray:
-    """(nodes, resources); equal nodes are read once."""
+    """(nodes, resources) one row for each node; equal amounts are read once."""
     rows: dict[tuple[tuple[str, int], ...], int] = {}
     kinds: list[list[int]] = []
     order = []
@@ -169,27 +188,28 @@ def _node_rows(
 
 
 def _allocatable_row(allocatable: Resources, names: tuple[str, ...]) -> list[int]:
+    """The amounts of a node, in the order of the names; each host port is there once."""
     have = allocatable.as_dict()
-    return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MOST_HELD) for name in names]
+    return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MAX_ALLOCATABLE) for name in names]
 
 
-def _home(pod: Pod, index: dict[str, int]) -> int:
-    """The node that a pod holds room on: bound, or promised by kube-scheduler; -1 where there is none."""
+def _node_of(pod: Pod, index: dict[str, int]) -> int:
+    """The index of the node whose capacity a pod uses: where it is bound or nominated; -1 if there is none."""
     return index.get(pod.node or pod.nominated, -1)
 
 
 class _DemandReader:
-    """Reads jobs one after the other; seats are numbered through."""
+    """Reads jobs one after the other and numbers their live trainers consecutively."""
 
-    def __init__(self, table: _Table, index: dict[str, int], ours: _Ledger, limits: Limits) -> None:
+    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, limits: Limits) -> None:
         self.table, self.index, self.ours, self.limits = table, index, ours, limits
         self.live_trainers: list[LiveTrainer] = []
-        self._bound = _Ledger()
+        self._bound = _PodList()
         self._owner: list[int] = []
         self._is_trainer: list[bool] = []
 
     def held(self) -> BoundPods:
-        """What the jobs read so far hold."""
+        """The bound pods of the jobs read so far."""
         return BoundPods(
             demand=np.array(self._owner, dtype=np.int64),
             node=np.array(self._bound.node, dtype=np.int64),
@@ -198,19 +218,19 @@ class _DemandReader:
         )
 
     def read(self, number: int, job: Job) -> JobDemand:
-        """Read one job and its pods."""
+        """Read one job and its pods; `number` is its index among the demands."""
         shape = self.table.add(job.trainer)
         first = len(self.live_trainers)
         unbound: list[tuple[int, Pod]] = []
-        alive: Counter[Role | None] = Counter()
+        live: Counter[Role | None] = Counter()
         node_of, base, usual = self.index.get, job.min_trainers, job.trainer
         for pod in job.pods:
             if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
                 continue
             kind = shape if pod.shape is usual else self.table.add(pod.shape)
             node = node_of(pod.node, -1)
-            if (home := node if pod.node else node_of(pod.nominated, -1)) >= 0:
-                self.ours.add(home, kind)
+            if (held := node if pod.node else node_of(pod.nominated, -1)) >= 0:
+                self.ours.add(held, kind)
             if pod.terminating:
                 continue
             is_trainer = pod.role is Role.TRAINER
@@ -221,10 +241,10 @@ class _DemandReader:
             if is_trainer:
                 self.live_trainers.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
             else:
-                alive[pod.role] += 1
+                live[pod.role] += 1
                 if not pod.node:
                     unbound.append((kind, pod))
-        needs = tuple(FixedNeed(f.role, self.table.add(f.shape), f.count - alive[f.role]) for f in job.fixed)
+        needs = tuple(FixedNeed(f.role, self.table.add(f.shape), f.count - live[f.role]) for f in job.fixed)
         return JobDemand(
             index=number,
             job=job,
@@ -238,15 +258,19 @@ class _DemandReader:
         )
 
 
-def _read_waiting(pods: list[Pod], patient: Container[tuple[str, str]], table: _Table) -> tuple[WaitingServing, ...]:
+def _read_waiting(
+    pods: list[Pod], in_grace_pods: Container[tuple[str, str]], table: _ShapeTable
+) -> tuple[WaitingServing, ...]:
+    """Group the waiting serving pods by shape; those named in `in_grace_pods` are still in their grace time."""
     due: Counter[int] = Counter()
     in_grace: Counter[int] = Counter()
     for pod in pods:
-        (in_grace if (pod.namespace, pod.name) in patient else due)[table.add(pod.shape)] += 1
+        (in_grace if (pod.namespace, pod.name) in in_grace_pods else due)[table.add(pod.shape)] += 1
     return tuple(WaitingServing(shape, due[shape], in_grace[shape]) for shape in sorted(set(due) | set(in_grace)))
 
 
-def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _Table) -> tuple[int, ...]:
+def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _ShapeTable) -> tuple[int, ...]:
+    """Shapes of live serving pods, for which headroom is kept; none without `--serving-headroom`."""
     if not limits.serving_headroom:
         return ()
     serving = (p for p in snapshot.pods if p.is_live and p.priority >= 0 and not p.daemon)
@@ -254,7 +278,7 @@ def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _Table) -
 
 
 def _open_nodes(nodes: tuple[Node, ...], shapes: tuple[PodShape, ...]) -> BoolArray:
-    """(shapes, nodes)."""
+    """(shapes, nodes) True if a new pod of the shape may be bound to the node."""
     placements = tuple(dict.fromkeys(shape.placement for shape in shapes))
     rows = takes_each(nodes, placements)
     opened = np.array([rows[shape.placement] for shape in shapes], dtype=np.bool_)

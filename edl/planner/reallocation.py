@@ -1,7 +1,7 @@
-"""Taking trainers from some jobs so that others grow: whose may die, for whom, and which of it is only a move.
+"""Takes trainers from some jobs so that others grow: which may be deleted, for whom, and which restarts are needless.
 
-What ought to be taken is decided in `sharing` and `trading`. A function that is given a room changes it, or leaves it
-as it was where it says that nothing could be done.
+`sharing` and `trading` decide what to take. A function that is given a packing changes it; if it returns that nothing
+could be done, it leaves the packing unchanged.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 from edl.model.names import Role
 from edl.planner.packing import PodBatch, has_load_left, make_room
-from edl.planner.packing import place as put
+from edl.planner.packing import place as place_pod
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
 EPSILON = 1e-6
-MOVES_LOOKED_AT = 64
+MAX_TRIES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What sharing goes by.
+    """What the sharing aims at.
 
     Attributes:
         ceiling: the most trainers that each member may have now.
-        promised: what each must be able to have: its fair share, or the floor under it, in whole trainers.
+        promised: what each member must be able to have, in whole trainers: its fair share, or the floor below it.
     """
 
     ceiling: Mapping[int, int]
@@ -33,22 +33,33 @@ class Terms:
 
 
 def kept(packing: TrialPacking, d: int) -> int:
-    """Trainers of a member that exist and keep a place."""
+    """How many live trainers of a member keep their node."""
     return sum(i in packing.node_of for i in packing.problem.demands[d].live_trainers)
 
 
 def restarted_elsewhere(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
-    """How many trainers of each member die and start anew elsewhere, beyond those that had to die before."""
-    dead = Counter(packing.problem.live_trainers[i].demand for i in set(packing.victims) - set(before.victims))
+    """How many trainers of each member are deleted and started again elsewhere.
+
+    Args:
+        packing: the packing to judge.
+        before: an earlier packing, whose victims do not count.
+    """
+    deleted = Counter(packing.problem.live_trainers[i].demand for i in set(packing.victims) - set(before.victims))
     new = Counter(place.owner for place in packing.placed if place.role is Role.TRAINER)
-    return +Counter({d: min(n, new[d]) for d, n in dead.items()})
+    return +Counter({d: min(n, new[d]) for d, n in deleted.items()})
 
 
 def undo_restarts(packing: TrialPacking) -> TrialPacking:
-    """Let trainers live whose job gets a new one elsewhere, where what was meant for their place can change with it.
+    """Take victims back whose job gets a new trainer elsewhere, if the new pods on their node can go somewhere else.
 
-    Only what does not exist yet changes places, so it costs nobody anything. Deaths for serving stand: where serving
-    goes is not ours to say.
+    Only pods that do not exist yet change nodes, so nobody loses anything. Deletions for serving stay: kube-scheduler
+    decides where serving pods go.
+
+    Args:
+        packing: the packing; not changed.
+
+    Returns:
+        The packing with fewer restarts.
     """
     demands, live_trainers = packing.problem.demands, packing.problem.live_trainers
     tries = 0
@@ -60,16 +71,22 @@ def undo_restarts(packing: TrialPacking) -> TrialPacking:
             continue
         for place in [p for p in packing.placed if p.owner == j and p.role is Role.TRAINER]:
             tries += 1
-            if tries > MOVES_LOOKED_AT:
+            if tries > MAX_TRIES:
                 return packing
-            if (without := _without_move(packing, index, place)) is not None:
+            if (without := _without_restart(packing, index, place)) is not None:
                 packing = without
                 break
     return packing
 
 
-def _without_move(packing: TrialPacking, index: int, place: Placed) -> TrialPacking | None:
-    """The room in which a trainer lives instead of the new one of its job; None where its place cannot be cleared."""
+def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialPacking | None:
+    """The packing in which a victim keeps running and a new trainer of its job is dropped; None if it does not fit.
+
+    Args:
+        packing: the packing; not changed.
+        index: the victim, a live trainer.
+        place: the new trainer of the same job.
+    """
     trial, trainer = packing.copy(), packing.problem.live_trainers[index]
     trial.drop(place)
     for other in sorted((p for p in trial.placed if p.node == trainer.node), key=lambda p: -p.shape):
@@ -81,7 +98,7 @@ def _without_move(packing: TrialPacking, index: int, place: Placed) -> TrialPack
         slots[trainer.node] = 0
         if slots[place.node] or slots.any():
             trial.drop(other)
-            put(
+            place_pod(
                 trial,
                 other.shape,
                 (other.owner, other.role),
@@ -89,23 +106,26 @@ def _without_move(packing: TrialPacking, index: int, place: Placed) -> TrialPack
             )
     if not trial.has_room(trainer.shape, trainer.node):
         return None
-    trial.revive(index)
+    trial.undelete(index)
     return trial
 
 
 def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) -> TrialPacking:
-    """Raise whoever is below its promised share, at the cost of those above theirs; the worst off come first.
+    """Raise members that are below their promise, at the cost of those above theirs, the lowest fulfilment first.
 
     Args:
-        packing: the trial; it may be changed, the result counts.
-        terms: see there.
-        keep: who may lose trainers, and how many of those that exist each must keep.
+        packing: the packing; it may be changed, only the result counts.
+        terms: what the sharing aims at.
+        keep: the members that may lose trainers, and how many of its live trainers each must keep.
+
+    Returns:
+        The packing.
     """
     demands = packing.problem.demands
     owners: dict[int, list[tuple[float, int]]] = {}
     for j in packing.members:
         if demands[j].quota_uses:
-            continue  # what its queue has left is looked at trainer by trainer
+            continue  # `take_one` checks what its queue has left, trainer by trainer
         for count in range(packing.count[j], min(terms.promised[j], terms.ceiling[j])):
             owners.setdefault(demands[j].shape, []).append((demands[j].fulfilment(count), j))
     for shape in sorted(owners, key=lambda s: min(owners[s])):
@@ -120,9 +140,18 @@ def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) 
 
 
 def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int]) -> bool:
-    """Make room for one more trainer of a job below its promise.
+    """Give one more trainer to a member below its promise, by taking from others.
 
-    Others lose what is above their own promise, or what leaves them as well off as this job becomes.
+    A member may lose what is above its own promise, and what leaves it at least as well off as the first one becomes.
+
+    Args:
+        packing: the packing; changed if it succeeds.
+        j: the member that gets a trainer.
+        terms: what the sharing aims at.
+        keep: the members that may lose trainers, and how many of its live trainers each must keep.
+
+    Returns:
+        True if the member got a trainer.
     """
     goal = packing.fulfilment(j, 1)
     most = {d: max(packing.count[d] - terms.promised[d], _can_spare(packing, d, goal)) for d in keep if d != j}
@@ -131,7 +160,16 @@ def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int
 
 
 def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> bool:
-    """Place one more trainer of a job, where trainers of others die as allowed; of its own queue for its quota."""
+    """Give a member one more trainer, deleting trainers of others as allowed; for its quota, those of its own queue.
+
+    Args:
+        packing: the packing; changed if it succeeds.
+        j: the member that gets a trainer.
+        allowance: how many trainers of each member may be deleted.
+
+    Returns:
+        True if the member got a trainer.
+    """
     shape = packing.problem.demands[j].shape
     if not has_load_left(packing, shape):
         return False
@@ -146,20 +184,27 @@ def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> boo
 
 
 def allowed_beyond(packing: TrialPacking, keep: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
-    """How many trainers each may lose and still have its least count."""
+    """How many trainers each member may lose and still have its least count.
+
+    Args:
+        packing: the packing.
+        keep: the members that may lose trainers, and how many of its live trainers each must keep.
+        least: how many trainers each of them must still have, new ones included.
+    """
     return _allowed(packing, keep, {d: packing.count[d] - least[d] for d in keep})
 
 
 def _allowed(packing: TrialPacking, keep: Mapping[int, int], most: Mapping[int, int]) -> dict[int, int]:
+    """The part of `most` that each member can lose of its live trainers; members that can lose none are left out."""
     allowance = {d: min(n, kept(packing, d) - keep[d]) for d, n in most.items() if n > 0}
     return {d: n for d, n in allowance.items() if n > 0}
 
 
 def _free_quota(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> dict[int, int] | None:
-    """Let trainers of the same queue die, the best off first, until the quota has room for one more of the job.
+    """Delete trainers of the same queue, of the best-off job first, until its quota allows the job one more.
 
     Returns:
-        What is left of the allowance; None where it does not suffice.
+        What is left of the allowance; None if it is not enough.
     """
     demands, left = packing.problem.demands, dict(allowance)
     while (short := packing.meter().quota_shortage(j)) is not None:
@@ -180,7 +225,10 @@ def _free_quota(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> 
 
 
 def _from_few(packing: TrialPacking, allowance: Mapping[int, int], count: int) -> dict[int, int]:
-    """The allowance of as few jobs as can give that many, those that lose trainers anyway first: fewer resizes."""
+    """The allowance of as few jobs as can give `count` trainers: fewer resizes.
+
+    Jobs that lose trainers anyway come first.
+    """
     losing = {packing.problem.live_trainers[i].demand for i in packing.victims}
     chosen: dict[int, int] = {}
     for d in sorted(allowance, key=lambda d: (d not in losing, -allowance[d], packing.problem.demands[d].job.key)):
@@ -191,7 +239,7 @@ def _from_few(packing: TrialPacking, allowance: Mapping[int, int], count: int) -
 
 
 def _can_spare(packing: TrialPacking, d: int, goal: float) -> int:
-    """How many trainers a job can lose and still be at the goal and at its minimum."""
+    """How many trainers a member can lose and still have the fulfilment `goal` and its minimum."""
     spare = 0
     while (
         packing.count[d] - spare > packing.problem.demands[d].min_trainers

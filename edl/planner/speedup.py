@@ -1,8 +1,8 @@
-"""How fast a job runs with so many trainers, and what one more is worth to it.
+"""How fast a job runs with a number of trainers, and what one more trainer is worth to it.
 
-Speeds are declared by the job or measured (samples per second by number of trainers). What is worth something under
-policy `utility` is the logarithm of the speed relative to the minimum's: one unit is a factor of e for any job,
-whatever its samples are, and every further trainer adds less than the one before.
+The job declares its speeds, or they are measured (samples per second by number of trainers). Under policy `utility`,
+worth is the logarithm of the speed relative to that of the minimum. One unit is a factor of e for any job, whatever
+its samples are, and every further trainer adds less than the one before.
 
 Source: the logarithm as a fair utility (proportional fairness), Kelly, Charging and rate control for elastic traffic,
 European Transactions on Telecommunications 8(1), 1997.
@@ -18,10 +18,10 @@ from math import ceil, isfinite, log
 
 from edl.model.jobs import Job
 
-SLOWEST = 1e-9  # samples per second, one in thirty years: below it quotients would lose their digits
-UNKNOWN_POWER = 0.75  # speed grows like this power of the count where nothing is known of it
-TRUSTED = 2  # times the largest count seen: from there on a curve is flat
-SINGLE_STEPS = 8  # trainers above the minimum that have a segment each; then segments grow by STEP_RATIO
+SLOWEST = 1e-9  # samples per second, one in thirty years: smaller speeds would lose digits in quotients
+UNKNOWN_POWER = 0.75  # speed grows like this power of the count if nothing is known about it
+TRUSTED = 2  # a curve is flat from so many times the largest measured count
+SINGLE_STEPS = 8  # trainers above the minimum with a segment each; after them segments grow by STEP_RATIO
 STEP_RATIO = 1.125
 
 Point = tuple[int, float]
@@ -29,12 +29,13 @@ Point = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Speed by number of trainers: concave, never falling.
+    """Speed by number of trainers: concave, and never falling.
 
     Attributes:
-        points: (trainers, samples per second), ascending, on the upper concave envelope of what was seen; empty where
-            nothing was.
-        before, beyond: the powers of the count by which the speed grows up to the first point and after the last.
+        points: (trainers, samples per second), ascending, on the upper concave envelope of the measurements; empty if
+            there are none.
+        before: the speed grows like this power of the count up to the first point.
+        beyond: and like this one after the last point.
     """
 
     points: tuple[Point, ...] = ()
@@ -42,7 +43,7 @@ class Curve:
     beyond: float = UNKNOWN_POWER
 
     def speed(self, count: int) -> float:
-        """Samples per second with that many trainers, >= 1; without any point, relative to one trainer."""
+        """Samples per second with `count` trainers, >= 1; relative to one trainer if there are no points."""
         if not self.points:
             return float(count**self.before)
         first, last = self.points[0], self.points[-1]
@@ -56,16 +57,16 @@ class Curve:
 
 
 def curve_of(seen: Iterable[Point]) -> Curve:
-    """The curve through what was declared or measured.
+    """The curve through declared or measured speeds.
 
     Args:
-        seen: (trainers, samples per second) in any order; several measurements of one count are smoothed into their
-            mean, and what is below SLOWEST is no measurement.
+        seen: (trainers, samples per second) in any order. Several measurements of one count are averaged; a speed
+            below SLOWEST does not count as a measurement.
 
     Returns:
-        The upper concave envelope of the points, and what follows from it elsewhere: below the first point the speed
-        grows like n^0.75, or more steeply where the envelope does; above the last like n^0.75, or less steeply where
-        the envelope does; beyond twice the largest count it is flat.
+        The upper concave envelope of the points, and its continuation on both sides. Below the first point the speed
+        grows like n^0.75, or more steeply if the envelope does. Above the last point it grows like n^0.75, or less
+        steeply if the envelope does. Beyond twice the largest count it is flat.
     """
     by_count: dict[int, list[float]] = {}
     for count, speed in seen:
@@ -89,7 +90,7 @@ def curve_of(seen: Iterable[Point]) -> Curve:
 
 
 def _envelope(points: list[Point]) -> tuple[Point, ...]:
-    """The upper concave envelope of the points and of nothing at all (no trainer, no speed), without the latter."""
+    """The upper concave envelope of the points and of the origin (no trainer, no speed), without the origin."""
     hull: list[tuple[int, float]] = [(0, 0.0)]
     for count, speed in points:
         while len(hull) > 1 and _is_below(hull[-2], hull[-1], (count, speed)):
@@ -99,7 +100,7 @@ def _envelope(points: list[Point]) -> tuple[Point, ...]:
 
 
 def _is_below(left: Point, middle: Point, right: Point) -> bool:
-    """True where the middle point does not rise above the line between the others."""
+    """True if the middle point does not rise above the line between the others."""
     return (middle[1] - left[1]) * (right[0] - left[0]) <= (right[1] - left[1]) * (middle[0] - left[0])
 
 
@@ -108,7 +109,7 @@ class Worth:
     """What trainers above the minimum are worth to a job: concave, and a straight line within each segment.
 
     Attributes:
-        low: the minimum, worth 0.
+        low: the minimum, which is worth 0.
         segments: (trainers, worth of each of them), never rising.
     """
 
@@ -116,7 +117,7 @@ class Worth:
     segments: tuple[tuple[int, float], ...]
 
     def value(self, count: int) -> float:
-        """Worth of that many trainers; what is above the last segment adds nothing."""
+        """The worth of `count` trainers; trainers above the last segment add nothing."""
         left, total = count - self.low, 0.0
         for length, slope in self.segments:
             total += slope * min(length, left)
@@ -126,7 +127,7 @@ class Worth:
         return total
 
     def next(self, count: int) -> float:
-        """Worth of one more than that many trainers."""
+        """The worth of one more trainer than `count`."""
         left = count - self.low
         for length, slope in self.segments:
             if left < length:
@@ -135,7 +136,7 @@ class Worth:
         return 0.0
 
     def split(self, count: int) -> tuple[tuple[int, float], ...]:
-        """The segments, with one of them ending at a count where that is within."""
+        """The segments; one that contains `count` is split there."""
         left, parts = count - self.low, []
         for length, slope in self.segments:
             if 0 < left < length:
@@ -147,10 +148,10 @@ class Worth:
 
 
 def worth_of(job: Job, low: int, high: int) -> Worth:
-    """The logarithm of the speed, times the job's weight, over counts from `low` to `high`.
+    """The logarithm of the speed, times the job's weight, for counts from `low` to `high`.
 
-    Between breakpoints, which are whole numbers of trainers, it is a straight line: each of the first few trainers
-    has a segment of its own, further ones share theirs in steps of an eighth.
+    It is a straight line between breakpoints, which are whole numbers of trainers. Each of the first few trainers has
+    a segment of its own; further ones share segments that grow by an eighth.
     """
     curve = curve_of(job.throughput)
     counts = _breakpoints(low, high)
@@ -164,6 +165,7 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
 
 
 def _breakpoints(low: int, high: int) -> list[int]:
+    """The counts at which segments begin and end, from `low` to `high`."""
     counts = list(range(low, min(high, low + SINGLE_STEPS) + 1))
     while counts[-1] < high:
         counts.append(min(high, max(counts[-1] + 1, ceil(counts[-1] * STEP_RATIO))))

@@ -1,7 +1,7 @@
-"""A trial: which jobs run, where their pods are, what was killed and what was placed, with exact room per node.
+"""A trial packing: which jobs run, which trainers are deleted and which pods are placed, with exact free capacity.
 
-Every step of packing is tried on a copy and thrown away if it does not work, so a Room is mutable and cheap to copy.
-It keeps the books (room left, counts, victims, new pods) and chooses nothing.
+Every step of the planner is tried on a copy and thrown away if it does not work, so a `TrialPacking` is mutable and
+cheap to copy. It accounts for free capacity, counts, victims and new pods, node by node, and decides nothing.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ from typing import NamedTuple
 import numpy as np
 
 from edl.model.names import Role
+from edl.model.pods import Pod
 from edl.planner.problem import IntArray, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter
 
-SERVING = -1  # the owner of a place that is kept for a serving pod
+SERVING = -1  # the owner of capacity that is reserved for a serving pod
 
 
 class Placed(NamedTuple):
-    """A pod that does not exist yet, or is not bound yet, and the node it is meant for."""
+    """A pod that does not exist yet, and the node it is planned for.
+
+    Attributes:
+        owner: index of its job, or SERVING.
+        role: its role; None for a serving pod.
+        shape: index of its shape.
+        node: index of the node.
+    """
 
     owner: int
     role: Role | None
@@ -28,18 +36,22 @@ class Placed(NamedTuple):
 
 
 class TrialPacking:
-    """The room left when `members` run and all other training is gone.
+    """The cluster as it would be if the member jobs ran and all other training were gone.
 
     Attributes:
-        free: (nodes, resources) left after everything that stays and everything placed; terminating pods are gone.
-        now: (nodes, resources) left while terminating pods and victims still hold their room.
-        count: trainers of each member, kept and new.
-        at: live trainers (by index) on each node; copies share the lists: they are replaced, never changed.
-        node_of: node of each live trainer that has one.
-        without_node: unbound trainers of each member that have no room.
-        fixed_without_node: unbound masters and pservers without room, as (owner, role, shape).
-        victims: live trainers that the plan deletes; for_serving: those that lost their room to a serving pod.
-        placed: new pods, and room kept for serving.
+        problem: the arrays it starts from.
+        members: indices of the jobs that run, ascending.
+        free: (nodes, resources) left beside everything that stays and everything placed; pods on their way out are
+            gone.
+        now: (nodes, resources) left while terminating pods and victims still use their requests.
+        count: trainers of each member: those that stay and those placed.
+        at: live trainers on each node, by index. Copies share these lists, so a list is replaced, never changed.
+        node_of: the node of each live trainer that has one.
+        without_node: unbound live trainers of each member that fit nowhere.
+        fixed_without_node: (owner, role, shape) of unbound masters and pservers that fit nowhere.
+        victims: bound trainers that the plan deletes.
+        for_serving: those victims that are deleted for a serving pod.
+        placed: pods to create, and capacity reserved for serving pods.
     """
 
     __slots__ = (
@@ -48,7 +60,13 @@ class TrialPacking:
     )  # fmt: skip
 
     def __init__(self, problem: Problem, members: Iterable[int], *, place_unbound: bool = True) -> None:
-        """Place the bound pods; if `place_unbound`, also the others, on their promised, planned or tightest node."""
+        """Keep the bound pods of the members on their nodes.
+
+        Args:
+            problem: the arrays; never changed.
+            members: indices of the jobs that run.
+            place_unbound: also place their unbound pods, each on its nominated, planned or tightest node.
+        """
         self.problem = problem
         self.members = tuple(sorted(members))
         self.free = problem.empty.copy()
@@ -65,31 +83,34 @@ class TrialPacking:
         self._place_unbound(place_unbound=place_unbound)
 
     def copy(self) -> TrialPacking:
-        """An independent copy; the problem is shared."""
-        twin = object.__new__(TrialPacking)
-        twin.problem, twin.members = self.problem, self.members
-        twin.free, twin.now = self.free.copy(), self.now.copy()
-        twin.count = dict(self.count)
-        twin.at = list(self.at)
-        twin.node_of = dict(self.node_of)
-        twin.without_node = {j: list(live_trainers) for j, live_trainers in self.without_node.items()}
-        twin.fixed_without_node = list(self.fixed_without_node)
-        twin.victims = list(self.victims)
-        twin.for_serving = set(self.for_serving)
-        twin.placed = list(self.placed)
-        return twin
+        """An independent copy; both share the problem."""
+        other = object.__new__(TrialPacking)
+        other.problem, other.members = self.problem, self.members
+        other.free, other.now = self.free.copy(), self.now.copy()
+        other.count = dict(self.count)
+        other.at = list(self.at)
+        other.node_of = dict(self.node_of)
+        other.without_node = {j: list(live_trainers) for j, live_trainers in self.without_node.items()}
+        other.fixed_without_node = list(self.fixed_without_node)
+        other.victims = list(self.victims)
+        other.for_serving = set(self.for_serving)
+        other.placed = list(self.placed)
+        return other
 
     def fulfilment(self, j: int, change: int = 0) -> float:
-        """Fulfilment of a member with that many trainers more."""
+        """The fulfilment of a member with `change` more trainers than it has here."""
         return self.problem.demands[j].fulfilment(self.count[j] + change)
 
     def meter(self) -> QuotaMeter:
-        """What the members use of the quotas of their queues now."""
+        """How much of the quotas of their queues the members use here."""
         limited = {j: demand.quota_uses for j in self.members if (demand := self.problem.demands[j]).quota_uses}
         return QuotaMeter(limited, {j: self.count[j] for j in limited})
 
     def delete(self, index: int) -> None:
-        """Let a trainer die; an unbound one only loses its room and may find another."""
+        """Delete a live trainer.
+
+        A bound one becomes a victim; an unbound one only loses its node and may get another.
+        """
         trainer = self.problem.live_trainers[index]
         self.count[trainer.demand] -= 1
         node = self.node_of.pop(index, -1)
@@ -103,40 +124,40 @@ class TrialPacking:
             if node >= 0:
                 self.now[node] += self.problem.request[trainer.shape]
 
-    def revive(self, index: int) -> None:
-        """Take back a kill of a bound trainer."""
+    def undelete(self, index: int) -> None:
+        """Take a victim back; it keeps running where it is."""
         trainer = self.problem.live_trainers[index]
         self.victims.remove(index)
         self.count[trainer.demand] += 1
         if trainer.node >= 0:
-            self._sit(index, trainer.node)
+            self._keep_on(index, trainer.node)
 
     def place_trainer(self, j: int, node: int) -> None:
-        """Give a member one more trainer on a node: an unbound one that has no room, else a new one."""
+        """Give a member one more trainer on a node: an unbound one that fits nowhere yet, else a new one."""
         self.count[j] += 1
         if self.without_node[j]:
             index = max(self.without_node[j], key=lambda i: self.problem.live_trainers[i].order)
             self.without_node[j].remove(index)
-            self._sit(index, node)
+            self._keep_on(index, node)
             self.now[node] -= self.problem.request[self.problem.live_trainers[index].shape]
         else:
             self.hold(Placed(j, Role.TRAINER, self.problem.demands[j].shape, node))
 
     def place_fixed(self, j: int, role: Role, shape: int, node: int) -> None:
-        """Give a member one of its missing masters or pservers; one that exists unbound goes first."""
+        """Give a member one of its missing masters or pservers; one that exists without a node goes first."""
         if (j, role, shape) in self.fixed_without_node:
             self.fixed_without_node.remove((j, role, shape))
-            self._take(shape, node)
+            self._reserve(shape, node)
         else:
             self.hold(Placed(j, role, shape, node))
 
     def hold(self, place: Placed) -> None:
-        """Keep room for a pod."""
+        """Reserve capacity for a pod that does not exist yet; counts do not change."""
         self.placed.append(place)
-        self._take(place.shape, place.node)
+        self._reserve(place.shape, place.node)
 
     def hold_all(self, places: list[Placed]) -> None:
-        """Keep room for many pods that do not exist yet; trainers among them count."""
+        """Reserve capacity for many pods that do not exist yet, and count the trainers among them."""
         used = self._sum(places)
         self.free -= used
         self.now -= used
@@ -146,7 +167,7 @@ class TrialPacking:
                 self.count[place.owner] += 1
 
     def drop_all(self) -> None:
-        """Take back the placing of every pod that does not exist yet."""
+        """Take back every pod that was placed and does not exist yet."""
         freed = self._sum(self.placed)
         self.free += freed
         self.now += freed
@@ -156,7 +177,7 @@ class TrialPacking:
         self.placed = []
 
     def drop(self, place: Placed) -> None:
-        """Take back the placing of a pod that does not exist yet."""
+        """Take back one pod that was placed and does not exist yet."""
         self.placed.remove(place)
         self.free[place.node] += self.problem.request[place.shape]
         self.now[place.node] += self.problem.request[place.shape]
@@ -164,66 +185,54 @@ class TrialPacking:
             self.count[place.owner] -= 1
 
     def move(self, number: int, node: int) -> None:
-        """Mean a pod that does not exist yet, by its number in `placed`, for another node."""
+        """Plan a pod that does not exist yet, by its position in `placed`, for another node."""
         place = self.placed[number]
         self.placed[number] = place._replace(node=node)
-        for books in (self.free, self.now):
-            books[place.node] += self.problem.request[place.shape]
-            books[node] -= self.problem.request[place.shape]
+        for free in (self.free, self.now):
+            free[place.node] += self.problem.request[place.shape]
+            free[node] -= self.problem.request[place.shape]
 
     def slots(self, shape: int) -> IntArray:
-        """(nodes,) how many more pods of a shape each node that is open to it could hold."""
+        """(nodes,) how many more pods of the shape each node could hold; 0 if it is closed to the shape."""
         slots: IntArray = count_slots(self.free, self.problem.request[shape]) * self.problem.opened[shape]
         return slots
 
     def has_room(self, shape: int, node: int) -> bool:
-        """True where one more pod of the shape fits on the node, whether or not the node is open to it."""
+        """True if one more pod of the shape fits on the node; whether the node is open to it does not matter."""
         return bool(count_slots(self.free[node : node + 1], self.problem.request[shape])[0])
 
     def tightest(self, shape: int) -> int:
-        """The node with the least room to spare among those that hold one more pod of the shape; -1 if none."""
+        """The node with the least to spare among those that hold one more pod of the shape; -1 if there is none."""
         open_nodes = self.slots(shape).nonzero()[0]
         if not len(open_nodes):
             return -1
         spare = (self.free[open_nodes] / self.problem.largest).sum(axis=1)
         return int(open_nodes[spare.argmin()])
 
-    def lacking(self, shape: int) -> list[int]:
-        """(resources,) on how many of the nodes that are open to a shape there is too little of each for one pod."""
-        free = self.free[self.problem.opened[shape]]
-        lacks: list[int] = (free < self.problem.request[shape]).sum(axis=0).tolist()
-        return lacks
-
-    def near(self, shape: int) -> frozenset[int]:
-        """Members with a trainer, kept or new, on a node that is open to a shape."""
-        problem, is_open = self.problem, self.problem.opened[shape]
-        live_trainers = np.fromiter(self.node_of, dtype=np.int64, count=len(self.node_of))
-        node = np.fromiter(self.node_of.values(), dtype=np.int64, count=len(self.node_of))
-        kept = np.unique(problem.trainer_demand[live_trainers[is_open[node]]]).tolist()
-        usable = is_open.tolist()
-        return frozenset(kept) | {p.owner for p in self.placed if p.role is Role.TRAINER and usable[p.node]}
-
     def _sum(self, places: list[Placed]) -> IntArray:
+        """(nodes, resources) the requests of these pods on each node."""
         node, shape = [place.node for place in places], [place.shape for place in places]
         return sum_requests(len(self.free), self.problem.request, node, shape)
 
-    def _take(self, shape: int, node: int) -> None:
+    def _reserve(self, shape: int, node: int) -> None:
+        """Use capacity for a pod, now and later."""
         self.free[node] -= self.problem.request[shape]
         self.now[node] -= self.problem.request[shape]
 
-    def _sit(self, index: int, node: int) -> None:
+    def _keep_on(self, index: int, node: int) -> None:
+        """Let a live trainer use capacity of a node in the plan; `now` is for the caller to change."""
         self.node_of[index] = node
         self.at[node] = [*self.at[node], index]
         self.free[node] -= self.problem.request[self.problem.live_trainers[index].shape]
 
     def _place_bound(self) -> None:
-        """Everything that the members have bound."""
+        """Keep every bound pod of the members where it is."""
         problem = self.problem
-        runs = np.zeros(len(problem.demands), dtype=np.bool_)
-        runs[list(self.members)] = True
+        is_member = np.zeros(len(problem.demands), dtype=np.bool_)
+        is_member[list(self.members)] = True
         held = problem.held
-        ours = runs[held.demand]
-        self.free -= sum_requests(len(self.free), problem.request, held.node[ours], held.shape[ours])
+        kept = is_member[held.demand]
+        self.free -= sum_requests(len(self.free), problem.request, held.node[kept], held.shape[kept])
         at: dict[int, list[int]] = {}
         for j in self.members:
             for index in problem.demands[j].live_trainers:
@@ -238,14 +247,15 @@ class TrialPacking:
             self.at[node] = live_trainers
 
     def _place_unbound(self, *, place_unbound: bool) -> None:
+        """Find a node for every live pod of the members that has none, trainers in reverse order of deletion."""
         for j in self.members:
             for shape, pod in self.problem.demands[j].unbound_fixed:
-                node = self._meant_for(shape, pod.nominated, pod.planned) if place_unbound else -1
+                node = self._target_node(shape, pod) if place_unbound else -1
                 if node < 0 or pod.role is None:
                     self.fixed_without_node.append((j, pod.role or Role.MASTER, shape))
                     continue
-                self._take(shape, node)
-                if pod.nominated:  # world.now has it already
+                self._reserve(shape, node)
+                if pod.nominated:  # its request is taken from problem.now already
                     self.now[node] += self.problem.request[shape]
         unbound = [
             i
@@ -255,20 +265,21 @@ class TrialPacking:
         ]
         for index in sorted(unbound, key=lambda i: self.problem.live_trainers[i].order, reverse=True):
             trainer = self.problem.live_trainers[index]
-            node = self._meant_for(trainer.shape, trainer.pod.nominated, trainer.pod.planned) if place_unbound else -1
+            node = self._target_node(trainer.shape, trainer.pod) if place_unbound else -1
             if node < 0:
                 self.without_node[trainer.demand].append(index)
                 continue
             self.count[trainer.demand] += 1
-            self._sit(index, node)
+            self._keep_on(index, node)
             if not trainer.pod.nominated:
                 self.now[node] -= self.problem.request[trainer.shape]
 
-    def _meant_for(self, shape: int, nominated: str, planned: str) -> int:
-        promised = self.problem.node_index.get(nominated, -1)
-        if promised >= 0:
-            return promised
-        node = self.problem.node_index.get(planned, -1)
+    def _target_node(self, shape: int, pod: Pod) -> int:
+        """Where an unbound pod goes: nominated node, else planned one if it fits, else the tightest; -1 if none."""
+        chosen = self.problem.node_index.get(pod.nominated, -1)
+        if chosen >= 0:
+            return chosen
+        node = self.problem.node_index.get(pod.planned, -1)
         if node >= 0 and self.slots(shape)[node] > 0:
             return node
         return self.tightest(shape)

@@ -1,10 +1,10 @@
-"""Serving pods that leave room unused: what keeps them from it is not in the model, and nobody dies for them in vain.
+"""Serving pods that kube-scheduler leaves pending although they fit; edl stops preempting for them for a while.
 
-A plan sees requests, nodes, taints and node affinity. Pod anti-affinity, spread constraints, volumes and resource
-claims it does not see, so it may free a node that kube-scheduler then does not use. A pod that kube-scheduler has
-tried, and that left room on a node open to it unused for half a minute, is marked: it counts as short, and its room
-goes to others. The mark ends after a pause, which doubles each time, because what keeps the pod out may end too.
-Whoever calls this remembers the offers from one round to the next; losing them costs time, never correctness.
+A plan sees requests, nodes, taints and node affinity. It does not see pod anti-affinity, spread constraints, volumes
+or resource claims, so it may free a node that kube-scheduler then does not use. A pod is marked if kube-scheduler has
+tried it, and if an eligible node has had enough free capacity for it for half a minute. A marked pod counts as short,
+and other pods get the capacity. The mark ends after a pause, which doubles each time, because the obstacle may go
+away. The caller keeps the records from one round to the next; losing them costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edl.model.resources import PodShape
 from edl.planner.problem import count_slots
 from edl.planner.problem_reader import read_problem
 
-PATIENCE_S = 30.0  # kube-scheduler tries a pod again at most 10 s after room came free (podMaxBackoffSeconds)
+PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacity (podMaxBackoffSeconds)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 480.0
 
 
@@ -28,9 +28,9 @@ class WaitRecord:
     """What is remembered of one waiting serving pod; times are those of the caller's clock.
 
     Attributes:
-        since_s: since when room that it could use has stood free without a break; None where none does.
-        until_s: it is marked until then.
-        pause_s: how long the last mark lasts; 0 before the first.
+        since_s: since when, without a break, an eligible node has had enough free capacity for it; None if none has.
+        until_s: when its mark ends.
+        pause_s: how long its last mark lasts; 0 before the first one.
     """
 
     since_s: float | None = None
@@ -43,30 +43,30 @@ WaitRecords = Mapping[str, WaitRecord]
 
 
 def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict[str, WaitRecord]:
-    """What is to be remembered after a snapshot.
+    """Update the records for a new snapshot.
 
     Args:
-        records: what was remembered after the one before; empty at first.
-        snapshot: the cluster, no pod marked.
+        records: what the previous call returned; empty at first.
+        snapshot: the cluster, with no pod marked.
         now_s: a clock that never runs backwards.
 
     Returns:
-        An offer for each pod that kube-scheduler has tried and not bound; pods that are bound or gone are forgotten.
+        A record for each pod that kube-scheduler has tried and not bound; bound or deleted pods are forgotten.
     """
     tried = [pod for pod in snapshot.pods if pod.is_waiting_serving and pod.tried]
     kept = {pod.uid: records[pod.uid] for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live}
     if not tried:
         return {uid: replace(record, since_s=None) for uid, record in kept.items()}
-    progress = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
-    offered = _shapes_with_room(snapshot) - progress
+    bound_shapes = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
+    fitting = _shapes_with_room(snapshot) - bound_shapes
     after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
     for pod in tried:
-        after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, is_offered=pod.shape in offered)
+        after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, fits=pod.shape in fitting)
     return after
 
 
 def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> ClusterSnapshot:
-    """The snapshot with each pod marked that is to count as short now."""
+    """The snapshot with each pod marked that counts as short now."""
     marked = {uid for uid, record in records.items() if now_s < record.until_s}
     if not marked:
         return snapshot
@@ -74,13 +74,15 @@ def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> Clust
 
 
 def _marked(pod: Pod) -> Pod:
+    """The pod, marked if it is still a waiting serving pod."""
     return replace(pod, unplaceable=pod.is_waiting_serving)
 
 
-def _after(record: WaitRecord, now_s: float, *, is_offered: bool) -> WaitRecord:
+def _after(record: WaitRecord, now_s: float, *, fits: bool) -> WaitRecord:
+    """The record of one tried pod at this time; `fits` is whether an eligible node has enough free capacity."""
     if now_s < record.until_s:
         return record
-    if not is_offered:
+    if not fits:
         return replace(record, since_s=None)
     since_s = now_s if record.since_s is None else record.since_s
     if now_s - since_s < PATIENCE_S:
@@ -90,7 +92,7 @@ def _after(record: WaitRecord, now_s: float, *, is_offered: bool) -> WaitRecord:
 
 
 def _shapes_with_room(snapshot: ClusterSnapshot) -> set[PodShape]:
-    """The shapes of waiting serving pods of which one more fits now on a node that takes it."""
+    """The shapes of waiting serving pods of which one more fits now on an eligible node."""
     problem = read_problem(snapshot, Limits())
     return {
         problem.shapes[group.shape]

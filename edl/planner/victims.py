@@ -1,9 +1,10 @@
-"""Which trainers must die so that pods of one shape fit: the fewest, then the cheapest, and on the right nodes.
+"""Which trainers to delete so that pods of one shape fit: the fewest, then the cheapest, on the right nodes.
 
-Room is freed node by node, never in total: what dies is chosen from a table of what each node could offer (so many
-slots for so many kills) by dynamic programming over the nodes, which is exact for one shape. Among equal counts the
-cheaper kill is that of a pod that does not run yet, then of the job that is best off, then of surplus, then of the
-last started. Placing without any kill uses the same table: then the cost is the room lost to trainers.
+Capacity is freed node by node, never in total. Each node offers slots for deletions (so many slots if these trainers
+are deleted), and dynamic programming over the nodes chooses among the offers; for one shape that is exact. Among
+equal numbers of deletions, the cheapest victim is a pod that does not run yet. After that come trainers of the job
+that is best off, surplus trainers, and those that started last. Placing without any deletion uses the same table; the
+cost is then the slots that trainers lose.
 
 Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
 """
@@ -20,22 +21,28 @@ from numpy.typing import NDArray
 from edl.planner.problem import IntArray, count_slots
 from edl.planner.trial_packing import TrialPacking
 
-# A cost is two integers with a field for each criterion, the most important first: in the first number the count of
-# deaths, those of running pods, unfairness; in the second those of base pods, lost room, spare room.
-KILL, RUNNING, UNFAIR_STEPS = 1 << 44, 1 << 26, 127
+# A cost is two integers with a bit field for each criterion, the most important first. The first integer holds the
+# number of deletions, those of running pods, and unfairness; the second those of base pods, lost slots, and what the
+# node has to spare.
+DELETION, RUNNING, UNFAIR_STEPS = 1 << 44, 1 << 26, 127
 BASE, LOST, LATE, SPARE_STEPS = 1 << 44, 1 << 22, 16, 15
 IMPOSSIBLE = np.iinfo(np.int64).max // 2
-MIX_LIMIT = 64  # combinations of shapes to die on one node that are tried
-SPARE_CHOICE = 2  # a large cluster's nodes that are looked at could hold so many times what is wanted
-WIDE = 8  # a node that holds more than this many pods offers only its most above it
-
+MIX_LIMIT = 64  # at most so many combinations of shapes to delete are tried on one node
+SPARE_CHOICE = 2  # in a large cluster, consider nodes that could hold so many times what is wanted
+WIDE = 8  # a node offers each number of pods up to this one, and its largest
 
 Cost = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOffer:
-    """What a node can do: hold `slots` pods at this cost, if these seats die."""
+    """What a node can hold, and at what cost.
+
+    Attributes:
+        slots: how many pods fit.
+        cost: the cost of using the node so.
+        live_trainers: the trainers to delete first, by index.
+    """
 
     slots: int
     cost: Cost
@@ -44,7 +51,13 @@ class NodeOffer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Hold that many pods on the node after these seats have died."""
+    """How one node is used.
+
+    Attributes:
+        node: index of the node.
+        slots: how many pods it is to hold.
+        live_trainers: the trainers to delete first, by index.
+    """
 
     node: int
     slots: int
@@ -52,18 +65,18 @@ class Choice:
 
 
 def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
-    """Choose nodes, and trainers to die there, for as many pods of one shape as possible, at most `count`.
+    """Choose nodes, and trainers to delete there, for as many pods of one shape as possible, at most `count`.
 
     Args:
-        packing: the trial; not changed.
+        packing: the packing; not changed.
         shape: index of the pods' shape.
         count: how many are wanted, >= 1.
-        allowance: how many trainers of each member may die; a job that is not named loses none. It is kept on each
-            node, not over all nodes: whoever applies the choices must watch the sum and ask again.
+        allowance: how many trainers of each job may be deleted; a job that is not named loses none. The limit is kept
+            on each node, not over all nodes: a caller that applies the choices must watch the sum and call again.
 
     Returns:
-        The choices, one for each node used, sorted by node. Together they hold as many pods as can be held, with the
-        fewest deaths.
+        The choices, one for each node used, sorted by node. Together they hold as many pods as possible, with the
+        fewest deletions.
     """
     if packing.problem.is_large:
         slots = packing.slots(shape)
@@ -77,7 +90,7 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
     if sum(offers[-1].slots for offers in free_offers.values()) >= count:
         return _cheapest(free_offers, count)
     if not packing.problem.is_large:
-        prices = _seat_prices(packing, allowance)
+        prices = _deletion_prices(packing, allowance)
     offers = {
         node: [
             *free_offers.get(node, ()),
@@ -89,22 +102,22 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
 
 
 def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
-    """The nodes of a large cluster that need the fewest deaths for a slot, enough of them to choose from.
+    """The nodes of a large cluster that need the fewest deletions for a slot, enough of them to choose from.
 
-    For each node, its trainers that may die are taken away one by one, the first to die first, and the best part of
-    them is kept.
+    For each node, its trainers that may be deleted are taken away one by one, the largest first, and the best prefix
+    counts.
     """
     problem = packing.problem
     allowed = np.zeros(len(problem.demands), dtype=np.int64)
     allowed[list(allowance)] = list(allowance.values())
     live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
     node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
-    may_die = (allowed[problem.trainer_demand[live_trainers]] > 0) & problem.opened[shape, node]
-    live_trainers, node = live_trainers[may_die], node[may_die]
+    may_delete = (allowed[problem.trainer_demand[live_trainers]] > 0) & problem.opened[shape, node]
+    live_trainers, node = live_trainers[may_delete], node[may_delete]
     free = packing.slots(shape)
-    full = np.flatnonzero(free)[:count]
+    nodes_with_slots = np.flatnonzero(free)[:count]
     if not len(live_trainers):
-        return full
+        return nodes_with_slots
     slack = packing.free.clip(min=0)[node]
     size = (problem.request[problem.trainer_shape[live_trainers]] / problem.largest).sum(axis=1)
     order = np.lexsort((live_trainers, -size, node))
@@ -119,11 +132,11 @@ def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping
     best = best[np.isfinite(deletions[best])]
     best = best[np.sort(np.unique(node[best], return_index=True)[1])]
     enough = int(np.searchsorted(np.cumsum(gained[best]), SPARE_CHOICE * count + WIDE)) + 1
-    return np.union1d(node[best[:enough]], full)
+    return np.union1d(node[best[:enough]], nodes_with_slots)
 
 
 def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: IntArray) -> dict[int, Cost]:
-    """The cost of each death on these nodes, as if it were the only one of its job."""
+    """The cost of each deletion on these nodes, as if it were the only one of its job."""
     prices: dict[int, Cost] = {}
     for node in nodes.tolist():
         for index in packing.at[node]:
@@ -132,12 +145,12 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
                 running, base = trainer.order[:2]
                 excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
                 unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, packing.fulfilment(trainer.demand)))))
-                prices[index] = ((not excess) * KILL + running * RUNNING + unfair, base * BASE)
+                prices[index] = ((not excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
 def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int]) -> list[int]:
-    """Trainers on a node in the order in which they would die: not running first, then of whoever is best off."""
+    """Trainers on a node in the order of deletion: those that do not run, then those of the job that is best off."""
     live_trainers, demands = packing.problem.live_trainers, packing.problem.demands
     queues: dict[int, list[int]] = {}
     for index in sorted(packing.at[node], key=lambda i: live_trainers[i].order):
@@ -148,6 +161,7 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
     order: list[int] = []
 
     def urgency(j: int) -> tuple[bool, float, tuple[bool, bool, int, float, str], float, int]:
+        """Sort key of a job by the next of its trainers."""
         trainer = live_trainers[queues[j][taken[j]]]
         return (trainer.order[0], -packing.fulfilment(j, -taken[j]), trainer.order, -demands[j].job.created_s, -j)
 
@@ -159,7 +173,7 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
 
 
 def _fill_free(packing: TrialPacking, shape: int, count: int, slots: IntArray) -> list[Choice]:
-    """Nodes with free slots for so many pods: those first where a slot costs the least, each as full as it gets."""
+    """Use free slots for `count` pods: nodes where a slot costs least come first, and each is filled."""
     nodes = np.flatnonzero(slots)
     pods = slots[nodes]
     cost = lost_slots(packing, shape, nodes, pods) / pods
@@ -174,19 +188,30 @@ def _fill_free(packing: TrialPacking, shape: int, count: int, slots: IntArray) -
     )
 
 
-def lost_slots(packing: TrialPacking, shape: int, kept: IntArray, pods: int | IntArray) -> IntArray:
-    """(len(kept),) trainers of the reference shapes that no longer fit once `pods` more of the shape are there."""
+def lost_slots(packing: TrialPacking, shape: int, nodes: IntArray, pods: int | IntArray) -> IntArray:
+    """How many trainers no longer fit on a node once more pods are there.
+
+    Args:
+        packing: the packing; not changed.
+        shape: index of the pods' shape.
+        nodes: indices of the nodes to judge.
+        pods: how many pods come to each; one number for all of them, or one for each.
+
+    Returns:
+        (len(nodes),) slots of the reference shapes that are lost, added up over the shapes.
+    """
     problem = packing.problem
-    lost = np.zeros(len(kept), dtype=np.int64)
-    before = packing.free[kept]
+    lost = np.zeros(len(nodes), dtype=np.int64)
+    before = packing.free[nodes]
     after = before - np.reshape(pods, (-1, 1)) * problem.request[shape]
     for other in problem.reference:
-        fits = problem.opened[other, kept]
+        fits = problem.opened[other, nodes]
         lost += fits * (count_slots(before, problem.request[other]) - count_slots(after, problem.request[other]))
     return lost
 
 
 def _free_offers(packing: TrialPacking, shape: int, count: int, within: IntArray) -> dict[int, list[NodeOffer]]:
+    """What nodes can hold without any deletion; the cost is lost slots, then waiting, then what is to spare."""
     slots = np.zeros(len(packing.free), dtype=np.int64)
     slots[within] = np.minimum(packing.slots(shape)[within], count)
     offers: dict[int, list[NodeOffer]] = {}
@@ -204,58 +229,55 @@ def _free_offers(packing: TrialPacking, shape: int, count: int, within: IntArray
 
 
 def _steps(slots: IntArray) -> list[int]:
-    """The counts that are offered: every one up to WIDE, and what each node holds at most."""
+    """The numbers of slots that are offered: every one up to WIDE, and the most that each node holds."""
     return sorted({*range(1, min(int(slots.max(initial=0)), WIDE) + 1), *np.unique(slots).tolist()} - {0})
 
 
-def _seat_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dict[int, Cost]:
-    """The cost of each death, as if its job lost its trainers in their dying order; first those over the maximum."""
+def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dict[int, Cost]:
+    """The cost of each deletion, as if each job lost its trainers in its order of deletion.
+
+    Trainers beyond the maximum of their job come first and cost no deletion.
+    """
     prices: dict[int, Cost] = {}
     for j, allowed in sorted(allowance.items()):
         if allowed <= 0:
             continue
         demand = packing.problem.demands[j]
-        alive = sorted(
+        ordered = sorted(
             (i for i in demand.live_trainers if i in packing.node_of),
             key=lambda i: packing.problem.live_trainers[i].order,
         )
         excess = packing.count[j] - demand.max_trainers
-        for rank, index in enumerate(alive):
+        for rank, index in enumerate(ordered):
             running, base = packing.problem.live_trainers[index].order[:2]
             level = min(1.0, max(0.0, packing.fulfilment(j, -rank)))
             unfair = round(UNFAIR_STEPS * (1.0 - level))
-            prices[index] = ((rank >= excess) * KILL + running * RUNNING + unfair, base * BASE)
+            prices[index] = ((rank >= excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
 def _offers_with_victims(
     packing: TrialPacking, wanted: tuple[int, int], node: int, order: list[int], prices: Mapping[int, Cost]
 ) -> list[NodeOffer]:
-    """The cheapest way to reach each number of slots that needs a death on this node."""
+    """The cheapest way to each number of slots that needs a deletion on this node."""
     shape, count = wanted
     best: dict[int, NodeOffer] = {}
-    asked = [
-        (column, quota_use)
-        for column, quota_use in enumerate(packing.problem.request[shape].tolist())
-        if quota_use > 0
-    ]
+    requested = [(r, amount) for r, amount in enumerate(packing.problem.request[shape].tolist()) if amount > 0]
     free = packing.free[node].tolist()
     freed = {i: packing.problem.request[packing.problem.live_trainers[i].shape].tolist() for i in order}
-    reached = min((free[column] // quota_use for column, quota_use in asked), default=count)
+    without_deletion = min((free[r] // amount for r, amount in requested), default=count)
     for live_trainers in _ways_to_free(packing, order):
-        room_now = (
-            (free[column] + sum(freed[i][column] for i in live_trainers)) // quota_use for column, quota_use in asked
-        )
-        slots = min(min(room_now, default=count), count)
+        fits = ((free[r] + sum(freed[i][r] for i in live_trainers)) // amount for r, amount in requested)
+        slots = min(min(fits, default=count), count)
         cost = (sum(prices[i][0] for i in live_trainers), sum(prices[i][1] for i in live_trainers))
-        for pods in range(max(reached, 0) + 1, slots + 1):
+        for pods in range(max(without_deletion, 0) + 1, slots + 1):
             if pods not in best or cost < best[pods].cost:
                 best[pods] = NodeOffer(pods, cost, live_trainers)
     return [best[pods] for pods in sorted(best)]
 
 
 def _ways_to_free(packing: TrialPacking, order: list[int]) -> list[tuple[int, ...]]:
-    """Prefixes of the order; with several shapes on the node, every mix of prefixes by shape while they are few."""
+    """Which trainers to delete: each prefix of the order, or every mix of prefixes by shape while these are few."""
     groups: dict[int, list[int]] = {}
     for index in order:
         groups.setdefault(packing.problem.live_trainers[index].shape, []).append(index)
@@ -271,7 +293,7 @@ def _ways_to_free(packing: TrialPacking, order: list[int]) -> list[tuple[int, ..
 
 
 def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
-    """Reach the largest total of slots up to `count` at the least cost: dynamic programming over nodes.
+    """Reach the most slots, at most `count`, at the least cost: dynamic programming over nodes.
 
     A node that could hold more than is still wanted may be used in part.
     """
@@ -279,7 +301,7 @@ def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]
     cost = np.full((2, count + 1), IMPOSSIBLE, dtype=np.int64)
     cost[:, 0] = 0
     taken = np.full((len(nodes), count + 1), -1, dtype=np.int16)  # which offer of the node, at each total
-    before = np.zeros(len(nodes), dtype=np.int64)  # the total before that offer, where it led to `count`
+    before = np.zeros(len(nodes), dtype=np.int64)  # the total before that offer, if it led to `count`
     for row, node in enumerate(nodes):
         best = cost.copy()
         for number, offer in enumerate(offers[node]):
@@ -300,7 +322,7 @@ def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]
 
 
 def _is_less(left: IntArray, right: IntArray) -> NDArray[np.bool_]:
-    """(totals,) True where the cost in the left column comes first."""
+    """(totals,) True if the cost in the left column is smaller."""
     less: NDArray[np.bool_] = (left[0] < right[0]) | ((left[0] == right[0]) & (left[1] < right[1]))
     return less
 
@@ -308,7 +330,7 @@ def _is_less(left: IntArray, right: IntArray) -> NDArray[np.bool_]:
 def _trace(
     offers: Mapping[int, list[NodeOffer]], nodes: list[int], taken: NDArray[np.int16], before: IntArray, total: int
 ) -> list[Choice]:
-    """Walk back through the table from its last row."""
+    """Walk back through the table from its last row and list what each node was used for."""
     count = taken.shape[1] - 1
     choices = []
     for row in range(len(nodes) - 1, -1, -1):

@@ -220,7 +220,7 @@ def test_what_would_move_is_told_or_why_nothing_does(run: Run, tmp_path: Path) -
     _, out, err = run(*at, "--consolidate-after-s", "7201")
     assert "moves" not in out
     assert err.startswith("edl: no pserver moves: pod ads/ctr-")
-    assert err.endswith(" started 7200 s ago, and nothing may change for 7201 s\n")
+    assert err.endswith(" started 7200 s ago; pservers move only after 7201 s without a change\n")
     assert run(*at)[2] == "", "it was not asked for"
     _, out, err = run(*at, "-f", str(new), "--consolidate-after-s", "60")
     assert "ads/ctr" not in out.partition("What changes")[2].partition("Jobs that were there")[0], out

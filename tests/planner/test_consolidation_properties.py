@@ -1,4 +1,4 @@
-"""Whatever the cluster, nobody finds better moves of pservers, nobody loses by them, and they come to an end."""
+"""In any cluster, the pservers that move are the best choice, no job loses by it, and moves come to an end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.worlds.small_clusters import apply_plan, cores_of, examples, later, p
 
 
 @st.composite
-def resting_worlds(draw: st.DrawFn) -> ClusterSnapshot:
-    """Up to four nodes with serving, pservers of up to two jobs anywhere, and as many trainers as fit beside them."""
+def quiet_clusters(draw: st.DrawFn) -> ClusterSnapshot:
+    """Up to four nodes with serving pods, pservers of up to two jobs anywhere, and as many trainers as fit."""
     cores = draw(st.lists(st.integers(4, 9), min_size=2, max_size=4))
     nodes = tuple(make_node(f"n{i}", c, 64) for i, c in enumerate(cores))
     left = dict(zip((n.name for n in nodes), cores, strict=True))
@@ -53,10 +53,10 @@ def resting_worlds(draw: st.DrawFn) -> ClusterSnapshot:
     return world
 
 
-def best_value(world: ClusterSnapshot, ended: frozenset[str]) -> float:
-    """The best that comes of ending those pservers: gains less prices, by trying every place for each of them.
+def best_value(world: ClusterSnapshot, moved: frozenset[str]) -> float:
+    """The best value of moving these pservers, gains less prices, found by trying every node for each of them.
 
-    All trainers are alike, and those beyond a minimum may make way.
+    All trainers are alike, and those above a minimum may be deleted.
     """
     size = cores_of(world.jobs[0].trainer)
     free = {n.name: n.allocatable["cpu"] // 1000 for n in world.nodes}
@@ -65,27 +65,27 @@ def best_value(world: ClusterSnapshot, ended: frozenset[str]) -> float:
         if pod.role is Role.TRAINER:
             there[pod.node] += 1
             surplus[pod.node] += (pod.index or 0) >= 1
-        elif pod.name not in ended:
+        elif pod.name not in moved:
             free[pod.node] -= cores_of(pod.shape)
-    interrupted = sum(any(p.name in ended for p in j.pods) for j in world.jobs)
+    interrupted = sum(any(p.name in moved for p in j.pods) for j in world.jobs)
     wanted = sum(j.max_trainers - len(j.live_trainers) for j in world.jobs if j.was_admitted)
-    sizes = [cores_of(p.shape) for j in world.jobs for p in j.pods if p.name in ended]
+    sizes = [cores_of(p.shape) for j in world.jobs for p in j.pods if p.name in moved]
     values = []
     for places in product(free, repeat=len(sizes)):
         left = Counter(free)
         for place, cores in zip(places, sizes, strict=True):
             left[place] -= cores
         fit = {node: cores // size for node, cores in left.items()}
-        deaths = {node: max(0, there[node] - n) for node, n in fit.items()}
+        deletions = {node: max(0, there[node] - n) for node, n in fit.items()}
         gain = min(wanted, sum(fit.values()) - there.total())
-        if min(left.values()) >= 0 and all(deaths[n] <= surplus[n] for n in deaths) and gain >= interrupted:
-            values.append(gain - 0.1 * sum(deaths.values()) - 0.7 * interrupted - 0.01 * len(ended))
+        if min(left.values()) >= 0 and all(deletions[n] <= surplus[n] for n in deletions) and gain >= interrupted:
+            values.append(gain - 0.1 * sum(deletions.values()) - 0.7 * interrupted - 0.01 * len(moved))
     return max(values, default=-9.0)
 
 
-@given(resting_worlds())
+@given(quiet_clusters())
 @examples(60)
-def test_nobody_finds_better_moves_by_trying_all(world: ClusterSnapshot) -> None:
+def test_no_choice_of_pservers_is_better_than_the_one_found(world: ClusterSnapshot) -> None:
     running = [j for j in world.jobs if j.was_admitted]
     if not running:
         return
@@ -94,24 +94,24 @@ def test_nobody_finds_better_moves_by_trying_all(world: ClusterSnapshot) -> None
     subsets = (frozenset(s) for n in range(len(names) + 1) for s in combinations(names, n))
     risky = [{p.name for p in j.pods if not p.safe_to_evict} for j in running]
     subsets = (s for s in subsets if all(len(s & few) < 2 for few in risky))
-    best = max(best_value(world, ended) for ended in subsets)
-    ours = frozenset(name for pods in found.values() for name in pods)
-    assert best_value(world, ours) == pytest.approx(best)
+    best = max(best_value(world, moved) for moved in subsets)
+    chosen = frozenset(name for pods in found.values() for name in pods)
+    assert best_value(world, chosen) == pytest.approx(best)
 
 
-@given(resting_worlds())
+@given(quiet_clusters())
 @examples(60)
-def test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer(world: ClusterSnapshot) -> None:
+def test_moves_come_to_an_end_and_no_job_loses_a_trainer(world: ClusterSnapshot) -> None:
     counts = targets(plan_for(world))
     for _ in range(6):
         plan = plan_for(world, REST)
         if not any(d.moves for d in plan.decisions):
             return
         then = apply_plan(world, plan, gone=False, only_startable=True)
-        assert targets(plan_for(then)) == targets(plan), "what is left to be done of it is seen in what is left"
+        assert targets(plan_for(then)) == targets(plan), "the next plan finishes the move"
         world = later(apply_plan(world, plan), 1000)
         now = targets(plan_for(world))
         assert sum(now.values()) > sum(counts.values())
         assert all(now[name] >= count for name, count in counts.items())
         counts = now
-    raise AssertionError("pservers move on and on")
+    raise AssertionError("pservers still move after six rounds")

@@ -101,7 +101,7 @@ def test_a_trial_leaves_its_origin_alone() -> None:
     assert trial.victims == [0]
     assert (trial.free == room.free).all()
     trial.drop(trial.placed[0])
-    trial.revive(0)
+    trial.undelete(0)
     assert (trial.free == room.free).all()
     assert trial.count == room.count
     assert SERVING not in trial.count

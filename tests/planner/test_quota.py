@@ -337,7 +337,8 @@ def test_a_plan_above_a_quota_is_refused() -> None:
     world = make_snapshot(make_nodes(1), (in_queue("blue", make_job("a", max_trainers=8)),))
     plan = plan_for(world)
     assert any(
-        "queue blue: 8000 of cpu planned, its quota is 5000" in p for p in check(world, plan, cpu(blue=5).quotas)
+        "queue blue: jobs would request 8000 of cpu; the quota is 5000" in p
+        for p in check(world, plan, cpu(blue=5).quotas)
     )
     assert check(world, plan, cpu(blue=8).quotas) == ()
 

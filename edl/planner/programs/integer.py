@@ -1,8 +1,8 @@
-"""Integer programs: whole pods on whole nodes, packed anew and exactly, where the cluster is small enough.
+"""Integer programs: pack whole pods on whole nodes exactly, if the cluster is small enough.
 
-Placing one pod at a time is fast and good; where it falls short of what the linear programs promise, these find the
-packing over patterns that it missed. They move only pods that do not exist yet. They are limited by the number of
-search nodes and not by time, so that equal snapshots give equal plans.
+Placing one pod at a time is fast and good. If it falls short of what the linear programs promise, these programs find
+the packing over patterns that it missed. They move only pods that do not exist yet. The number of search nodes limits
+them, not time, so that equal snapshots give equal plans.
 
 Source: HiGHS by scipy.optimize.milp; Gilmore and Gomory, Operations Research 9(6), 1961, for the patterns.
 """
@@ -32,21 +32,27 @@ SEARCH_NODES = 200
 COLUMNS_LIMIT = 1500
 ROUNDING = 1e-9
 VARIABLES_LIMIT = 400
-RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # of a death: that it runs, and how badly off its job becomes
-WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # in fulfilment: what missing a promise costs
+RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # parts of a deletion: for a running pod; for a job that becomes badly off
+WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # the cost of a missed promise, per fulfilment: the worst one, and each
 
 
 def pack_most(
     problem: Problem, free: IntArray, wanted: Mapping[int, int], deadline_s: float
 ) -> list[tuple[int, int, int]] | None:
-    """Pack the most whole pods of some shapes, exactly where the program is small.
+    """Pack as many whole pods of some shapes as possible; exact if the program is small.
+
+    Args:
+        problem: the shapes.
+        free: (nodes, resources) what the pods may use.
+        wanted: how many pods of each shape there are.
+        deadline_s: time for the program.
 
     Returns:
-        (node, shape, pods) sorted by node; None where there is too much to try, or no answer.
+        (node, shape, pods) sorted by node; None if the program is too large or no solution was found.
     """
     columns = make_columns(problem, free, wanted, COLUMNS_LIMIT)
     size = len(columns.shapes)
-    answer = _solve(
+    solution = _solve(
         columns,
         cost=-np.ones(size),
         whole=np.ones(size, dtype=np.int64),
@@ -57,11 +63,11 @@ def pack_most(
         further=[],
         deadline_s=deadline_s,
     )
-    if answer is None:
+    if solution is None:
         return None
-    left = dict(zip(columns.shapes, answer[0], strict=True))
+    left = dict(zip(columns.shapes, solution[0], strict=True))
     packed = []
-    for node, pattern in _spread(columns, answer[1]):
+    for node, pattern in _spread(columns, solution[1]):
         for shape, pods in zip(columns.shapes, pattern, strict=True):
             packed.append((node, shape, min(pods, left[shape])))
             left[shape] -= packed[-1][2]
@@ -80,10 +86,21 @@ def _solve(
     further: list[tuple[FloatArray, FloatArray]],
     deadline_s: float,
 ) -> tuple[list[int], list[int]] | None:
-    """Minimise `cost @ v` over v and whole uses y of each column; `further` are (rows, least) with rows @ v >= least.
+    """Minimise `cost @ v` over the variables v and the whole uses y of each column.
+
+    Args:
+        columns: the patterns.
+        cost: (variables,) objective.
+        whole: (variables,) 1 if a variable must be an integer.
+        low: (variables,) lower bounds.
+        high: (variables,) upper bounds.
+        use: (shapes, variables) slots of each shape that one unit of a variable takes.
+        need: (shapes,) slots that are taken in any case.
+        further: (rows, least) with rows @ v >= least.
+        deadline_s: time for the program.
 
     Returns:
-        v, rounded, and y; None where there are too many columns or none, or no answer was found.
+        v, rounded, and y; None if there are no columns, too many of them, or no solution was found.
     """
     owner, patterns = columns.flat()
     size, uses = len(cost), len(owner)
@@ -104,13 +121,18 @@ def _solve(
     )
     if result.x is None:
         return None
-    answer = np.asarray(result.x).round().astype(np.int64).tolist()
-    return answer[:size], answer[size:]
+    solution = np.asarray(result.x).round().astype(np.int64).tolist()
+    return solution[:size], solution[size:]
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who dies, and then (node, shape, pods) that fit."""
+    """Trainers to delete, and the pods that fit then.
+
+    Attributes:
+        deleted: indices of the live trainers.
+        places: (node, shape, pods).
+    """
 
     deleted: tuple[int, ...]
     places: tuple[tuple[int, int, int], ...]
@@ -118,13 +140,15 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class _Variables:
-    """What a program of deaths decides, and where each kind of variable stands.
+    """The variables of a program of deletions, and the position of each kind.
 
     Attributes:
-        groups: trainers that are alike; how many of each die.
-        spots: (node, shape); how many pods are placed there.
-        lack: trainers that each member must get elsewhere.
-        steps: (member, i): the i-th death of a member, so that each can have a price of its own.
+        groups: equal trainers, by (node, job, shape, running): how many of each group are deleted.
+        spots: (node, shape): how many pods are placed there.
+        steps: (member, i): 1 if the member loses its i-th trainer, so that each deletion has a price of its own.
+        delete: positions of the groups; spot: of the spots; step: of the steps.
+        lack: positions of the trainers that each member must get elsewhere.
+        size: the number of variables.
     """
 
     groups: dict[tuple[int, int, int, bool], list[int]]
@@ -138,17 +162,17 @@ class _Variables:
 
 
 def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float) -> Victims | None:
-    """Find the fewest trainers whose death makes room for pods, and for their own job's minimum again, elsewhere.
+    """Find the fewest trainers to delete so that pods fit, and the minimums of the trainers' own jobs fit elsewhere.
 
-    One variable for each group of trainers of a job on a node, so it is for small clusters only.
+    There is one variable for each group of trainers of a job on a node, so it is for small clusters only.
 
     Args:
-        packing: the trial; not changed.
+        packing: the packing; not changed.
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
 
     Returns:
-        None where there is too much to try, or it cannot be done.
+        None if the program is too large or has no solution.
     """
     v = _variables(packing, wanted)
     if not v.spots or v.size > VARIABLES_LIMIT:
@@ -180,6 +204,7 @@ def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s:
 
 
 def _variables(packing: TrialPacking, wanted: Mapping[int, int]) -> _Variables:
+    """Number the variables of the program."""
     groups = _groups(packing)
     shapes = sorted({*wanted, *(packing.problem.demands[j].shape for j in packing.members)})
     spots = [(n, s) for s in shapes for n in packing.problem.opened[s].nonzero()[0].tolist()]
@@ -190,7 +215,7 @@ def _variables(packing: TrialPacking, wanted: Mapping[int, int]) -> _Variables:
 
 
 def _groups(packing: TrialPacking) -> dict[tuple[int, int, int, bool], list[int]]:
-    """Trainers that are alike: of one job, node and shape, running or not; in their dying order."""
+    """Equal trainers: of one job, node and shape, running or not; each group in its order of deletion."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
     for node, here in enumerate(packing.at):
         for index in sorted(here, key=lambda i: packing.problem.live_trainers[i].order):
@@ -202,7 +227,7 @@ def _groups(packing: TrialPacking) -> dict[tuple[int, int, int, bool], list[int]
 def _victim_rows(
     packing: TrialPacking, wanted: Mapping[int, int], v: _Variables
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Rows and least values: room on each node; pods of each shape; each minimum; deaths counted by job."""
+    """Rows and least values: capacity of each node; pods of each shape; each minimum; deletions counted by job."""
     problem, jobs = packing.problem, list(packing.members)
     request = problem.request / problem.largest
     free = packing.free / problem.largest
@@ -236,17 +261,17 @@ def pack_anew(
     deadline_s: float,
     worths: Mapping[int, Worth] | None = None,
 ) -> TrialPacking | None:
-    """Pack all pods that are not created yet anew, by an integer program over patterns.
+    """Place all pods that do not exist yet anew, by an integer program over patterns.
 
     Args:
-        packing: a packing; what it placed is the work to do again, and a solution to start from.
+        packing: a packing, whose new pods are placed again; the program may also use its patterns. Not changed.
         ceiling: the most trainers of each member.
-        promised: the fair share of each member in whole trainers.
+        promised: the fair share of each member, in whole trainers.
         deadline_s: time for the program.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
 
     Returns:
-        The new packing; None where there is nothing to gain, too much to try, or no answer.
+        The new packing; None if there is nothing to gain, the program is too large, or no solution was found.
     """
     base = packing.copy()
     for place in packing.placed:
@@ -265,8 +290,8 @@ def pack_anew(
     for g, group in enumerate(columns.classes):
         for node in group.nodes:
             columns.add(g, tuple(placed[node, s] for s in columns.shapes))
-    answer = _integer_program(packing, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
-    return None if answer is None else _refill(packing, base, columns, answer)
+    solution = _integer_program(packing, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
+    return None if solution is None else _refill(packing, base, columns, solution)
 
 
 def _integer_program(
@@ -278,10 +303,10 @@ def _integer_program(
     *,
     deadline_s: float,
 ) -> tuple[dict[int, int], list[int]] | None:
-    """New trainers of each member and uses of each column: the worst-off shortfall first, then the sum.
+    """The new trainers of each member and the uses of each column: first the worst shortfall, then the sum.
 
-    Variables: new trainers of each member, by pieces of equal worth; what each misses of its promise; the largest
-    part missing.
+    Variables: new trainers of each member, by pieces of equal worth; what each member lacks of its promise; the
+    largest part of a promise that is lacking.
     """
     ceiling, promised = terms
     jobs = sorted(ceiling)
@@ -300,7 +325,7 @@ def _integer_program(
             use[row[demands[piece.owner].shape], p] = 1.0
     quota, limits = quota_rows(packing)
     column = np.zeros((size, 1))
-    answer = _solve(
+    solution = _solve(
         columns,
         cost=np.concatenate([[-piece.each for piece in pieces], SHORTFALL / span, [WORST_SHORTFALL]]),
         whole=np.concatenate([np.ones(len(pieces), dtype=np.int64), np.zeros(size + 1, dtype=np.int64)]),
@@ -315,17 +340,24 @@ def _integer_program(
         ],
         deadline_s=deadline_s,
     )
-    if answer is None:
+    if solution is None:
         return None
     more = dict.fromkeys(jobs, 0)
-    for piece, count in zip(pieces, answer[0], strict=False):
+    for piece, count in zip(pieces, solution[0], strict=False):
         more[jobs[piece.owner]] += count
-    return more, answer[1]
+    return more, solution[1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New trainers that are worth the same to a member: its position, how many, and the worth of each."""
+    """New trainers that are worth the same to a member.
+
+    Attributes:
+        owner: position of the member among the jobs of the program.
+        least: how many it must have.
+        most: how many it may have.
+        each: the worth of each.
+    """
 
     owner: int
     least: int
@@ -355,10 +387,10 @@ def _pieces_of(base: TrialPacking, ceiling: Mapping[int, int], worths: Mapping[i
 
 
 def _refill(
-    packing: TrialPacking, base: TrialPacking, columns: Columns, answer: tuple[dict[int, int], list[int]]
+    packing: TrialPacking, base: TrialPacking, columns: Columns, solution: tuple[dict[int, int], list[int]]
 ) -> TrialPacking:
-    """Put whole pods where the integer program says: serving first, then masters and pservers, then trainers."""
-    more, uses = answer
+    """Place the pods as the integer program says: serving pods first, then masters and pservers, then trainers."""
+    more, uses = solution
     queues: dict[int, deque[Placed]] = {s: deque() for s in columns.shapes}
     for place in sorted(packing.placed, key=lambda p: (p.owner, p.role or "", p.shape)):
         if place.role is not Role.TRAINER:
@@ -378,7 +410,7 @@ def _refill(
 
 
 def _spread(columns: Columns, uses: list[int]) -> Iterator[tuple[int, Pattern]]:
-    """The nodes of each class, taken in order, and the pattern that each of them is to hold."""
+    """The nodes of each class, in order, and the pattern that each of them holds."""
     free_nodes = [iter(group.nodes) for group in columns.classes]
     for g, pattern, count in zip(*columns.flat(), uses, strict=True):
         for _ in range(count):
