@@ -42,7 +42,7 @@ async def test_where_the_file_cannot_be_made_the_key_is_a_secret_made_by_one_rep
         key = await leader.get()
         assert await leader.get() == key
         assert api.objects["/api/v1/namespaces/paddlecloud/secrets"][("paddlecloud", KEY_SECRET)]["data"]["key"]
-        with pytest.raises(TemporaryError, match="does not show"):
+        with pytest.raises(TemporaryError, match="does not contain"):
             await other.get()
 
 

@@ -114,7 +114,7 @@ async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: P
 async def test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod())
-        here.session.fence(lambda: not here.api.requests, but_for="/apis/coordination.k8s.io/v1")
+        here.session.fence(lambda: not here.api.requests, exempt="/apis/coordination.k8s.io/v1")
         outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
         assert outcome.result is Result.NOT_LEADER
         assert [r[0] for r in here.api.requests] == ["PATCH"], "it is marked, and stays"

@@ -144,8 +144,8 @@ OF_CLUSTER = (
     Bug(
         "a leader that was stopped past its lease and renews it",
         "kube/leader_election.py",
-        "if self.is_held():  # who was stopped",
-        "if self._mine is not None:  # who was stopped",
+        "if self.is_held():  # a process",
+        "if self._mine is not None:  # a process",
         "kube/test_leader_election.py::test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up",
     ),
     Bug(
@@ -158,15 +158,15 @@ OF_CLUSTER = (
     Bug(
         "failures that a watch which stood long does not end",
         "kube/mirror/reflector.py",
-        "self._failures = 0  # also where it broke",
-        "self._failures += 0  # also where it broke",
+        "self._pauses.reset()  # also if the watch broke",
+        "self._failures = 0  # also if the watch broke",
         f"{REFLECTOR}::test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it",
     ),
     Bug(
         "a watch that says 410 taken for one that is well",
         "kube/mirror/reflector.py",
-        "                        self._take(line)\n                        self._failures = 0",
-        "                        self._failures = 0\n                        self._take(line)",
+        "                        self._take(line)\n                        self._pauses.reset()",
+        "                        self._pauses.reset()\n                        self._take(line)",
         f"{REFLECTOR}::test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either",
     ),
     Bug(
@@ -178,16 +178,16 @@ OF_CLUSTER = (
     ),
     Bug(
         "one job that is nested too deeply hides all others",
-        "kube/client/json_depth.py",
+        "kube/json_depth.py",
         "except RecursionError:",
         "except ZeroDivisionError:",
-        "kube/client/test_json_depth.py::test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch",
+        "kube/test_json_depth.py::test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch",
     ),
     Bug(
         "a busy server asked again before the time that it named",
-        "kube/mirror/reflector.py",
-        "await self._clock.sleep(asked_s *",
-        "await self._clock.sleep(0.1 * asked_s *",
+        "kube/waiting.py",
+        "await self._clock.sleep(retry_after_s *",
+        "await self._clock.sleep(0.1 * retry_after_s *",
         f"{SERVER}::test_busy_says_when_to_come_back_and_nobody_comes_sooner",
     ),
     Bug(

@@ -248,7 +248,7 @@ async def test_a_broken_certificate_is_a_sentence(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_no_url_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no URL; write https://HOST:PORT"):
+    with pytest.raises(ConfigError, match="is not a URL; write https://HOST:PORT"):
         await load_configuration(write_kubeconfig(tmp_path / "k", "127.0.0.1:6443"))
 
 

@@ -79,7 +79,7 @@ async def test_a_snapshot_waits_until_everything_is_listed() -> None:
     api = FakeApi()
     api.put(NODES, {"metadata": {"name": "n1"}})
     async with world(api) as w:
-        with pytest.raises(NotSyncedError, match="is not listed yet"):
+        with pytest.raises(NotSyncedError, match="is still listing"):
             w.cache.snapshot(0.0)
         await w.settled()
         assert [n.name for n in w.cache.snapshot(7.0).nodes] == ["n1"]
@@ -154,7 +154,7 @@ async def test_our_own_creation_is_expected_back() -> None:
     async with world() as w:
         await w.settled()
         w.cache.expect_created("Pod", "ads", "ctr-trainer-0", "uid-ctr-trainer-0")
-        with pytest.raises(NotSyncedError, match="does not show yet that we created Pod ads/ctr-trainer-0"):
+        with pytest.raises(NotSyncedError, match="does not show yet that edl created Pod ads/ctr-trainer-0"):
             w.cache.snapshot(0.0)
         w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
         await eventually(lambda: not w.cache.unmet())
@@ -215,9 +215,9 @@ async def test_a_write_that_does_not_come_back_is_looked_for() -> None:
         api.remove(PODS, "p", "ads", silently=True)
         w.cache.expect_deleted("Pod", "ads", "p", "uid-p")
         w.clock.time_s += 9
-        assert "listed again" not in w.cache.unmet()[0]
+        assert "again" not in w.cache.unmet()[0]
         w.clock.time_s += 1
-        assert "after 10 s; everything of that kind is listed again" in w.cache.unmet()[0]
+        assert "although 10 s have passed; edl lists that kind again" in w.cache.unmet()[0]
         await eventually(lambda: not w.cache.unmet())
         assert w.own() == []
 

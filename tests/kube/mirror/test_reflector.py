@@ -64,7 +64,7 @@ def _mirror(api: FakeApi, session: ApiSession, pace: Pace, resource: Resource) -
         clock,
         on_change=lambda: changes.append(len(store.objects)),
         pace=pace,
-        chance=random.Random(1),  # noqa: S311 - jitter
+        rng=random.Random(1),  # noqa: S311 - jitter
     )
     return Mirror(api, clock, store, reflector, changes)
 

@@ -129,8 +129,8 @@ def test_how_a_pod_ends_is_read() -> None:
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
-        ("ErrImagePull", "its image cannot be pulled; look at"),
-        ("ImagePullBackOff", "its image cannot be pulled; look at"),
+        ("ErrImagePull", "its image cannot be pulled; check"),
+        ("ImagePullBackOff", "its image cannot be pulled; check"),
         ("InvalidImageName", "not valid"),
         ("CreateContainerConfigError", "Secret"),
         ("ContainerCreating", ""),
@@ -152,9 +152,9 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
         (
             None,
             "OOMKilled",
-            ["OOMKilled: it took more memory than its limit; raise limits.memory of its role"],
+            ["OOMKilled: it used more memory than its limit; raise limits.memory of its role"],
         ),
-        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it took more memory"]),
+        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it used more memory"]),
         ("General Error\n", "Error", ["General Error"]),
         (None, "Error", []),
     ],
