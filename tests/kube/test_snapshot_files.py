@@ -36,12 +36,12 @@ def test_yaml_of_several_documents_and_lists_is_read(tmp_path: Path) -> None:
     assert [p.name for p in taken.pods] == ["p"]
 
 
-def test_json_values_one_after_the_other_are_read(tmp_path: Path) -> None:
+def test_concatenated_json_values_are_read(tmp_path: Path) -> None:
     taken = snapshot(tmp_path, json.dumps(NODE) + "\n" + json.dumps(POD), suffix="json")
     assert len(taken.nodes) == len(taken.pods) == 1
 
 
-def test_items_of_a_typed_list_take_its_kind(tmp_path: Path) -> None:
+def test_items_of_a_typed_list_inherit_its_kind(tmp_path: Path) -> None:
     nodes = {
         "apiVersion": "v1",
         "kind": "NodeList",
@@ -55,7 +55,7 @@ def test_an_empty_list_is_an_empty_cluster(tmp_path: Path, items: object) -> Non
     assert snapshot(tmp_path, json.dumps({"apiVersion": "v1", "kind": "List", "items": items})).nodes == ()
 
 
-def test_flow_style_yaml_is_not_taken_for_broken_json(tmp_path: Path) -> None:
+def test_flow_style_yaml_is_not_mistaken_for_json(tmp_path: Path) -> None:
     path = tmp_path / "saved"
     path.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
     assert len(read_snapshot_files([str(path)]).snapshot()[0].nodes) == 1
@@ -84,7 +84,7 @@ def test_a_later_file_replaces_the_object_of_the_same_name(tmp_path: Path) -> No
     assert [n.cordoned for n in snapshot(tmp_path, json.dumps(cordoned), json.dumps(NODE)).nodes] == [False]
 
 
-def test_the_namespace_belongs_to_the_name_and_its_absence_is_default(tmp_path: Path) -> None:
+def test_objects_differ_by_namespace_and_a_missing_namespace_is_default(tmp_path: Path) -> None:
     nameless = {**POD, "metadata": {"name": "p"}}
     default = {**POD, "metadata": {"name": "p", "namespace": "default"}}
     taken = snapshot(tmp_path, json.dumps(POD), json.dumps(nameless), json.dumps(default))
@@ -116,7 +116,7 @@ def test_now_can_be_given(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps(NODE)).snapshot(5.0)[0].observed_at_s == 5.0
 
 
-def test_yaml_is_read_as_kubernetes_means_it(tmp_path: Path) -> None:
+def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
     text = """
 apiVersion: v1
 kind: Node
@@ -151,7 +151,7 @@ def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
     assert [n.name for n in snapshot(tmp_path, text).nodes] == ["n1", "n2"]
 
 
-def test_what_is_merged_may_be_overridden_and_come_from_several(tmp_path: Path) -> None:
+def test_merged_keys_can_be_overridden_and_come_from_several_mappings(tmp_path: Path) -> None:
     text = (
         "a: &a {apiVersion: v2}\nb: &b {kind: Node}\n"
         "<<: *a\n<<: *b\napiVersion: v1\nmetadata: {name: n1, labels: {<<: {x: one}, x: two}}\n"
@@ -160,7 +160,7 @@ def test_what_is_merged_may_be_overridden_and_come_from_several(tmp_path: Path) 
     assert [n.labels for n in taken.nodes] == [(("x", "two"),)]
 
 
-def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
+def test_aliases_that_expand_without_limit_are_an_error(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     with pytest.raises(ConfigError, match="too large after its YAML aliases are expanded"):
@@ -253,7 +253,7 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
+def test_an_unreadable_file_is_a_one_line_error_with_file_and_position(
     tmp_path: Path, text: str, suffix: str, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
@@ -262,7 +262,7 @@ def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_no_text_is_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_binary_file_are_errors_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/x cannot be read: No such file or directory; give"):
         read_snapshot_files(["/nowhere/x"])
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
@@ -274,7 +274,7 @@ def test_a_file_that_is_not_there_or_no_text_is_a_sentence(tmp_path: Path) -> No
         read_snapshot_files(["a\x00b"])
 
 
-def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path: Path) -> None:
+def test_an_object_with_invalid_fields_is_left_out_and_reported(tmp_path: Path) -> None:
     saved = read(tmp_path, json.dumps(NODE), json.dumps({**POD, "spec": {"containers": 3}}))
     taken, left_out = saved.snapshot()
     assert len(taken.nodes) == 1
@@ -283,7 +283,7 @@ def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path:
     ]
 
 
-def test_an_object_whose_amounts_make_no_sense_is_named_with_its_place(tmp_path: Path) -> None:
+def test_an_object_with_invalid_quantities_is_reported_with_its_position(tmp_path: Path) -> None:
     lots = {"resources": {"requests": {"cpu": "lots"}}}
     pods = {
         "apiVersion": "v1",
@@ -306,18 +306,18 @@ def test_an_object_whose_amounts_make_no_sense_is_named_with_its_place(tmp_path:
     ]
 
 
-def test_a_job_in_the_namespace_of_the_controller_is_refused_as_the_controller_refuses_it(tmp_path: Path) -> None:
+def test_a_job_in_the_namespace_of_the_controller_is_invalid_as_in_the_controller(tmp_path: Path) -> None:
     trainer = {"entrypoint": "train", "min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
     job = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "spec": {"trainer": trainer}}
-    there, elsewhere = ({**job, "metadata": {"name": "j", "namespace": ns}} for ns in ("paddlecloud", "ads"))
-    taken = snapshot(tmp_path, json.dumps(there), json.dumps(elsewhere))
+    invalid, valid = ({**job, "metadata": {"name": "j", "namespace": ns}} for ns in ("paddlecloud", "ads"))
+    taken = snapshot(tmp_path, json.dumps(invalid), json.dumps(valid))
     assert [(j.key.namespace, j.problem) for j in taken.jobs] == [
         ("ads", ""),
         ("paddlecloud", "namespace paddlecloud is the controller's own; create the job in another one"),
     ]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(NODE).encode())
     assert len(read_snapshot_files([str(path)]).objects) == 1

@@ -20,14 +20,14 @@ OF_CLUSTER = (
         "delete(path, uid=action.pod_uid,",
         'delete(path, uid=answer["metadata"]["uid"] if (answer := msgspec.json.decode('
         "await self._session.get(path, timeout_s=WRITE_TIMEOUT_S))) else action.pod_uid,",
-        f"{CLUSTER}::test_a_marked_pod_is_not_deleted_once_another_has_its_name",
+        f"{CLUSTER}::test_a_marked_pod_is_not_deleted_if_another_pod_has_its_name",
     ),
     Bug(
         "a mark on whatever pod has the name now",
         "kube/writer.py",
         '{"metadata": {"uid": action.pod_uid, "annotations"',
         '{"metadata": {"annotations"',
-        f"{CLUSTER}::test_a_deletion_never_hits_another_pod_of_the_same_name",
+        f"{CLUSTER}::test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted",
     ),
     Bug(
         "a status written on another job of the same name",
@@ -62,7 +62,7 @@ OF_CLUSTER = (
         "kube/mirror/cache.py",
         "return self.problems() + lists + self.unmet()",
         "return self.problems() + lists",
-        "kube/mirror/test_cache.py::test_our_own_creation_is_expected_back",
+        "kube/mirror/test_cache.py::test_a_snapshot_waits_for_the_event_of_an_own_creation",
     ),
     Bug(
         "a failure stored although its mark was put off",
@@ -132,21 +132,21 @@ OF_CLUSTER = (
         "kube/translate/pods.py",
         'if ended.reason != "OOMKilled":',
         "if ended.reason:",
-        "kube/translate/test_snapshot.py::test_that_the_memory_ran_out_is_read_behind_the_last_words",
+        "kube/translate/test_snapshot.py::test_an_exceeded_memory_limit_is_read_after_the_termination_message",
     ),
     Bug(
         "an action that goes on although the lease was lost",
         "kube/client/session.py",
         'if method != "GET" and is_fenced and not self._may_write():',
         'if method == "PUT" and is_fenced and not self._may_write():',
-        f"{CLUSTER}::test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile",
+        f"{CLUSTER}::test_an_action_stops_between_its_requests_if_the_lease_is_lost",
     ),
     Bug(
         "a leader that was stopped past its lease and renews it",
         "kube/leader_election.py",
         "if self.is_held():  # a process",
         "if self._mine is not None:  # a process",
-        "kube/test_leader_election.py::test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up",
+        "kube/test_leader_election.py::test_a_process_that_was_stopped_past_its_lease_does_not_renew_it",
     ),
     Bug(
         "a lease taken over before it has run out",
@@ -160,14 +160,14 @@ OF_CLUSTER = (
         "kube/mirror/reflector.py",
         "self._pauses.reset()  # also if the watch broke",
         "self._failures = 0  # also if the watch broke",
-        f"{REFLECTOR}::test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it",
+        f"{REFLECTOR}::test_a_long_silent_watch_resets_the_failures_before_it",
     ),
     Bug(
         "a watch that says 410 taken for one that is well",
         "kube/mirror/reflector.py",
         "                        self._take(line)\n                        self._pauses.reset()",
         "                        self._pauses.reset()\n                        self._take(line)",
-        f"{REFLECTOR}::test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either",
+        f"{REFLECTOR}::test_repeated_410_events_of_a_watch_cause_no_tight_loop",
     ),
     Bug(
         "a lagging cache that shortens the pauses after failures",
@@ -181,7 +181,7 @@ OF_CLUSTER = (
         "kube/json_depth.py",
         "except RecursionError:",
         "except ZeroDivisionError:",
-        "kube/test_json_depth.py::test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch",
+        "kube/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
     ),
     Bug(
         "a busy server asked again before the time that it named",
@@ -195,6 +195,6 @@ OF_CLUSTER = (
         "kube/writer.py",
         'ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences")',
         'ref.get("uid") == action.pod_name for ref in metadata.get("ownerReferences")',
-        f"{CLUSTER}::test_a_pod_that_exists_and_is_ours_is_success",
+        f"{CLUSTER}::test_an_existing_pod_of_the_job_counts_as_created",
     ),
 )
