@@ -24,6 +24,7 @@ SPEAKERS = (
     "lifecycle/pod_events.py",
     "lifecycle/data_progress.py",
     "controller/loop.py",
+    "kube/outcomes.py",
     "kube/writer.py",
 )
 NO_REASONS = {

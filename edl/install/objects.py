@@ -12,8 +12,9 @@ from typing import Any
 from edl import __version__
 from edl.api.manifest import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
 from edl.api.v1 import GROUP, PLURAL, VERSION
+from edl.model.names import CONTROLLER_NAMESPACE
 
-NAMESPACE = "paddlecloud"
+NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
 LEASE = "edl-controller"
 KEY_SECRET = "edl-master-key"  # noqa: S105 - a name

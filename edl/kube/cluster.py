@@ -1,4 +1,4 @@
-"""The cluster behind its API server, as the controller's port wants it: caches to observe, a writer to act."""
+"""A live cluster as the controller's `Cluster` port: the cache observes, the writer acts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class KubernetesCluster:
         self._cache, self._writer, self._clock = cache, writer, clock
 
     async def observe(self) -> ClusterSnapshot:
-        """Take a snapshot; whatever changed before it is no news any more.
+        """Take a snapshot; `wait_for_change` then waits for changes after it.
 
         Raises:
-            NotSyncedError: the cache may not be trusted now, and why.
+            NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
         await self._cache.wait_for_change(0.0, debounce_s=0.0)
         snapshot = self._cache.snapshot(self._clock.now_s())
@@ -27,9 +27,9 @@ class KubernetesCluster:
         return snapshot
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        """Wait until something has changed since the last snapshot; False if it has not."""
+        """Wait until something changes after the last snapshot; return False after a timeout."""
         return await self._cache.wait_for_change(timeout_s, debounce_s=0.0)
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out one action, conditionally on the object still being the one that was observed."""
+        """Carry out one action, if the object is still the one that was observed."""
         return await self._writer.apply(action)

@@ -1,7 +1,7 @@
 """Events on a TrainingJob, as `kubectl describe` shows them.
 
-The same event of the same job is one object whose count rises: its name is made from what it says, so that a
-controller that was killed in between says nothing twice under two names.
+The same event of the same job is one object with a count. Its name contains a hash of its content, so a controller
+that restarts in between counts the same object and does not create a second one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from edl.model.actions import EmitEvent
 from edl.model.times import text_of
 
 COMPONENT = "edl-controller"
-_LONGEST_MESSAGE = 1024
+_MAX_MESSAGE = 1024
 
 
 async def emit(session: ApiSession, action: EmitEvent, now_s: float, *, timeout_s: float) -> None:
-    """Create the event, or count it once more.
+    """Create the event, or increase its count if it exists.
 
     Raises:
-        EdlError: the API server's refusal.
+        EdlError: the API server refused, or did not respond.
     """
     body = event_body(action, now_s)
     collection = f"/api/v1/namespaces/{action.job.namespace}/events"
@@ -39,12 +39,12 @@ async def emit(session: ApiSession, action: EmitEvent, now_s: float, *, timeout_
 
 
 def event_body(action: EmitEvent, now_s: float) -> dict[str, Any]:
-    """The core/v1 Event that says it."""
+    """Return the core/v1 Event; a message longer than the API allows is cut."""
     message = action.message
-    if len(message) > _LONGEST_MESSAGE:
-        message = message[: _LONGEST_MESSAGE - 3] + "..."
-    said = f"{action.job_uid} {action.kind} {action.reason} {message}"
-    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    if len(message) > _MAX_MESSAGE:
+        message = message[: _MAX_MESSAGE - 3] + "..."
+    content = f"{action.job_uid} {action.kind} {action.reason} {message}"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     at = text_of(now_s)
     return {
         "apiVersion": "v1",

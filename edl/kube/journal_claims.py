@@ -1,6 +1,7 @@
-"""Where a master's journal lives: on a volume claim where the job asks for one or the cluster has a default class.
+"""PersistentVolumeClaims for the journals of masters.
 
-Whether a job has a claim is settled when its first master is made and never changes, because a journal does not move.
+A job gets a claim if its spec sets `master.storage`, or if the cluster has a default StorageClass. That is decided
+before its first master is created and never changes, because a journal cannot move.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ _CLASSES_KEPT_S = 60.0
 
 
 class JournalClaims:
-    """Knows which jobs have a claim, and makes it."""
+    """Creates claims, and remembers which jobs have one.
+
+    Args:
+        session: the API server.
+        clock: for the age of the cached answer about the default StorageClass.
+        timeout_s: timeout of each request.
+    """
 
     def __init__(self, session: ApiSession, clock: Clock, *, timeout_s: float) -> None:
         self._session, self._clock, self._timeout_s = session, clock, timeout_s
@@ -32,27 +39,27 @@ class JournalClaims:
         self._default: tuple[bool, float] | None = None
 
     def has_claim(self, job_uid: str) -> bool:
-        """True where `ensure` found or made one."""
+        """Return True if `ensure` found or created a claim for the job."""
         return job_uid in self._with_claim
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
-        """Drop what is remembered of jobs that are gone."""
+        """Forget the jobs that no longer exist."""
         self._with_claim &= set(job_uids)
 
     async def ensure(self, action: EnsureClaim, job: TrainingJob) -> None:
-        """Find the claim, or make it where the journal belongs on one.
+        """Create the claim, if the job needs one and does not have it.
 
         Raises:
-            EdlError: the API server's refusal.
+            EdlError: the API server refused, or did not respond.
         """
         collection = f"/api/v1/namespaces/{action.job.namespace}/persistentvolumeclaims"
-        if not await self._belongs_on_claim(job, f"{collection}/{claim_name(job)}"):
+        if not await self._needs_claim(job, f"{collection}/{claim_name(job)}"):
             return
-        with contextlib.suppress(AlreadyExistsError):  # ours: its name holds the job's UID
+        with contextlib.suppress(AlreadyExistsError):  # its name contains the job's UID, so it is the job's
             await self._session.post(collection, volume_claim_manifest(job), timeout_s=self._timeout_s)
         self._with_claim.add(action.job_uid)
 
-    async def _belongs_on_claim(self, job: TrainingJob, path: str) -> bool:
+    async def _needs_claim(self, job: TrainingJob, path: str) -> bool:
         return job.spec.master.storage is not None or await self._exists(path) or await self._has_default_class()
 
     async def _exists(self, path: str) -> bool:

@@ -1,10 +1,11 @@
-"""Who may write: a Lease held by one replica at a time, safe against hanging and lying servers and clocks.
+"""Leader election: one replica at a time holds a Lease and may write, even if servers hang or clocks are wrong.
 
-The official client's election goes on acting past its lease when the server hangs, and ignores refused connections.
-Here the holder counts on its own monotonic clock from the moment it sent its last successful renewal, and stops
-writing after the renew deadline, which is well before anybody else may take over; others count on theirs from the
-moment they first saw the record. Wall clocks stand in the record for people only. A holder that lost the lease ends,
-because what it has under way cannot be called back.
+The official client's election keeps acting after its lease has expired if the server hangs, and ignores refused
+connections. Here the holder measures with its own monotonic clock, from the moment it sent its last successful
+renewal. It stops writing at the renew deadline, well before another replica may take over. The other replicas
+measure with their own clocks, from the moment they first saw the record. The wall-clock times in the record are
+only for people. A holder that loses the lease exits, because it cannot cancel the requests that it has already
+sent.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ LEASES_API = "/apis/coordination.k8s.io/v1"
 
 
 class LeaseLostError(EdlError):
-    """The lease could not be renewed in time, or another replica holds it."""
+    """This replica held the lease, and could not renew it in time or lost it to another replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What stands in the Lease.
+    """The content of the Lease.
 
     Attributes:
-        holder: identity of the replica that leads; empty where it was released.
-        version: resourceVersion of this state, for a conditional write; empty before it is stored.
+        holder: the identity of the leader; empty if the lease was released.
+        duration_s: how long the lease lasts after a renewal.
+        acquired, renewed: wall-clock times, RFC 3339.
+        transitions: how often the leader changed.
+        version: the resourceVersion, for a conditional write; empty before the record is stored.
     """
 
     holder: str
@@ -47,22 +51,29 @@ class LeaseRecord:
 
 
 class LeaseStore(Protocol):
-    """Where the record stands; every write is conditional."""
+    """Stores the record; every write is conditional."""
 
     async def read(self) -> LeaseRecord | None:
-        """The present record; None where there is none."""
+        """Return the stored record; None if there is none."""
 
     async def write(self, record: LeaseRecord) -> LeaseRecord:
-        """Create it where it has no version, else replace exactly that version.
+        """Create the record if it has no version, else replace exactly that version; return it as stored.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            ConflictError: another replica wrote first.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Times of the election in seconds; lease > renew deadline > retry + call."""
+    """Times of the election in seconds; lease > renew deadline > retry + call.
+
+    Attributes:
+        lease_s: another replica takes over after this time without a renewal.
+        renew_deadline_s: the holder stops writing after this time without a renewal.
+        retry_s: pause between two attempts or renewals.
+        call_s: timeout of one attempt.
+    """
 
     lease_s: float = 15.0
     renew_deadline_s: float = 10.0
@@ -71,7 +82,7 @@ class LeaseTimes:
 
 
 class Elector:
-    """Acquires, renews and releases the lease; `is_held` is safe to ask before every write."""
+    """Acquires, renews and releases the lease; call `is_held` before every write."""
 
     def __init__(
         self,
@@ -82,53 +93,53 @@ class Elector:
         times: LeaseTimes | None = None,
         on_change: Callable[[bool, str], None] | None = None,
     ) -> None:
-        """Take a store.
+        """Create an elector; nothing is sent before `run`.
 
         Args:
             store: of the lease.
             clock: for all times.
             identity: unique to this process.
             times: of the election.
-            on_change: told (we lead, the holder's identity) whenever that changes.
+            on_change: called with (this replica leads, identity of the holder) whenever one of them changes.
         """
         self._store, self._clock, self._identity = store, clock, identity
         self._times = times or LeaseTimes()
         self._on_change = on_change
         self._mine: LeaseRecord | None = None
-        self._asked_s = self._deadline_s = 0.0
+        self._attempted_s = self._deadline_s = 0.0
         self._seen: tuple[LeaseRecord, float] | None = None
-        self._told: tuple[bool, str] | None = None
+        self._reported: tuple[bool, str] | None = None
 
     def is_held(self) -> bool:
-        """True while nobody else can have taken the lease over."""
+        """Return True while no other replica can have taken over the lease."""
         return self._mine is not None and self._clock.monotonic_s() < self._deadline_s
 
     async def run(self) -> None:
-        """Contend for the lease, then renew it, until cancelled.
+        """Try to acquire the lease, then renew it until cancelled.
 
         Raises:
-            LeaseLostError: it was held and is not any more.
+            LeaseLostError: this replica held the lease and lost it.
         """
         while not await self._attempt(self._acquire):
             await self._clock.sleep(self._times.retry_s)
         while True:
-            next_s = min(self._asked_s + self._times.retry_s, self._deadline_s)
+            next_s = min(self._attempted_s + self._times.retry_s, self._deadline_s)
             await self._clock.sleep(max(0.0, next_s - self._clock.monotonic_s()))
-            if self.is_held():  # who was stopped for longer than that may find itself here, and says nothing more
+            if self.is_held():  # a process that was stopped past its deadline must not renew
                 await self._attempt(self._renew)
             if not self.is_held():
                 self._mine = None
-                self._tell(leads=False, holder="")
+                self._report(leads=False, holder="")
                 raise LeaseLostError(
                     f"{self._identity} could not renew its lease for {self._times.renew_deadline_s:g} s; "
                     "another replica takes over"
                 )
 
     async def release(self) -> None:
-        """Let the next replica lead at once; without an answer it leads when the lease has run out."""
+        """Release the lease, so that another replica can lead at once; if this fails, it leads after the expiry."""
         mine, held = self._mine, self.is_held()
         self._mine = None
-        self._tell(leads=False, holder="")
+        self._report(leads=False, holder="")
         if mine is None or not held:
             return
         try:
@@ -138,9 +149,9 @@ class Elector:
             return
 
     async def _attempt(self, step: Callable[[], Any]) -> bool:
-        """One try under a timeout that ends before the lease does; no refusal of the server is fatal by itself."""
-        self._asked_s = self._clock.monotonic_s()
-        left_s = self._deadline_s - self._asked_s if self._mine else self._times.call_s
+        """Run a step with a timeout that ends before the lease does; return False if it fails."""
+        self._attempted_s = self._clock.monotonic_s()
+        left_s = self._deadline_s - self._attempted_s if self._mine else self._times.call_s
         try:
             async with asyncio.timeout(max(0.001, min(self._times.call_s, left_s))):
                 return bool(await step())
@@ -151,7 +162,7 @@ class Elector:
         found = await self._store.read()
         self._watch(found)
         if found is not None and not self._is_free(found):
-            self._tell(leads=False, holder=found.holder)
+            self._report(leads=False, holder=found.holder)
             return False
         ours_already = found is not None and found.holder == self._identity
         stamp = self._stamp()
@@ -180,18 +191,18 @@ class Elector:
         return True
 
     async def _hold(self, record: LeaseRecord) -> None:
-        """Write, and count the deadline from before the write: the server may have stored it at once."""
+        """Write the record; the deadline counts from before the write, because the server may store it at once."""
         sent_s = self._clock.monotonic_s()
         self._mine = await self._store.write(record)
         self._deadline_s = sent_s + self._times.renew_deadline_s
-        self._tell(leads=True, holder=self._identity)
+        self._report(leads=True, holder=self._identity)
 
     def _watch(self, found: LeaseRecord | None) -> None:
         if found is not None and (self._seen is None or self._seen[0] != found):
             self._seen = (found, self._clock.monotonic_s())
 
     def _is_free(self, found: LeaseRecord) -> bool:
-        """True where the record was released, is our own, or has not changed for as long as it was meant to last."""
+        """Return True if the lease was released, is this replica's own, or was not renewed for its duration."""
         if found.holder in {"", self._identity}:
             return True
         since_s = self._seen[1] if self._seen else self._clock.monotonic_s()
@@ -200,17 +211,17 @@ class Elector:
     def _stamp(self) -> str:
         return datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    def _tell(self, *, leads: bool, holder: str) -> None:
-        if self._told != (leads, holder) and self._on_change is not None:
+    def _report(self, *, leads: bool, holder: str) -> None:
+        if self._reported != (leads, holder) and self._on_change is not None:
             self._on_change(leads, holder)
-        self._told = (leads, holder)
+        self._reported = (leads, holder)
 
 
 class AlwaysHeld:
-    """The lease of a controller that runs alone: `--no-leader-election`, or a dry run that writes nothing."""
+    """The lease of a controller without leader election: `--no-leader-election`, or a dry run."""
 
     def is_held(self) -> bool:
-        """Always true."""
+        """Return True."""
         return True
 
 
@@ -223,7 +234,11 @@ class ApiLeaseStore:
         self._namespace, self._name = namespace, name
 
     async def read(self) -> LeaseRecord | None:
-        """The present record; None where there is none."""
+        """Return the stored record; None if there is none.
+
+        Raises:
+            TemporaryError: the Lease is not valid, or the API server does not respond.
+        """
         try:
             raw = await self._session.get(f"{self._collection}/{self._name}")
         except NotFoundError:
@@ -231,10 +246,16 @@ class ApiLeaseStore:
         try:
             return _record(msgspec.json.decode(raw))
         except (msgspec.MsgspecError, ValueError, AttributeError) as error:
-            raise TemporaryError(f"lease {self._namespace}/{self._name} cannot be read: {error}") from error
+            raise TemporaryError(
+                f"Lease {self._namespace}/{self._name} is not valid: {error}; delete it, and edl creates a new one"
+            ) from error
 
     async def write(self, record: LeaseRecord) -> LeaseRecord:
-        """Create it where it has no version, else replace exactly that version."""
+        """Create the Lease if the record has no version, else replace exactly that version.
+
+        Raises:
+            ConflictError: another replica wrote first.
+        """
         body = self._body(record)
         if not record.version:
             return _record(await self._session.post(self._collection, body))

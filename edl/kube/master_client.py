@@ -1,7 +1,7 @@
-"""Calls of the controller to the masters of its jobs, over HTTP to the addresses of their pods.
+"""The controller's HTTP calls to the masters of jobs, at the IP addresses of their pods.
 
-The token of a job is recomputed from the key for each call. What answers may be anything, because a user chooses the
-master's image: an answer is bounded in time and size, is judged before it is believed, and concerns its own job only.
+The token of a job is computed from the key for each call. A user can choose the master's image, so any program can
+respond: a response is limited in time and size, is validated, and affects only its own job.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, PermanentError, TemporaryError
 from edl.kube.client.api_errors import translated
+from edl.kube.json_depth import UNREADABLE
 from edl.kube.master_key import MasterKey, make_token
-from edl.kube.translate.decoders import UNREADABLE
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
 
 CALL_TIMEOUT_S = 3.0
 ANSWER_BYTES = 4 * 1024 * 1024
-_SHOWN = 300
+_MAX_QUOTED = 300
 
-_Whole = Annotated[int, Meta(ge=0, le=2**53)]
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Answer = TypeVar("_Answer")
 
 
 class _Holder(msgspec.Struct):
-    """A session with leases."""
+    """A session that holds leases."""
 
     pod_uid: str
-    done: _Whole = 0
+    done: _Count = 0
     rate: float | None = None
 
 
 class _Roster(msgspec.Struct):
-    """Who may hold leases."""
+    """The roster in force: its generation and its number of pods."""
 
-    generation: _Whole
-    pods: _Whole
+    generation: _Count
+    pods: _Count
 
 
-class _Closed(msgspec.Struct):
-    """An epoch that is over, with the ranges that were left out."""
+class _ClosedEpoch(msgspec.Struct):
+    """A finished epoch, with its quarantined ranges."""
 
-    quarantined: list[tuple[_Whole, _Whole]]
+    quarantined: list[tuple[_Count, _Count]]
 
 
 class _Status(msgspec.Struct):
-    """What `GET /v1/status` answers, as far as it is read."""
+    """The fields of `GET /v1/status` that the controller reads."""
 
     state: MasterState
-    epoch: _Whole
-    total: _Whole
-    todo: _Whole
-    done: _Whole
-    consumed: _Whole
-    quarantined: _Whole
+    epoch: _Count
+    total: _Count
+    todo: _Count
+    done: _Count
+    consumed: _Count
+    quarantined: _Count
     holders: list[_Holder]
-    closed: list[_Closed] = []
+    closed: list[_ClosedEpoch] = []
     roster: _Roster | None = None
     blocked: str | None = None
 
@@ -71,14 +71,14 @@ class _Status(msgspec.Struct):
 class _Id(msgspec.Struct):
     """A checkpoint."""
 
-    id: _Whole
+    id: _Count
 
 
 class HttpMasterClient:
-    """Implements `ports.MasterWire`; use it as an async context manager.
+    """Implements `ports.MasterClient`; use it as an async context manager.
 
     Args:
-        key: what tokens are made with.
+        key: makes the tokens.
         port: of every master.
     """
 
@@ -100,7 +100,7 @@ class HttpMasterClient:
             await self._client.close()
 
     async def report(self, master: MasterAddress) -> MasterReport:
-        """What the master holds; see `ports.MasterWire`."""
+        """Return what the master reports; see `ports.MasterClient`."""
         status = await self._call("GET", master, "/v1/status", _Status)
         closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
         return MasterReport(
@@ -114,16 +114,16 @@ class HttpMasterClient:
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
-            blocked=(status.blocked or "")[:_SHOWN],
+            blocked=(status.blocked or "")[:_MAX_QUOTED],
         )
 
     async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
-        """Say who may hold leases; see `ports.MasterWire`."""
-        pods = [{"uid": seat.uid, "name": seat.name, "index": seat.index} for seat in roster]
+        """Publish the trainers that may hold leases; see `ports.MasterClient`."""
+        pods = [{"uid": entry.uid, "name": entry.name, "index": entry.index} for entry in roster]
         await self._call("PUT", master, "/v1/roster", dict[str, Any], {"generation": generation, "pods": pods})
 
     async def restore(self, master: MasterAddress) -> int:
-        """Take the accounts back; see `ports.MasterWire`."""
+        """Return to the last committed checkpoint; see `ports.MasterClient`."""
         return (await self._call("POST", master, "/v1/checkpoint/restore", _Id, {"id": "latest"})).id
 
     async def _call(
@@ -135,22 +135,27 @@ class HttpMasterClient:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         data = None if body is None else msgspec.json.encode(body)
         if self._client is None:
-            raise TemporaryError(f"{what}: nothing is open yet")
+            raise TemporaryError(f"{what}: the client of the masters is not open")
         with translated(what, f"the master of job {master.job} at {host}:{self._port}"):
-            async with self._client.request(method, url, headers=headers, data=data, allow_redirects=False) as answer:
-                raw = await answer.content.read(ANSWER_BYTES + 1)
-                while not answer.content.at_eof() and len(raw) <= ANSWER_BYTES:
-                    raw += await answer.content.read(ANSWER_BYTES + 1 - len(raw))
-        if answer.status != 200:
-            raise _refusal(f"{what} of job {master.job}", answer.status, raw)
+            async with self._client.request(
+                method, url, headers=headers, data=data, allow_redirects=False
+            ) as response:
+                raw = await response.content.read(ANSWER_BYTES + 1)
+                while not response.content.at_eof() and len(raw) <= ANSWER_BYTES:
+                    raw += await response.content.read(ANSWER_BYTES + 1 - len(raw))
+        if response.status != 200:
+            raise _error_of(f"{what} of job {master.job}", response.status, raw)
         try:
             return msgspec.json.decode(raw, type=kind)
         except UNREADABLE as error:
-            raise PermanentError(f"{what} of job {master.job}: what answers is no master of ours: {error}") from error
+            raise PermanentError(
+                f"{what} of job {master.job}: the response is not from an edl master: {error}; check"
+                " spec.master.image"
+            ) from error
 
 
-def _refusal(what: str, status: int, raw: bytes) -> Exception:
-    said = f"{what}: the master answers {status}: {raw[:_SHOWN].decode(errors='replace')}"
+def _error_of(what: str, status: int, raw: bytes) -> Exception:
+    message = f"{what}: the master answered {status}: {raw[:_MAX_QUOTED].decode(errors='replace')}"
     if status == 409:
-        return ConflictError(said)
-    return TemporaryError(said) if status == 429 or status >= 500 else PermanentError(said)
+        return ConflictError(message)
+    return TemporaryError(message) if status == 429 or status >= 500 else PermanentError(message)

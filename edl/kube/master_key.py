@@ -1,7 +1,7 @@
-"""The key that the tokens of all masters are made with, and the tokens themselves.
+"""The key that makes the tokens of all masters, and the tokens.
 
-Tokens are recomputed from the key at any time, so that the controller never has to read a Secret. No pod of a job
-sees the key: it gets only the tokens of its own job.
+A token can be computed from the key at any time, so the controller never has to read a Secret. No pod of a job sees
+the key: a pod gets only the tokens of its own job.
 """
 
 from __future__ import annotations
@@ -19,50 +19,55 @@ from edl.kube.client.api_errors import AlreadyExistsError
 from edl.kube.client.session import ApiSession
 from edl.model.names import JobKey
 
-KEY_SECRET = "edl-master-key"  # noqa: S105 a name
+KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
 KEY_ENTRY = "key"
-_LEAST_BYTES = 16
+_MIN_BYTES = 16
 
 
 def default_key_file(environment: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/edl/key`, by default below `~/.local/state`."""
+    """Return `$XDG_STATE_HOME/edl/key`; XDG_STATE_HOME defaults to `~/.local/state`."""
     state = environment.get("XDG_STATE_HOME") or ""
     return (Path(state) if state else Path.home() / ".local" / "state") / "edl" / "key"
 
 
 def make_token(key: bytes, job: JobKey, uid: str, role: str) -> str:
-    """The token of one role (`trainer` or `controller`) of one job, in hex."""
+    """Return the token of one role (`trainer` or `controller`) of one job, in hex."""
     return hmac.new(key, f"{job.namespace}/{job.name}/{uid}/{role}".encode(), hashlib.sha256).hexdigest()
 
 
 class MasterKey:
-    """Holds the key: from its file, made there where it is missing, else kept in a Secret of the cluster.
+    """The key: read from its file or created there; if the file cannot be created, from a Secret.
 
-    In a Deployment the file is a mount of the optional Secret `edl-master-key`. Where that is not there yet the file
-    is missing and cannot be made; then the leader makes the Secret, and a replica that lost that race waits until the
-    kubelet shows it the file.
+    In a Deployment the file is a mount of the optional Secret `edl-master-key`. While that Secret does not exist, the
+    file is missing and cannot be created. Then the leader creates the Secret. A replica that finds the Secret already
+    created waits until the kubelet updates the mount.
     """
 
     def __init__(self, path: Path, session: ApiSession, namespace: str) -> None:
-        """Read the key or make it.
+        """Read the key from its file, or create the file.
+
+        Args:
+            path: of the key file.
+            session: creates the Secret.
+            namespace: of the Secret.
 
         Raises:
-            ConfigError: the file is there and cannot be used.
+            ConfigError: the file exists and cannot be used.
         """
         self._path, self._session, self._namespace = path, session, namespace
-        self._key = _read(path) or _make(path)
+        self._key = _read(path) or _create(path)
 
     async def get(self) -> bytes:
-        """The key.
+        """Return the key.
 
         Raises:
-            TemporaryError: another replica has made it and the file does not show it yet.
+            TemporaryError: another replica has created the Secret, and the file does not contain it yet.
         """
         if self._key is None:
-            self._key = _read(self._path) or await self._make_secret()
+            self._key = _read(self._path) or await self._create_secret()
         return self._key
 
-    async def _make_secret(self) -> bytes:
+    async def _create_secret(self) -> bytes:
         key = _new_key()
         body = {
             "apiVersion": "v1",
@@ -75,8 +80,8 @@ class MasterKey:
             await self._session.post(f"/api/v1/namespaces/{self._namespace}/secrets", body)
         except AlreadyExistsError as error:
             raise TemporaryError(
-                f"--key-file {self._path} does not show the Secret {self._namespace}/{KEY_SECRET} yet; "
-                "if this lasts, mount it there"
+                f"--key-file {self._path} does not contain the Secret {self._namespace}/{KEY_SECRET} yet; edl tries "
+                "again; if this message persists, mount the Secret there"
             ) from error
         return key
 
@@ -87,17 +92,17 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"--key-file {path}: cannot be read: {error.strerror}; give a readable file") from error
-    if len(key) < _LEAST_BYTES:
+        raise ConfigError(f"--key-file {path} cannot be read: {error.strerror}; give a readable file") from error
+    if len(key) < _MIN_BYTES:
         raise ConfigError(
-            f"--key-file {path}: it holds {len(key)} bytes, a key has at least {_LEAST_BYTES}; "
-            "delete the file to have a new key made"
+            f"--key-file {path} holds {len(key)} bytes, but a key needs at least {_MIN_BYTES}; "
+            "delete the file, and edl creates a new key"
         )
     return key
 
 
-def _make(path: Path) -> bytes | None:
-    """A new key in a file that only we can read; None where none can be made there."""
+def _create(path: Path) -> bytes | None:
+    """Create a file with a new key that only this user can read; return None if that is not possible."""
     key = _new_key()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

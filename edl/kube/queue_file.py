@@ -1,7 +1,7 @@
-"""The file of `--queues`: what the jobs of each queue may ask for together.
+"""The file of `--queues`: how much the jobs of each queue may request together.
 
-A mapping of queues to resources to quantities, in YAML or JSON. Every value is read as the text that stands there, so
-that `0.1` is a tenth and no binary fraction, and a name that stands twice is an error and not a silent choice.
+It maps queues to resources to quantities, in YAML or JSON. Every value is read as text, so that `0.1` is exactly one
+tenth. A key that appears twice is an error.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from edl.model.quantity import exact_quantity, parse_quantity
 from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
 
 DEFAULT_QUEUE = "default"
-"""Where a job is that names no queue."""
+"""The queue of a job that names none."""
 
 _QUEUE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_LONGEST_NAME = 63
+_MAX_NAME = 63
 _DEVICE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _EXAMPLE = "write QUEUE: {RESOURCE: QUANTITY}, such as blue: {cpu: 64, memory: 256Gi, nvidia.com/gpu: 8}"
@@ -36,17 +36,17 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
     """Read the quotas.
 
     Returns:
-        One for each queue of the file, sorted by name.
+        One quota for each queue of the file, sorted by queue.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it makes no sense; the message says where.
+        ConfigError: the file cannot be read or is not valid; the message names the line.
     """
     name = f"--queues {path}"
     quotas = []
     for queue, at, value in _entries(_compose(read_text(name, bytes_of(path)), name), name, "queues"):
-        if not _QUEUE.fullmatch(queue) or len(queue) > _LONGEST_NAME:
+        if not _QUEUE.fullmatch(queue) or len(queue) > _MAX_NAME:
             raise ConfigError(
-                f"{at}: queue {queue[:80]!r} is no name of a queue; use at most {_LONGEST_NAME} lowercase letters,"
+                f"{at}: {queue[:80]!r} is not a valid queue name; use at most {_MAX_NAME} lowercase letters,"
                 " digits, hyphens and dots"
             )
         quotas.append(Quota(queue, tuple(sorted(_amounts(value, name, queue)))))
@@ -54,14 +54,15 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
 
 
 def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterator[str]:
-    """Where quotas and jobs pass each other by: a line for each queue that has the one without the other.
+    """Yield a warning for each queue that has jobs but no quota, or a quota but no jobs.
 
-    A file may leave the default queue out on purpose, so its jobs are told of only where a queue has none.
+    A file may leave out the default queue on purpose, so its jobs are mentioned only if a queue of the file has no
+    job.
 
     Args:
-        quotas: what the file says.
-        jobs: those of the cluster; of one that is not valid nobody knows the queue.
-        path: of the file; empty where there is none, and nothing is limited.
+        quotas: of the file.
+        jobs: of the cluster; the queue of an invalid job is unknown.
+        path: of the file; empty if there is none.
     """
     if not path:
         return
@@ -73,18 +74,18 @@ def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterat
     for queue in sorted(used.keys() - limited - {DEFAULT_QUEUE}):
         first, *others = used[queue]
         more = f" and {len(others)} more" if others else ""
-        yield f"queue {queue} (job {first.key}{more}) is not in --queues {path}, so it has no limit"
+        yield f"queue {queue} (job {first.key}{more}) is not in --queues {path}, so it has no quota"
     unlimited = DEFAULT_QUEUE in used and DEFAULT_QUEUE not in limited
-    hint = f"; jobs that name no queue are in {DEFAULT_QUEUE}, which has no limit" if unlimited else ""
+    hint = f"; jobs that name no queue are in queue {DEFAULT_QUEUE}, which has no quota" if unlimited else ""
     for queue in sorted(limited - used.keys()):
-        yield f"no job is in queue {queue} of --queues {path}, so its quota limits nothing{hint}"
+        yield f"queue {queue} of --queues {path} has no job, so its quota limits nothing{hint}"
 
 
 def _compose(text: str, name: str) -> yaml.Node:
     with errors_with_position(name):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     if root is None:
-        raise ConfigError(f"{name} is empty; {_EXAMPLE}, or leave the flag out")
+        raise ConfigError(f"{name} is empty; {_EXAMPLE}, or remove the flag")
     return root
 
 
@@ -98,10 +99,10 @@ def _amounts(node: yaml.Node, name: str, queue: str) -> Iterator[tuple[str, int]
                 f" name of a device such as {GPU}"
             )
         if known in seen:
-            raise ConfigError(f"{at}: queue {queue}: {known} is named twice; keep one of them")
+            raise ConfigError(f"{at}: queue {queue}: {known} appears twice; keep one of them")
         seen.add(known)
         if not isinstance(value, yaml.ScalarNode):
-            raise ConfigError(f"{at}: queue {queue}: {known} is no quantity; write a number such as 64 or 256Gi")
+            raise ConfigError(f"{at}: queue {queue}: {known} is not a quantity; write a number such as 64 or 256Gi")
         try:
             yield known, _amount(value.value, known)
         except ConfigError as error:
@@ -109,7 +110,7 @@ def _amounts(node: yaml.Node, name: str, queue: str) -> Iterator[tuple[str, int]
 
 
 def _amount(value: str, resource: str) -> int:
-    """The quantity; of what comes in pieces, a whole number of them."""
+    """Return the quantity in base units; devices and pods must be whole numbers."""
     pieces = "devices" if is_device(resource) else PODS
     if (is_device(resource) or resource == PODS) and exact_quantity(value, resource).denominator != 1:
         raise ConfigError(f"{resource} {value} is not a whole number; {pieces} cannot be divided, write 0 or more")
@@ -117,19 +118,23 @@ def _amount(value: str, resource: str) -> int:
 
 
 def _entries(node: yaml.Node, name: str, what: str) -> Iterator[tuple[str, str, yaml.Node]]:
-    """Each key of a mapping, where it stands, and its value; a key that stands twice is refused."""
+    """Yield each key of a mapping with its position and its value.
+
+    Raises:
+        ConfigError: the node is not a mapping, a key is not a scalar, or a key appears twice.
+    """
     if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"{_place(name, node)}: {what}: expected a mapping; {_EXAMPLE}")
+        raise ConfigError(f"{_position(name, node)}: {what} must be a mapping; {_EXAMPLE}")
     try:
         reject_duplicate_keys(node)
     except DuplicateKeyError as error:
         raise ConfigError(f"{name}, line {error.line}: {what}: {error}") from error
     for key, value in node.value:
-        at = _place(name, key)
+        at = _position(name, key)
         if not isinstance(key, yaml.ScalarNode):
-            raise ConfigError(f"{at}: {what}: a name is expected here; {_EXAMPLE}")
+            raise ConfigError(f"{at}: {what}: a key must be a name; {_EXAMPLE}")
         yield key.value, at, value
 
 
-def _place(name: str, node: yaml.Node) -> str:
+def _position(name: str, node: yaml.Node) -> str:
     return f"{name}, line {node.start_mark.line + 1}"

@@ -1,7 +1,7 @@
-"""The resources of a cluster in the one line that users of the original look for.
+"""The resources of a cluster in the one log line that users of the original project look for.
 
-The numbers are the original's, which knew neither sidecars nor overhead: every container and every init container
-counts, also while its pod waits. They are for reading, and no decision uses them.
+The numbers are computed as the original did, without sidecars and overhead: every container and every init container
+counts, even while its pod is pending. No decision uses them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edl.kube.translate.shapes import parse_amounts
 from edl.model.resources import CPU, GPU, MEMORY
 
 MAX_NODES = 50
-"""Nodes that the maps name, the first by name: a line of 10,000 nodes helps nobody."""
+"""Most nodes in the maps, in order of their names; a line with 10,000 nodes is of no use."""
 
 _MEGA = 10**6
 _FINISHED = frozenset({"Succeeded", "Failed"})
@@ -32,16 +32,16 @@ Amounts = dict[str, int]
 
 
 def resource_log_line(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) -> str:
-    """Sum up a cluster.
+    """Return the resources of a cluster as one line.
 
     Args:
-        nodes: all of them.
-        pods: all of them; finished ones do not count.
+        nodes: every node.
+        pods: every pod; finished pods do not count.
 
     Returns:
         `{NodeCount:8 GPURequest:0 ... Nodes:{NodesCPUIdleMilli:map[n1:1800 ...] NodesMemoryFreeMega:map[...]}}`.
-        Totals are summed exactly and rounded up once; the maps round up per container. Mega is 10^6 bytes. An amount
-        that cannot be read counts as none.
+        Totals are summed exactly and rounded up once; the maps round up per container. Mega is 10^6 bytes. If one
+        quantity of an object cannot be parsed, all its quantities count as 0.
     """
     request: Amounts = {}
     limit: Amounts = {}
@@ -55,15 +55,15 @@ def resource_log_line(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) ->
         idle_milli[name] = allocatable.get(CPU, 0)
         free_mega[name] = _mega(allocatable)
     for pod in pods:
-        where = (pod.spec.node_name if pod.spec else None) or ""
+        node_name = (pod.spec.node_name if pod.spec else None) or ""
         for container in _containers(pod):
             resources = container.resources or ResourceAmounts()
-            asked = _read(resources.requests)
-            _add(request, asked)
+            requested = _read(resources.requests)
+            _add(request, requested)
             _add(limit, _read(resources.limits))
-            if where in idle_milli:
-                idle_milli[where] -= asked.get(CPU, 0)
-                free_mega[where] -= _mega(asked)
+            if node_name in idle_milli:
+                idle_milli[node_name] -= requested.get(CPU, 0)
+                free_mega[node_name] -= _mega(requested)
     return (
         f"{{NodeCount:{len(idle_milli)} "
         f"GPURequest:{request.get(GPU, 0)} GPULimit:{limit.get(GPU, 0)} GPUTotal:{total.get(GPU, 0)} "

@@ -1,9 +1,9 @@
-"""A cluster that somebody saved: files of JSON and YAML, read without a cluster and without surprises.
+"""A saved cluster: JSON and YAML files, read without access to a cluster.
 
-Any mix is taken: `kubectl get -o json` and `-o yaml`, Lists, several documents, hand-written objects. Kinds that a
-plan does not need are ignored. YAML is read as Kubernetes means it: dates stay text and `yes` is no boolean. A file
-that cannot be read is an error that names the file and the place; one object whose fields make no sense is left out,
-and reported. Jobs are judged as the controller of a default installation judges them.
+The files can hold any mix of `kubectl get -o json`, `-o yaml`, Lists, several documents and hand-written objects.
+Kinds that a plan does not need are ignored. YAML is read as Kubernetes reads it: dates stay text and `yes` is not a
+boolean. A file that cannot be read is an error with the file and the position. An object whose fields are not valid
+is left out and reported. Jobs are validated as the controller of a default installation validates them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from yaml.composer import Composer
 from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
-from edl.install.objects import NAMESPACE
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
     NODES,
@@ -44,6 +43,7 @@ from edl.kube.yaml_files import (
     reject_duplicate_keys,
 )
 from edl.model.cluster import ClusterSnapshot
+from edl.model.names import CONTROLLER_NAMESPACE
 from edl.model.times import seconds_of
 
 STANDARD_INPUT = "-"
@@ -65,14 +65,15 @@ Identity = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class SavedCluster:
-    """What was read.
+    """The content of the files.
 
     Attributes:
-        objects: decoded, the later of two of one name.
-        quarantined: what could not be decoded.
-        newest_s: the newest time found anywhere; None where there is none.
-        first: decoded from the first file alone; first_name: what to call that.
-        places: where each object stands, as errors say it.
+        objects: the decoded objects; a later object replaces an earlier one of the same name.
+        quarantined: the objects that cannot be decoded.
+        newest_s: the newest time in the files, in seconds since the epoch; None if they contain none.
+        first: the decoded objects of the first file alone.
+        first_name: the name of the first file.
+        places: the file and the position of each object.
     """
 
     objects: dict[Identity, Any]
@@ -84,19 +85,19 @@ class SavedCluster:
 
     @property
     def base(self) -> SavedCluster | None:
-        """The first file alone, at the same time; None where it holds no node, or where nothing else was read."""
+        """The first file alone, at the same time; None if it has no node or the other files change nothing."""
         if self.first == self.objects or not any(kind == "Node" for kind, _, _ in self.first):
             return None
         return SavedCluster(self.first, (), self.newest_s)
 
     def snapshot(self, now_s: float | None = None) -> tuple[ClusterSnapshot, tuple[Quarantined, ...]]:
-        """The cluster as a decision reads it, with all that had to be left out.
+        """Return the cluster as a decision reads it, and the objects that are left out.
 
         Args:
-            now_s: when it was; by default the newest time in it, and 0 where it holds none.
+            now_s: the time of the snapshot in seconds since the epoch; by default the newest time in the files, or 0.
         """
         newest_s = 0.0 if self.newest_s is None else self.newest_s
-        translator = Translator(controller_namespace=NAMESPACE)
+        translator = Translator(controller_namespace=CONTROLLER_NAMESPACE)
         snapshot = translator.snapshot(
             nodes=self._of("Node"),
             pods=self._of("Pod"),
@@ -109,51 +110,53 @@ class SavedCluster:
         return snapshot, (*self.quarantined, *unread)
 
     def dropped(self) -> Iterator[str]:
-        """What is written of the jobs and means nothing, as the API server would warn; of those that are valid."""
+        """Yield a warning for each unknown field of a valid job, as the API server does."""
         for source in self._of("TrainingJob"):
             with suppress(InvalidJobError):
                 job = parse_job(source.body)
-                for sentence in unknown_fields(job, source.body):
-                    yield f"job {job.key}: {sentence}"
+                for warning in unknown_fields(job, source.body):
+                    yield f"job {job.key}: {warning}"
 
     def _of(self, kind: str) -> list[Any]:
         return [obj for identity, obj in self.objects.items() if identity[0] == kind]
 
 
 def read_snapshot_files(paths: Sequence[str], *, read_stdin: Callable[[], bytes] | None = None) -> SavedCluster:
-    """Read files, of which a later one replaces objects of an earlier one.
+    """Read files; an object of a later file replaces an object of the same name.
 
     Args:
         paths: names of files; `-` is standard input.
         read_stdin: reads standard input to its end.
 
     Raises:
-        ConfigError: a file cannot be read, is neither JSON nor YAML, or holds what is no Kubernetes object.
+        ConfigError: a file cannot be read, is neither JSON nor YAML, or contains a value that is no
+            Kubernetes object.
     """
     if paths.count(STANDARD_INPUT) > 1:
-        raise ConfigError("-f - is given twice, but standard input can be read only once; give it once")
+        raise ConfigError("-f - is given more than once, but standard input can be read only once; give it once")
     objects: dict[Identity, Any] = {}
     places: dict[Identity, str] = {}
-    poison: dict[Identity, Quarantined] = {}
-    newest: list[float] = []
+    unreadable: dict[Identity, Quarantined] = {}
+    times: list[float] = []
     first: dict[Identity, Any] | None = None
     for path in paths:
         name = "standard input" if path == STANDARD_INPUT else path
-        of_stdin = read_stdin or sys.stdin.buffer.read
-        text = read_text(name, of_stdin if path == STANDARD_INPUT else bytes_of(path))
+        stdin_bytes = read_stdin or sys.stdin.buffer.read
+        text = read_text(name, stdin_bytes if path == STANDARD_INPUT else bytes_of(path))
         documents = list(_documents(text, name))
         if not documents:
-            raise ConfigError(f"{name} holds no object; save one with kubectl get -o yaml")
-        newest += _times(documents, budget=100 * len(text) + 100_000, name=name)
+            raise ConfigError(f"{name} contains no object; save one with kubectl get -o yaml")
+        times += _times(documents, budget=100 * len(text) + 100_000, name=name)
         for place, body in _objects(documents):
-            _take(place, body, objects, poison, places)
+            _add(place, body, objects, unreadable, places)
         first = dict(objects) if first is None else first
     first_name = "standard input" if paths[:1] == [STANDARD_INPUT] else "".join(paths[:1])
-    return SavedCluster(objects, tuple(poison.values()), max(newest, default=None), first or {}, first_name, places)
+    newest_s = max(times, default=None)
+    return SavedCluster(objects, tuple(unreadable.values()), newest_s, first or {}, first_name, places)
 
 
 def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """The documents of a file with their places; JSON where it begins like JSON, else YAML."""
+    """Yield the documents of a file with their positions; JSON if the file begins like JSON, else YAML."""
     start = text.lstrip()[:1]
     if start not in {"{", "["} or name.endswith((".yaml", ".yml")):
         yield from _yaml_documents(text, name)
@@ -171,8 +174,8 @@ def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """One JSON value after the other, as several kubectl calls into one pipe give them."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=object_with_unique_keys)
+    """Yield one JSON value after the other, as several kubectl commands print them into one pipe."""
+    decoder = json.JSONDecoder(parse_constant=_reject_constant, object_pairs_hook=object_with_unique_keys)
     at, number = 0, 1
     while (at := _skip_space(text, at)) < len(text):
         try:
@@ -195,18 +198,18 @@ def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The single objects, those of Lists included; items of a typed list take its kind."""
+    """Yield the single objects and those of Lists; an item of a typed list inherits its kind."""
     waiting = list(reversed(documents))
     while waiting:
         place, body = waiting.pop()
         if not isinstance(body, dict):
             raise ConfigError(
-                f"{place}: {_shown(body)} is no Kubernetes object; expected apiVersion, kind and metadata"
+                f"{place}: {_quoted(body)} is not a Kubernetes object; write apiVersion, kind and metadata"
             )
         version, kind = body.get("apiVersion"), body.get("kind")
         for key, value in (("apiVersion", version), ("kind", kind)):
             if not isinstance(value, str) or not value:
-                raise ConfigError(f"{place}: an object has no {key}{_named(body)}; add it, as kubectl prints it")
+                raise ConfigError(f"{place}: an object{_named(body)} has no {key}; add it, as kubectl prints it")
         if isinstance(kind, str) and kind.endswith("List") and "items" in body:
             waiting += reversed(list(_items(place, body, kind)))
         else:
@@ -216,24 +219,24 @@ def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[s
 def _items(place: str, body: dict[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
     items = body["items"] if body["items"] is not None else []
     if not isinstance(items, list):
-        raise ConfigError(f"{place}: items of a {kind} is {_shown(items)}; expected a list of objects")
+        raise ConfigError(f"{place}: the items of a {kind} are {_quoted(items)}; write a list of objects")
     inherited = {"apiVersion": body["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
     for number, item in enumerate(items, 1):
         yield f"{place}, item {number}", {**inherited, **item} if isinstance(item, dict) else item
 
 
-def _take(
+def _add(
     place: str,
     body: dict[str, Any],
     objects: dict[Identity, Any],
-    poison: dict[Identity, Quarantined],
+    unreadable: dict[Identity, Quarantined],
     places: dict[Identity, str],
 ) -> None:
-    """Decode an object that a plan needs."""
+    """Decode an object and add it to `objects` or `unreadable`, if a plan needs its kind."""
     version, kind = body["apiVersion"], body["kind"]
     decoder = _READ.get((version, kind))
     if decoder is None:
-        _refuse_what_was_meant(place, version, kind)
+        _reject_mistaken_kind(place, version, kind)
         return
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -243,30 +246,35 @@ def _take(
     identity = (kind, str(namespace), name)
     decoded = decoder.from_dict(body)
     objects.pop(identity, None)
-    poison.pop(identity, None)
+    unreadable.pop(identity, None)
     places[identity] = place
     if isinstance(decoded, Quarantined):
-        poison[identity] = replace(decoded, place=place)
+        unreadable[identity] = replace(decoded, place=place)
     else:
         objects[identity] = decoded
 
 
-def _refuse_what_was_meant(place: str, version: str, kind: str) -> None:
-    """A known kind in an unknown version, or an unknown kind of our group, would be missed silently."""
+def _reject_mistaken_kind(place: str, version: str, kind: str) -> None:
+    """Raise a ConfigError for a needed kind in an unknown version, and for an unknown kind of edl's group.
+
+    Other objects are ignored; these two are probably mistakes.
+    """
     group = GROUP if version == GROUP else version.rpartition("/")[0]
     for known, name in _READ:
         if name == kind and known.rpartition("/")[0] == group:
-            raise ConfigError(f"{place}: a {kind} has apiVersion {version}; save it as {known}")
+            raise ConfigError(
+                f"{place}: a {kind} has apiVersion {version}, which edl does not read; save it as {known}"
+            )
     if group == GROUP:
         raise ConfigError(
-            f"{place}: kind {_shown(kind)} is unknown in {GROUP}; write {KIND}, with apiVersion {API_VERSION}"
+            f"{place}: kind {_quoted(kind)} is unknown in {GROUP}; write {KIND}, with apiVersion {API_VERSION}"
         )
 
 
 def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> list[float]:
-    """Every time in the documents, as far as it tells when they were saved; labels and annotations may tell of more.
+    """Return the times in the documents that are not later than the moment of saving: not those in specs or labels.
 
-    Aliases let a small YAML file stand for an endless one: more values than `budget` are refused.
+    With aliases, a small YAML file can expand without limit, so more values than `budget` are an error.
     """
     found: list[float] = []
     waiting: list[Any] = [body for _, body in documents]
@@ -274,7 +282,7 @@ def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> l
         value = waiting.pop()
         budget -= 1
         if budget < 0:
-            raise ConfigError(f"{name} grows beyond measure when its YAML aliases are followed; write them out")
+            raise ConfigError(f"{name} is too large after its YAML aliases are expanded; write it without aliases")
         if isinstance(value, list):
             waiting += value
         elif isinstance(value, dict):
@@ -300,10 +308,12 @@ def _place(name: str, number: int) -> str:
 def _named(body: dict[str, Any]) -> str:
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f" ({body.get('kind') or 'object'} {name})" if isinstance(name, str) else ""
+    kind = body.get("kind")
+    known = f"{kind} {name}" if isinstance(kind, str) and kind else name
+    return f" ({known})" if isinstance(name, str) else ""
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     return f"{str(value)[:40]!r}"
 
 
@@ -313,16 +323,16 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 # mypy cannot follow a base class that depends on what PyYAML was built with.
 class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML by the JSON schema: only what Kubernetes itself would not read as text is a boolean, null or number.
+    """YAML by the JSON schema: a value is a boolean, null or number only if Kubernetes reads it as one.
 
-    The parser is libyaml's where there is one; the composer is not, because libyaml's crashes the interpreter on deep
-    nesting where this one raises RecursionError.
+    The parser is libyaml's if it is installed. The composer is always Python's, because on deep nesting libyaml's
+    crashes the interpreter and Python's raises a RecursionError.
     """
 
     def __init__(self, stream: str) -> None:

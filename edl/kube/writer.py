@@ -1,8 +1,8 @@
-"""Single effects on the cluster: each conditional, each under a time-out that ends before a lost lease matters.
+"""Carries out single actions: each is conditional, and each times out before another replica can take over.
 
-The API server's answer becomes an `Outcome` here: done, already so, another object now, refused for good, or try
-again. Nothing is repeated here: who decides again sees the world again first. What a lost reply left behind is
-recognised as ours by its deterministic name and its owner's UID.
+The API server's response becomes an `Outcome`: done, unchanged, conflict, refused or failed. The writer does not
+retry: the controller observes the cluster again before it decides again. If a response is lost, the object that was
+created is recognised later by its deterministic name and its owner's UID.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import msgspec
 from edl.api.manifest import pod_group_manifest, pod_manifest, service_manifest, token_secret_manifest
 from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
-from edl.errors import ConfigError, ConflictError, EdlError, TemporaryError
+from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
-from edl.kube.client.session import ApiSession, FencedError
+from edl.kube.client.session import ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
 from edl.kube.master_key import MasterKey, make_token
+from edl.kube.outcomes import message_of, result_of
 from edl.kube.translate.status_body import status_body
 from edl.model.actions import (
     Action,
@@ -33,7 +34,6 @@ from edl.model.actions import (
     EnsureSecret,
     EnsureService,
     MarkPod,
-    Need,
     Outcome,
     PatchStatus,
     Result,
@@ -41,52 +41,60 @@ from edl.model.actions import (
 from edl.model.names import ANNOTATION_INTENT, JobKey, Role
 
 WRITE_TIMEOUT_S = 4.5
-"""Less than the lease outlives the last renewal by, so that nothing lands after another replica has taken over."""
+"""Less than the time from the renew deadline to the end of the lease: no write arrives after a takeover."""
 
 JOBS_API = "/apis/paddlepaddle.org/v1"
 
 
 class CacheView(Protocol):
-    """What the writer needs of the caches: what to make pods of, and to be told what we wrote."""
+    """The part of the cache that the writer uses: it reads jobs, and announces its writes."""
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
-        """The TrainingJob as it was last seen; None where there is none."""
+        """Return the TrainingJob as the cache shows it; None if it does not exist."""
 
     def priority_classes(self) -> frozenset[str]:
-        """Names of the priority classes of the cluster."""
+        """Return the names of the cluster's PriorityClasses."""
 
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """We created an object."""
+        """Announce that the writer created an object."""
 
     def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """We deleted an object."""
+        """Announce that the writer deleted an object."""
 
     def expect_patched(self, kind: str, namespace: str, name: str, uid: str, resource_version: str) -> None:
-        """We changed an object, and this is its version now."""
+        """Announce that the writer patched an object, which has this version now."""
 
 
 class Writer:
-    """Carries out actions."""
+    """Carries out actions.
+
+    Args:
+        session: the API server.
+        cache: shows the jobs, and expects the events of the writes.
+        clock: for the times of events.
+        key: makes the tokens of masters.
+        default_master_image: the image of a master whose job names none.
+    """
 
     def __init__(
-        self, session: ApiSession, sight: CacheView, clock: Clock, *, key: MasterKey, default_master_image: str
+        self, session: ApiSession, cache: CacheView, clock: Clock, *, key: MasterKey, default_master_image: str
     ) -> None:
-        self._session, self._sight, self._clock = session, sight, clock
+        self._session, self._cache, self._clock = session, cache, clock
         self._key, self._master_image = key, default_master_image
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
         self._ensured: set[tuple[type[Action], str]] = set()
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out one action; an answer of the server is never raised."""
+        """Carry out one action; an error of the API server becomes an outcome and is never raised."""
         try:
             return Outcome(action, await self._carry_out(action))
         except EdlError as error:
             wait_s = error.retry_after_s if isinstance(error, TemporaryError) else None
-            return Outcome(action, *_read(action, error), str(error), wait_s)
+            return Outcome(action, *result_of(action, error), message_of(action, error), wait_s)
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
-        """Drop what is remembered of jobs that are gone."""
+        """Forget the jobs that no longer exist."""
         self._ensured = {entry for entry in self._ensured if entry[1] in job_uids}
         self._parsed = {uid: parsed for uid, parsed in self._parsed.items() if uid in job_uids}
         self._claims.forget_all_but(job_uids)
@@ -125,7 +133,7 @@ class Writer:
             default_master_image=self._master_image,
             planned_node=action.node,
             pinned=action.pinned,
-            priority_classes=self._sight.priority_classes(),
+            priority_classes=self._cache.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
             expected=action.expected,
             restarts_epoch=action.restarts_epoch,
@@ -134,28 +142,28 @@ class Writer:
         collection = f"/api/v1/namespaces/{namespace}/pods"
         result = Result.DONE
         try:
-            answer = await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
+            stored = await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            answer = await self._ours(f"{collection}/{name}", action)
+            stored = await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
             result = Result.UNCHANGED
-        self._sight.expect_created("Pod", namespace, name, answer["metadata"]["uid"])
+        self._cache.expect_created("Pod", namespace, name, stored["metadata"]["uid"])
         return result
 
     async def _mark(self, action: MarkPod | DeletePod) -> Result:
-        """State the intent on the pod, if it still has that UID."""
+        """Annotate the pod with the intent, if it still has that UID."""
         namespace = action.job.namespace
         path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}"
         patch = {"metadata": {"uid": action.pod_uid, "annotations": {ANNOTATION_INTENT: action.intent}}}
         try:
-            answer = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
+            stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
             return Result.UNCHANGED
         except RefusedError as error:
             if error.code == 422 and "metadata.uid" in str(error):
-                raise ConflictError(f"pod {namespace}/{action.pod} is another one now") from error
+                raise ConflictError(f"another pod has the name {namespace}/{action.pod} now") from error
             raise
-        version = answer["metadata"]["resourceVersion"]
-        self._sight.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
+        version = stored["metadata"]["resourceVersion"]
+        self._cache.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
         return Result.DONE
 
     async def _delete_pod(self, action: DeletePod) -> Result:
@@ -168,11 +176,11 @@ class Writer:
             await self._session.delete(path, uid=action.pod_uid, grace_s=grace_s, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
             return Result.UNCHANGED
-        self._sight.expect_deleted("Pod", namespace, action.pod, action.pod_uid)
+        self._cache.expect_deleted("Pod", namespace, action.pod, action.pod_uid)
         return Result.DONE
 
     async def _once(self, action: Action, ensure: Callable[[Any, TrainingJob], Awaitable[None]]) -> Result:
-        """Ensure something that nobody takes away again, once in the life of this process."""
+        """Create an object that edl never deletes itself, once in the life of this process."""
         if (type(action), action.job_uid) in self._ensured:
             return Result.UNCHANGED
         await ensure(action, self._job(action))
@@ -184,18 +192,18 @@ class Writer:
         try:
             await self._session.post(collection, service_manifest(job), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            await self._ours(f"{collection}/{action.job.name}", action)
+            await self._existing(f"Service {action.job}", f"{collection}/{action.job.name}", action)
 
     async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> None:
         collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
         try:
             await self._session.post(collection, pod_group_manifest(job), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            await self._ours(f"{collection}/{action.job.name}", action)
+            await self._existing(f"PodGroup {action.job}", f"{collection}/{action.job.name}", action)
         except RefusedError as error:
-            is_needless = job.spec.scheduler_name in {None, "default-scheduler"}
-            if not (is_needless and error.code in {403, 404}):
-                raise  # without the group the scheduler that was asked for would let the pods wait for ever
+            is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
+            if not (is_optional and error.code in {403, 404}):
+                raise  # without the group the job's own scheduler would leave the pods pending forever
 
     async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> None:
         key = await self._key.get()
@@ -204,22 +212,22 @@ class Writer:
         try:
             await self._session.post(collection, token_secret_manifest(job, *tokens), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            return  # its name holds the job's UID, and we may not read it
+            return  # its name contains the job's UID, and edl may not read Secrets
 
     async def _patch_status(self, action: PatchStatus) -> Result:
-        """Write the status on the version that the cache shows: on a status the API server ignores a UID."""
-        wanted = status_body(action.status)
-        body = self._sight.job_body(action.job) or {}
-        metadata, stored = body.get("metadata") or {}, body.get("status")
+        """Patch the status of the version that the cache shows: in a status patch the API server ignores the UID."""
+        status = status_body(action.status)
+        body = self._cache.job_body(action.job) or {}
+        metadata = body.get("metadata") or {}
         if metadata.get("uid") != action.job_uid:
-            raise ConflictError(f"job {action.job} is gone, or another one now")
-        if _says(stored, wanted):
+            raise ConflictError(f"job {action.job} was deleted, or another job has its name now")
+        if _contains(body.get("status"), status):
             return Result.UNCHANGED
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}/status"
-        patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": wanted}
-        answer = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
-        version = answer["metadata"]["resourceVersion"]
-        self._sight.expect_patched("TrainingJob", *action.job, action.job_uid, version)
+        patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": status}
+        stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
+        version = stored["metadata"]["resourceVersion"]
+        self._cache.expect_patched("TrainingJob", *action.job, action.job_uid, version)
         return Result.DONE
 
     async def _delete_job(self, action: DeleteJob) -> Result:
@@ -230,72 +238,58 @@ class Writer:
             return Result.UNCHANGED
         return Result.DONE
 
-    async def _ours(self, path: str, action: Action) -> dict[str, Any]:
-        """The object under a name that is taken, if it belongs to the job.
+    async def _existing(self, what: str, path: str, action: Action) -> dict[str, Any]:
+        """Read an object that exists under the name of a new one.
+
+        Args:
+            what: its kind and name, for messages.
+            path: of the object.
+            action: the action that should have created it.
 
         Raises:
-            ConflictError: it is on its way out, whoever owns it, or has just gone.
-            RefusedError: it belongs to somebody else.
+            ConflictError: the object is terminating, or was just deleted.
+            RefusedError: the object does not belong to the job.
         """
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._session.get(path, timeout_s=WRITE_TIMEOUT_S))
+            raw = await self._session.get(path, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError as error:
-            raise ConflictError(f"{path} has gone meanwhile") from error
+            raise ConflictError(f"{what} was deleted in the meantime") from error
+        found: dict[str, Any] = msgspec.json.decode(raw)
         metadata = found.get("metadata") or {}
         if metadata.get("deletionTimestamp"):
-            raise ConflictError(f"{path} is on its way out")
+            raise ConflictError(f"{what} is terminating")
         if not any(ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences") or ()):
             raise RefusedError(
-                f"job {action.job}: {path} exists and does not belong to the job; delete it or rename the job",
+                f"job {action.job}: {what} exists and does not belong to the job; delete it or rename the job",
                 code=409,
                 reason="NameTaken",
             )
         return found
 
     def _job(self, action: Action) -> TrainingJob:
-        """The job that the action is about, parsed.
+        """Return the parsed job of an action.
 
         Raises:
-            ConflictError: it is gone, or another has taken its name.
-            InvalidJobError: a rule is broken.
+            ConflictError: the job was deleted, or another job has its name now.
+            InvalidJobError: the spec breaks a rule.
         """
-        body = self._sight.job_body(action.job)
+        body = self._cache.job_body(action.job)
         if body is None:
-            raise ConflictError(f"job {action.job} is gone")
+            raise ConflictError(f"job {action.job} was deleted")
         known = self._parsed.get(action.job_uid)
         if known is not None and known[0].get("spec") == body.get("spec") and known[1].uid == action.job_uid:
             return known[1]
         job = parse_job(body)
         if job.uid != action.job_uid:
-            raise ConflictError(f"job {action.job} is another one now")
+            raise ConflictError(f"another job has the name {action.job} now")
         self._parsed[action.job_uid] = (body, job)
         return job
 
 
-def _says(stored: object, wanted: object) -> bool:
-    """True where a merge patch with `wanted` would change nothing: null means that there is nothing."""
-    if isinstance(wanted, Mapping):
-        return isinstance(stored, Mapping) and all(_says(stored.get(name), value) for name, value in wanted.items())
-    return stored == wanted
-
-
-def _read(action: Action, error: EdlError) -> tuple[Result, str]:
-    """What a refusal means for the action, and the word for it."""
-    word = type(error).__name__.removesuffix("Error")
-    result = Result.REFUSED
-    if isinstance(error, TemporaryError):
-        result, word = Result.FAILED, "Unavailable"
-    elif isinstance(error, ConflictError):
-        result, word = Result.CONFLICT, "Conflict"
-    elif isinstance(error, FencedError):
-        result, word = Result.NOT_LEADER, "NotLeader"
-    elif isinstance(error, ConfigError):
-        word = "InvalidSpec"
-    elif isinstance(error, RefusedError):
-        word = error.reason or f"Http{error.code}"
-        makes = isinstance(action, CreatePod | Need)
-        if isinstance(error, NotFoundError) and not makes:
-            result = Result.CONFLICT
-        elif error.code == 401:
-            result = Result.FAILED
-    return result, word
+def _contains(stored: object, patch: object) -> bool:
+    """Return True if a merge patch would change nothing; null in a patch equals an absent field."""
+    if isinstance(patch, Mapping):
+        return isinstance(stored, Mapping) and all(
+            _contains(stored.get(name), value) for name, value in patch.items()
+        )
+    return stored == patch

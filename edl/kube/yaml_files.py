@@ -1,7 +1,7 @@
-"""Files that people write: their text, their YAML, and where in them something is wrong.
+"""Reading files that people write: their text, their YAML, and the position of an error.
 
-A name that stands twice in a mapping is an error and not a silent choice of the last. Messages name the file and the
-line, and never show a traceback.
+A key that appears twice in a mapping is an error; YAML would silently use the last one. Messages name the file and
+the line.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import yaml
 from edl.errors import ConfigError
 
 _MERGE = "tag:yaml.org,2002:merge"
-_SHOWN = 80
+_MAX_QUOTED = 80
 
 
 class DuplicateKeyError(ValueError):
-    """A name stands twice in a mapping.
+    """A key appears twice in a mapping.
 
     Attributes:
-        line: where it stands the second time, from 1; None where the reader does not know.
+        line: of the second appearance, from 1; None if it is unknown.
     """
 
-    def __init__(self, name: str, line: int | None = None) -> None:
-        super().__init__(f"{name[:_SHOWN]!r} stands twice; keep one of them")
+    def __init__(self, key: str, line: int | None = None) -> None:
+        super().__init__(f"{key[:_MAX_QUOTED]!r} appears twice; keep one of them")
         self.line = line
 
 
 def read_text(name: str, read: Callable[[], bytes]) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Args:
-        name: what to call it.
-        read: gives its bytes.
+        name: of the file, for messages.
+        read: returns its bytes.
 
     Raises:
-        ConfigError: it cannot be read, or is no UTF-8.
+        ConfigError: the file cannot be read, or is not UTF-8.
     """
     try:
         return read().decode("utf-8-sig")
@@ -51,13 +51,13 @@ def read_text(name: str, read: Callable[[], bytes]) -> str:
 
 
 def bytes_of(path: str | Path) -> Callable[[], bytes]:
-    """Reads a file when it is called; a name that no file can have fails then too."""
+    """Return a function that reads the file; an impossible name fails only when it is called."""
     return lambda: Path(path).read_bytes()
 
 
 @contextmanager
 def errors_with_position(name: str) -> Iterator[None]:
-    """What reading YAML raises, as an error that names the file and the place."""
+    """Turn the errors of reading YAML into a ConfigError that names the file and the position."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
@@ -71,10 +71,10 @@ def errors_with_position(name: str) -> Iterator[None]:
 
 
 def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
-    """Refuse a name that stands twice; `<<`, which merges another mapping, is no name.
+    """Check that every key of a mapping is unique; the merge key `<<` may appear several times.
 
     Raises:
-        TwiceError: one does.
+        DuplicateKeyError: a key appears twice.
     """
     seen: set[Any] = set()
     for key, _ in mapping.value:
@@ -85,13 +85,13 @@ def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
 
 
 def object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs, for a decoder of JSON.
+    """Build the object of a JSON decoder from its pairs.
 
     Raises:
-        TwiceError: a name stands twice.
+        DuplicateKeyError: a key appears twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise DuplicateKeyError(next(name for name in names if names.count(name) > 1))
-    return found
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
+    return built

@@ -13,6 +13,9 @@ ANNOTATION_PINNED = "paddlepaddle.org/pinned"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 
+CONTROLLER_NAMESPACE = "paddlecloud"
+"""The namespace of the controller in a default installation; TrainingJobs are invalid there."""
+
 
 class JobKey(NamedTuple):
     """What names a TrainingJob; also the tie-breaker wherever two jobs are otherwise equal."""

@@ -130,7 +130,7 @@ def _assemble(
         lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s)
     )
     if elector is not None:
-        session.fence(elector.is_held, but_for=LEASES_API)
+        session.fence(elector.is_held, exempt=LEASES_API)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,

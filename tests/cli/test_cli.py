@@ -370,9 +370,9 @@ def test_a_queue_without_a_quota_is_told_on_stderr(run: Run, cluster: str, tmp_p
     code, out, err = run("plan", "-f", cluster, "-f", str(new), "--queues", str(queues), "-o", "json")
     assert (code, len(json.loads(out)["decisions"])) == (0, 2)
     assert err == (
-        f"edl: queue blue (job ads/new) is not in --queues {queues}, so it has no limit\n"
-        f"edl: no job is in queue blu of --queues {queues}, so its quota limits nothing; jobs that name no queue are"
-        " in default, which has no limit\n"
+        f"edl: queue blue (job ads/new) is not in --queues {queues}, so it has no quota\n"
+        f"edl: queue blu of --queues {queues} has no job, so its quota limits nothing; jobs that name no queue are"
+        " in queue default, which has no quota\n"
     )
 
 

@@ -142,11 +142,11 @@ def test_a_cache_that_is_behind_skips_the_round_and_says_why() -> None:
     stage = with_jobs(a=6)
 
     async def script(controller: Controller) -> None:
-        stage.cluster.problem = "the cache does not show yet that we created Pod default/a-trainer-4"
+        stage.cluster.problem = "the cache does not show yet that edl created Pod default/a-trainer-4"
         assert await controller.round() is RoundResult.SKIPPED
 
     play(stage, script)
-    assert stage.recorder.skips == ["the cache does not show yet that we created Pod default/a-trainer-4"]
+    assert stage.recorder.skips == ["the cache does not show yet that edl created Pod default/a-trainer-4"]
     assert not stage.world.writes
 
 

@@ -160,5 +160,5 @@ async def test_a_cluster_that_refuses_is_an_error_that_names_the_rights() -> Non
     api = FakeApi()
     api.faults += [refusal(403, "Forbidden", "nodes is forbidden")] * 1000
     async with connected(api) as session:
-        with pytest.raises(TemporaryError, match=r"cannot be read: .*forbidden.*your rights .* -f FILE"):
+        with pytest.raises(TemporaryError, match=r"cannot be read: .*forbidden.*your right to list .* -f FILE"):
             await look(session, FakeClock())

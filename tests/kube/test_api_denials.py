@@ -1,6 +1,6 @@
-"""What an API server says no with, word for word, and what a user reads of it: that job's condition, nobody else's.
+"""The API server's refusals: each degrades its own job, with the server's message, and no other job.
 
-The bodies are those of kube-apiserver 1.30 to 1.35, shortened to the fields that count.
+The bodies are those of kube-apiserver 1.30 to 1.35, with only the fields that matter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RIGHTS = (
 )
 INVALID = 'Pod "ctr-trainer-0" is invalid: spec.containers[0].image: Required value'
 
-DENIALS = [
+REFUSALS = [
     (403, "Forbidden", QUOTA),
     (403, "Forbidden", SECURITY),
     (400, "", WEBHOOK),
@@ -75,21 +75,21 @@ def living() -> Iterator[Living]:
         yield made
 
 
-@pytest.mark.parametrize(("code", "reason", "message"), DENIALS)
-def test_a_denial_is_that_jobs_condition_in_the_servers_words_and_ends_when_it_is_lifted(
+@pytest.mark.parametrize(("code", "reason", "message"), REFUSALS)
+def test_a_refusal_degrades_only_its_job_with_the_servers_message_until_it_is_lifted(
     tmp_path: Path, living: Living, code: int, reason: str, message: str
 ) -> None:
-    denial = asyncio.run(outcome_of(tmp_path, code, reason, message))
-    assert denial.result is Result.REFUSED
-    asked: list[Action] = []
+    refused = asyncio.run(outcome_of(tmp_path, code, reason, message))
+    assert refused.result is Result.REFUSED
+    attempts: list[Action] = []
 
-    def deny(action: Action) -> tuple[bool, Outcome] | None:
+    def refuse(action: Action) -> tuple[bool, Outcome] | None:
         if not (isinstance(action, CreatePod) and action.job == A):
             return None
-        asked.append(action)
-        return False, replace(denial, action=action)
+        attempts.append(action)
+        return False, replace(refused, action=action)
 
-    living.world.fault = deny
+    living.world.fault = refuse
     for _ in range(30):
         living.step(2.0)
     status = living.world.job(A).status
@@ -98,16 +98,16 @@ def test_a_denial_is_that_jobs_condition_in_the_servers_words_and_ends_when_it_i
     assert other is not None
     degraded = status.condition("Degraded")
     assert degraded is not None
-    assert (degraded.status, degraded.reason) == ("True", denial.reason)
+    assert (degraded.status, degraded.reason) == ("True", refused.reason)
     assert message in degraded.message
     assert not living.world.job(A).pods
-    assert len(asked) <= 2 * 5, "5, 10, 20, 40 s apart, two trainers each time"
+    assert len(attempts) <= 2 * 5, "5, 10, 20, 40 s apart, two trainers each time"
     assert other.phase is JobPhase.RUNNING
-    told = [e for e in living.world.events if e.reason == denial.reason]
-    assert [e.job for e in told] == [A], "told once"
-    quiet = other.condition("Degraded")
-    assert quiet is not None
-    assert quiet.status == "False"
+    events = [e for e in living.world.events if e.reason == refused.reason]
+    assert [e.job for e in events] == [A], "one event"
+    undegraded = other.condition("Degraded")
+    assert undegraded is not None
+    assert undegraded.status == "False"
     living.world.fault = lambda _: None
     for _ in range(60):
         living.step(2.0)
@@ -119,7 +119,7 @@ def test_a_denial_is_that_jobs_condition_in_the_servers_words_and_ends_when_it_i
     assert degraded.status == "False"
 
 
-def test_what_a_webhook_says_at_great_length_is_cut(living: Living) -> None:
+def test_a_very_long_message_of_a_webhook_is_cut(living: Living) -> None:
     living.world.fault = lambda a: (
         (False, Outcome(a, Result.REFUSED, "Forbidden", "no " * 20_000)) if isinstance(a, CreatePod) else None
     )

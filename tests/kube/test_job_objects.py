@@ -1,4 +1,4 @@
-"""What a job has beside its pods: a service, a secret, the claim of its journal, and events."""
+"""The objects of a job beside its pods: Service, Secret, PodGroup, the claim of its journal, and events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worlds.fake_api import refusal
 from tests.worlds.written_jobs import KEY, PODS, UID, bench, create, pod
 
 
-async def test_the_service_is_made_once_and_recognised(tmp_path: Path) -> None:
+async def test_the_service_is_created_once_and_recognised(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         assert (await here.apply(EnsureService(KEY, UID))).result is Result.DONE
         service = here.stored("/api/v1/namespaces/ads/services", "ctr")
@@ -25,7 +25,7 @@ async def test_the_service_is_made_once_and_recognised(tmp_path: Path) -> None:
         assert len(here.api.requests) == requests
 
 
-async def test_a_service_of_somebody_else_is_refused(tmp_path: Path) -> None:
+async def test_a_service_of_another_owner_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put("/api/v1/namespaces/ads/services", pod("ctr", owner="another"))
         assert (await here.apply(EnsureService(KEY, UID))).reason == "NameTaken"
@@ -42,7 +42,7 @@ async def test_the_pod_group_counts_the_minimum_set_and_is_recognised(tmp_path: 
 
 
 @pytest.mark.parametrize(("spec", "result"), [({}, Result.DONE), ({"schedulerName": "volcano"}, Result.REFUSED)])
-async def test_without_volcano_the_group_is_missed_only_by_its_scheduler(
+async def test_without_volcano_a_missing_pod_group_matters_only_to_its_scheduler(
     tmp_path: Path, spec: dict[str, str], result: Result
 ) -> None:
     async with bench(tmp_path, gang=True, **spec) as here:
@@ -78,7 +78,7 @@ CLAIMS = "/api/v1/namespaces/ads/persistentvolumeclaims"
         ({"master": {"storage": {"size": "2Gi"}}}, False, True),
     ],
 )
-async def test_the_journal_is_on_a_claim_where_asked_or_where_there_is_a_default_class(
+async def test_the_journal_is_on_a_claim_if_the_spec_requests_it_or_a_default_class_exists(
     tmp_path: Path,
     spec: dict[str, Any],
     has_default: bool,
@@ -96,7 +96,7 @@ async def test_the_journal_is_on_a_claim_where_asked_or_where_there_is_a_default
         assert bool(volumes) == claims
 
 
-async def test_a_journal_does_not_move_when_the_default_class_goes(tmp_path: Path) -> None:
+async def test_an_existing_claim_is_used_after_the_default_class_is_deleted(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(CLASSES, {"metadata": {"name": "standard"}})
         here.api.put(CLAIMS, pod(f"ctr-journal-{UID[:8]}"))

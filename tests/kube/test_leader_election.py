@@ -1,4 +1,4 @@
-"""The lease in virtual time: one holder at most, whatever the server does to it."""
+"""Leader election in virtual time: at most one replica holds the lease, whatever the server does."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ from tests.worlds.fakes import LoopClock, run_virtual
 
 @dataclass
 class ObjectStore:
-    """A lease in an API server that can hang, refuse, or lose its reply.
-
-    Attributes:
-        mood: called before each request with the caller's name; what it raises or awaits is what the caller sees.
-    """
+    """The stored lease and its version."""
 
     record: LeaseRecord | None = None
     version: int = 0
@@ -34,20 +30,20 @@ class ObjectStore:
 
 
 @dataclass
-class Door:
-    """One replica's way to the store."""
+class Replica:
+    """The connection of one replica to the store: it can hang, fail, delay requests or lose responses."""
 
     store: ObjectStore
     hangs: bool = False
-    refuses: bool = False
-    loses_replies: bool = False
+    fails: bool = False
+    loses_responses: bool = False
     delay_s: float = 0.0
     writes: list[float] = field(default_factory=list)
 
     async def _enter(self) -> None:
         if self.hangs:
             await asyncio.sleep(10_000)
-        if self.refuses:
+        if self.fails:
             raise TemporaryError("connection refused")
         await asyncio.sleep(self.delay_s)
 
@@ -63,44 +59,44 @@ class Door:
         self.store.version += 1
         self.store.record = replace(record, version=str(self.store.version))
         self.writes.append(asyncio.get_running_loop().time())
-        if self.loses_replies:
+        if self.loses_responses:
             await asyncio.sleep(10_000)
         return self.store.record
 
 
-def elector(door: Door, name: str, on_change: Callable[[bool, str], None] | None = None) -> Elector:
-    return Elector(door, LoopClock(), name, on_change=on_change)
+def elector(replica: Replica, name: str, on_change: Callable[[bool, str], None] | None = None) -> Elector:
+    return Elector(replica, LoopClock(), name, on_change=on_change)
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 120.0) -> float:
-    """Wait; returns how long it took."""
+    """Wait until the condition holds; return how long it took."""
     loop = asyncio.get_running_loop()
     started = loop.time()
     while not condition():
-        assert loop.time() - started < limit_s, "it never came"
+        assert loop.time() - started < limit_s, "the condition does not hold in time"
         await asyncio.sleep(0.1)
     return loop.time() - started
 
 
-def test_the_first_takes_the_lease_and_keeps_renewing_it() -> None:
+def test_the_first_replica_takes_the_lease_and_renews_it() -> None:
     async def main() -> None:
-        door = Door(ObjectStore())
-        first = elector(door, "a")
+        replica = Replica(ObjectStore())
+        first = elector(replica, "a")
         running = asyncio.ensure_future(first.run())
         assert await until(first.is_held) < 1
         await asyncio.sleep(100)
         assert first.is_held()
-        assert 45 <= len(door.writes) <= 55, "every two seconds"
+        assert 45 <= len(replica.writes) <= 55, "every two seconds"
         running.cancel()
 
     run_virtual(main())
 
 
-def test_a_second_waits_until_the_first_has_gone_silent_for_the_whole_lease() -> None:
+def test_a_second_replica_waits_until_the_lease_expires() -> None:
     async def main() -> None:
         store = ObjectStore()
-        first_door = Door(store)
-        first, second = elector(first_door, "a"), elector(Door(store), "b")
+        first_replica = Replica(store)
+        first, second = elector(first_replica, "a"), elector(Replica(store), "b")
         running = [asyncio.ensure_future(e.run()) for e in (first, second)]
         await until(first.is_held)
         await asyncio.sleep(30)
@@ -117,7 +113,7 @@ def test_a_second_waits_until_the_first_has_gone_silent_for_the_whole_lease() ->
 def test_a_released_lease_is_taken_at_once() -> None:
     async def main() -> None:
         store = ObjectStore()
-        first, second = elector(Door(store), "a"), elector(Door(store), "b")
+        first, second = elector(Replica(store), "a"), elector(Replica(store), "b")
         running = [asyncio.ensure_future(e.run()) for e in (first, second)]
         await until(first.is_held)
         running[0].cancel()
@@ -129,17 +125,17 @@ def test_a_released_lease_is_taken_at_once() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize("fault", ["hangs", "refuses"])
+@pytest.mark.parametrize("fault", ["hangs", "fails"])
 def test_a_holder_that_cannot_renew_stops_before_another_may_start(fault: str) -> None:
     async def main() -> None:
         store = ObjectStore()
-        door = Door(store)
-        first, second = elector(door, "a"), elector(Door(store), "b")
+        replica = Replica(store)
+        first, second = elector(replica, "a"), elector(Replica(store), "b")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         other = asyncio.ensure_future(second.run())
         await asyncio.sleep(7)
-        setattr(door, fault, True)
+        setattr(replica, fault, True)
         loop = asyncio.get_running_loop()
         since = loop.time()
         await until(lambda: not first.is_held())
@@ -148,23 +144,23 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_start(fault: str) -
         with pytest.raises(LeaseLostError):
             await running
         await until(second.is_held)
-        assert loop.time() - stopped >= 2, "the old one was silent before the new one spoke"
+        assert loop.time() - stopped >= 2, "the old holder stopped before the new one started"
         other.cancel()
 
     run_virtual(main())
 
 
-def test_a_short_outage_costs_nothing() -> None:
+def test_the_lease_survives_a_short_outage() -> None:
     async def main() -> None:
-        door = Door(ObjectStore())
-        first = elector(door, "a")
+        replica = Replica(ObjectStore())
+        first = elector(replica, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         for _ in range(5):
-            door.refuses = True
+            replica.fails = True
             await asyncio.sleep(7)
             assert first.is_held()
-            door.refuses = False
+            replica.fails = False
             await asyncio.sleep(5)
         assert first.is_held()
         running.cancel()
@@ -172,24 +168,24 @@ def test_a_short_outage_costs_nothing() -> None:
     run_virtual(main())
 
 
-def test_a_write_whose_reply_is_lost_is_recognised_as_our_own() -> None:
+def test_a_write_whose_response_is_lost_is_recognised_as_own() -> None:
     async def main() -> None:
-        door = Door(ObjectStore(), loses_replies=True)
-        first = elector(door, "a")
+        replica = Replica(ObjectStore(), loses_responses=True)
+        first = elector(replica, "a")
         running = asyncio.ensure_future(first.run())
         await asyncio.sleep(8)
-        assert not first.is_held(), "without an answer nothing is sure"
-        door.loses_replies = False
+        assert not first.is_held(), "without a response the lease is not certain"
+        replica.loses_responses = False
         assert await until(first.is_held) <= 8
         running.cancel()
 
     run_virtual(main())
 
 
-def test_a_holder_whose_record_was_taken_over_stops_at_once() -> None:
+def test_a_holder_stops_at_once_if_another_replica_is_in_the_record() -> None:
     async def main() -> None:
         store = ObjectStore()
-        first = elector(Door(store), "a")
+        first = elector(Replica(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         assert store.record is not None
@@ -201,9 +197,9 @@ def test_a_holder_whose_record_was_taken_over_stops_at_once() -> None:
     run_virtual(main())
 
 
-def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up() -> None:
+def test_a_process_that_was_stopped_past_its_lease_does_not_renew_it() -> None:
     class StoppedClock(LoopClock):
-        """Sleeps far too long from some moment on, as a process does that was stopped."""
+        """Sleeps too long, like a process that was stopped."""
 
         oversleeps_s = 0.0
 
@@ -211,24 +207,24 @@ def test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wake
             await super().sleep(duration_s + self.oversleeps_s)
 
     async def main() -> None:
-        door, clock = Door(ObjectStore()), StoppedClock()
-        first = Elector(door, clock, "a")
+        replica, clock = Replica(ObjectStore()), StoppedClock()
+        first = Elector(replica, clock, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         clock.oversleeps_s = 20.0
         async with asyncio.timeout(100):
             with pytest.raises(LeaseLostError):
                 await running
-        assert asyncio.get_running_loop().time() - door.writes[-1] >= 15, "it did not even try"
+        assert asyncio.get_running_loop().time() - replica.writes[-1] >= 15, "no renewal was sent"
         assert not first.is_held()
 
     run_virtual(main())
 
 
-def test_an_edit_of_the_lease_by_a_person_does_not_end_the_holder() -> None:
+def test_a_manual_edit_of_the_lease_does_not_end_the_holder() -> None:
     async def main() -> None:
         store = ObjectStore()
-        first = elector(Door(store), "a")
+        first = elector(Replica(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
         assert store.record is not None
@@ -241,43 +237,43 @@ def test_an_edit_of_the_lease_by_a_person_does_not_end_the_holder() -> None:
     run_virtual(main())
 
 
-def test_a_slow_server_counts_against_the_holder_from_the_moment_it_asked() -> None:
+def test_a_holder_keeps_the_lease_if_renewals_are_slow_but_in_time() -> None:
     async def main() -> None:
-        door = Door(ObjectStore())
-        first = elector(door, "a")
+        replica = Replica(ObjectStore())
+        first = elector(replica, "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
-        door.delay_s = 4.0
+        replica.delay_s = 4.0
         await asyncio.sleep(60)
-        assert first.is_held(), "four seconds a call are slow and still in time"
+        assert first.is_held(), "four seconds per call are in time"
         running.cancel()
 
     run_virtual(main())
 
 
-def test_changes_of_the_leader_are_told_once() -> None:
+def test_a_change_of_the_leader_is_reported_once() -> None:
     async def main() -> None:
-        store, told = ObjectStore(), []
-        first = elector(Door(store), "a")
+        store, reported = ObjectStore(), []
+        first = elector(Replica(store), "a")
         running = asyncio.ensure_future(first.run())
         await until(first.is_held)
-        second = elector(Door(store), "b", lambda leads, holder: told.append((leads, holder)))
+        second = elector(Replica(store), "b", lambda leads, holder: reported.append((leads, holder)))
         other = asyncio.ensure_future(second.run())
         await asyncio.sleep(20)
         running.cancel()
         await first.release()
         await asyncio.sleep(20)
         other.cancel()
-        assert told[0] == (False, "a")
-        assert told[-1] == (True, "b")
-        assert len(told) <= 3
+        assert reported[0] == (False, "a")
+        assert reported[-1] == (True, "b")
+        assert len(reported) <= 3
 
     run_virtual(main())
 
 
 FAULTS = st.lists(
     st.tuples(
-        st.sampled_from(["a", "b"]), st.sampled_from(["hangs", "refuses", "loses_replies", "well"]), st.floats(0, 30)
+        st.sampled_from(["a", "b"]), st.sampled_from(["hangs", "fails", "loses_responses", "none"]), st.floats(0, 30)
     ),
     max_size=12,
 )
@@ -285,20 +281,20 @@ FAULTS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(FAULTS)
-def test_two_never_hold_it_at_the_same_time(faults: list[tuple[str, str, float]]) -> None:
+def test_two_replicas_never_hold_the_lease_at_the_same_time(faults: list[tuple[str, str, float]]) -> None:
     async def main() -> None:
         store = ObjectStore()
-        doors = {name: Door(store) for name in "ab"}
-        electors = {name: elector(door, name) for name, door in doors.items()}
+        replicas = {name: Replica(store) for name in "ab"}
+        electors = {name: elector(replica, name) for name, replica in replicas.items()}
 
-        async def live(name: str) -> None:
+        async def run_again(name: str) -> None:
             while True:
                 try:
                     await electors[name].run()
                 except LeaseLostError:
-                    electors[name] = elector(doors[name], name)
+                    electors[name] = elector(replicas[name], name)
 
-        lives = [asyncio.ensure_future(live(name)) for name in electors]
+        running = [asyncio.ensure_future(run_again(name)) for name in electors]
 
         async def watch() -> None:
             while True:
@@ -307,25 +303,25 @@ def test_two_never_hold_it_at_the_same_time(faults: list[tuple[str, str, float]]
 
         watching = asyncio.ensure_future(watch())
         for name, fault, lasts_s in faults:
-            for kind in ("hangs", "refuses", "loses_replies"):
-                setattr(doors[name], kind, kind == fault)
+            for kind in ("hangs", "fails", "loses_responses"):
+                setattr(replicas[name], kind, kind == fault)
             await asyncio.sleep(lasts_s)
-        for door in doors.values():
-            door.hangs = door.refuses = door.loses_replies = False
+        for replica in replicas.values():
+            replica.hangs = replica.fails = replica.loses_responses = False
         await until(lambda: any(e.is_held() for e in electors.values()), 60)
         assert not watching.done()
-        for task in (*lives, watching):
+        for task in (*running, watching):
             task.cancel()
 
     run_virtual(main())
 
 
-def test_who_runs_alone_always_holds() -> None:
+def test_without_leader_election_the_lease_is_always_held() -> None:
     assert AlwaysHeld().is_held()
 
 
 class LeaseApi(FakeApi):
-    """Keeps one Lease, with the conditions of the real server."""
+    """Stores one Lease, with the preconditions of the real server."""
 
     lease: dict[str, Any] | None = None
 
@@ -349,7 +345,7 @@ class LeaseApi(FakeApi):
         return web.json_response({"kind": "Status", "code": code, "reason": reason}, status=code)
 
 
-async def test_the_record_stands_in_a_lease_with_times_in_utc() -> None:
+async def test_the_record_is_stored_in_a_lease_with_utc_times() -> None:
     api = LeaseApi()
     async with connected(api) as session:
         store = ApiLeaseStore(session, "paddlecloud", "edl-controller")

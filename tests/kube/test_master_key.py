@@ -1,4 +1,4 @@
-"""The key that tokens are made from: made once, for its owner only, in a file or in a secret."""
+"""The key that makes the tokens: it is created once, in a file that only its owner can read or in a Secret."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.worlds.written_jobs import WritableApi
 
 
 def key_in(path: Path) -> MasterKey:
-    """A key that is kept in a file: no API server is asked, so none is given."""
+    """A key in a file; it sends no request, so it needs no session."""
     return MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
 
 
-def test_a_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_key_file_is_created_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "state" / "edl" / "key"
     key_in(path)
     made = path.read_bytes()
@@ -34,7 +34,7 @@ def test_a_key_that_is_too_short_is_refused(tmp_path: Path) -> None:
         key_in(tmp_path / "key")
 
 
-async def test_where_the_file_cannot_be_made_the_key_is_a_secret_made_by_one_replica() -> None:
+async def test_if_the_key_file_cannot_be_created_one_replica_creates_a_secret() -> None:
     path = Path("/proc/edl/key")
     api = WritableApi()
     async with connected(api) as session:
@@ -42,7 +42,7 @@ async def test_where_the_file_cannot_be_made_the_key_is_a_secret_made_by_one_rep
         key = await leader.get()
         assert await leader.get() == key
         assert api.objects["/api/v1/namespaces/paddlecloud/secrets"][("paddlecloud", KEY_SECRET)]["data"]["key"]
-        with pytest.raises(TemporaryError, match="does not show"):
+        with pytest.raises(TemporaryError, match="does not contain"):
             await other.get()
 
 

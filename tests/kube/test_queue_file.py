@@ -1,4 +1,4 @@
-"""The file of quotas: what is read, and what is refused with which words."""
+"""The file of quotas: what is read, and the messages of invalid files."""
 
 from __future__ import annotations
 
@@ -44,38 +44,40 @@ def test_a_decimal_is_not_rounded_as_a_binary_fraction(tmp_path: Path) -> None:
     assert read(tmp_path, "a: {cpu: 0.1}") == (Quota("a", (("cpu", 100),)),)
 
 
-def test_whole_pieces_may_be_written_in_any_way_and_bytes_and_cores_are_no_pieces(tmp_path: Path) -> None:
+def test_devices_and_pods_are_whole_numbers_in_any_notation_and_cores_and_bytes_may_be_fractions(
+    tmp_path: Path,
+) -> None:
     (quota,) = read(tmp_path, "a: {pods: 1k, example.org/fpga: 20e-1, hugepages-2Mi: 1.5Mi, cpu: 1.5}")
     assert dict(quota.amounts) == {"pods": 1000, "example.org/fpga": 2, "hugepages-2Mi": 1536 * 1024, "cpu": 1500}
 
 
-def test_queues_and_jobs_that_pass_each_other_by_are_named() -> None:
+def test_a_queue_without_a_quota_and_a_quota_without_a_job_are_reported() -> None:
     jobs = [replace(make_job(name), queue=queue) for name, queue in (("a", "red"), ("b", "red"), ("c", "blue"))]
     broken = replace(make_job("d"), queue="green", problem="its spec makes no sense")
     assert list(unmatched([Quota("blue", ()), Quota("gray", ())], [*jobs, broken], "q.yaml")) == [
-        "queue red (job default/a and 1 more) is not in --queues q.yaml, so it has no limit",
-        "no job is in queue gray of --queues q.yaml, so its quota limits nothing",
+        "queue red (job default/a and 1 more) is not in --queues q.yaml, so it has no quota",
+        "queue gray of --queues q.yaml has no job, so its quota limits nothing",
     ]
     assert list(unmatched([Quota("blue", ())], jobs[1:], "q.yaml")) == [
-        "queue red (job default/b) is not in --queues q.yaml, so it has no limit"
+        "queue red (job default/b) is not in --queues q.yaml, so it has no quota"
     ]
     assert list(unmatched([Quota(queue, ()) for queue in ("blue", "red")], jobs, "q.yaml")) == []
 
 
-def test_the_default_queue_may_be_left_out_and_is_told_of_where_a_quota_finds_no_job() -> None:
+def test_the_default_queue_without_a_quota_is_mentioned_only_if_a_quota_has_no_job() -> None:
     unnamed, blue = make_job("a"), replace(make_job("b"), queue="blue")
     assert list(unmatched([Quota("blue", ())], [unnamed, blue], "q.yaml")) == []
     assert list(unmatched([Quota("blue", ())], [unnamed], "q.yaml")) == [
-        "no job is in queue blue of --queues q.yaml, so its quota limits nothing; jobs that name no queue are in"
-        " default, which has no limit"
+        "queue blue of --queues q.yaml has no job, so its quota limits nothing; jobs that name no queue are in"
+        " queue default, which has no quota"
     ]
     assert list(unmatched([], [unnamed, blue], "q.yaml")) == [
-        "queue blue (job default/b) is not in --queues q.yaml, so it has no limit"
+        "queue blue (job default/b) is not in --queues q.yaml, so it has no quota"
     ]
     assert list(unmatched([], [unnamed, blue], "")) == [], "no file was given"
 
 
-def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
+def test_a_queue_may_have_no_limits(tmp_path: Path) -> None:
     assert read(tmp_path, "a: {}\n") == (Quota("a", ()),)
 
 
@@ -84,12 +86,12 @@ def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
     [
         ("", "is empty; write QUEUE"),
         ("# nothing\n", "is empty"),
-        ("- a\n", "line 1: queues: expected a mapping"),
-        ("a: 5\n", "line 1: queue a: expected a mapping"),
-        ("a:\n", "line 1: queue a: expected a mapping"),
-        ("a: {cpu: 1}\nb: {cpu: 1}\na: {cpu: 2}\n", "line 3: queues: 'a' stands twice"),
-        ("a:\n  cpu: 1\n  cpu: 2\n", "line 3: queue a: 'cpu' stands twice"),
-        ("a: {nvidia.com/gpu: 1, alpha.kubernetes.io/nvidia-gpu: 2}", "nvidia.com/gpu is named twice"),
+        ("- a\n", "line 1: queues must be a mapping"),
+        ("a: 5\n", "line 1: queue a must be a mapping"),
+        ("a:\n", "line 1: queue a must be a mapping"),
+        ("a: {cpu: 1}\nb: {cpu: 1}\na: {cpu: 2}\n", "line 3: queues: 'a' appears twice"),
+        ("a:\n  cpu: 1\n  cpu: 2\n", "line 3: queue a: 'cpu' appears twice"),
+        ("a: {nvidia.com/gpu: 1, alpha.kubernetes.io/nvidia-gpu: 2}", "nvidia.com/gpu appears twice"),
         ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write an amount of at least 0"),
         ("a: {pods: 1.5}\n", "queue a: pods 1.5 is not a whole number; pods cannot be divided, write 0 or more"),
         ("a: {nvidia.com/gpu: 1500m}\n", "nvidia.com/gpu 1500m is not a whole number; devices cannot be divided"),
@@ -98,27 +100,27 @@ def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
         ("a: {memory: 4Gib}\n", "memory '4Gib' is not a quantity"),
         ("a: {cpu: .nan}\n", "cpu '.nan' is not a quantity"),
         ("a: {cpu: null}\n", "cpu 'null' is not a quantity"),
-        ("a: {cpu: [1]}\n", "cpu is no quantity"),
+        ("a: {cpu: [1]}\n", "cpu is not a quantity"),
         ("a: {cpus: 1}\n", "resource 'cpus' is unknown; use cpu, memory"),
         ("a: {gpu: 1}\n", "resource 'gpu' is unknown"),
-        ("A_B: {cpu: 1}\n", "queue 'A_B' is no name of a queue"),
-        ("? [a]\n: {cpu: 1}\n", "a name is expected here"),
+        ("A_B: {cpu: 1}\n", "'A_B' is not a valid queue name"),
+        ("? [a]\n: {cpu: 1}\n", "a key must be a name"),
         ("a: {cpu: 1\n", "not YAML"),
         ("{" * 4000, "not YAML"),
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         ("a: {cpu: 1}\n---\nb: {cpu: 1}\n", "not YAML"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_place_and_a_remedy(
+def test_an_invalid_queue_file_is_an_error_with_the_line_and_a_remedy(
     tmp_path: Path, text: str | bytes, says: str
 ) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
-    assert says in str(told.value)
-    assert "--queues" in str(told.value)
-    assert "queues.yaml" in str(told.value)
+    assert says in str(caught.value)
+    assert "--queues" in str(caught.value)
+    assert "queues.yaml" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_queue_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--queues .*none\.yaml cannot be read: No such file"):
         read_queues(tmp_path / "none.yaml")

@@ -20,7 +20,7 @@ def pod(*containers: dict[str, Any], on: str = "", phase: str = "Running", init:
     return found
 
 
-def test_says_what_the_original_said() -> None:
+def test_the_line_equals_that_of_the_original_project() -> None:
     nodes = [
         node("node-2", cpu="4", memory="8Gi"),
         node("node-1", cpu="2", memory="2041112Ki", **{"nvidia.com/gpu": "1"}),
@@ -44,25 +44,25 @@ def test_says_what_the_original_said() -> None:
 
 def test_totals_are_rounded_once_and_the_maps_per_container() -> None:
     tiny = {"requests": {"memory": "1"}}
-    said = resource_log_line([node("n", memory="10M")], [pod(tiny, tiny, tiny, on="n")])
-    assert "MemoryRequestMega:1 " in said
-    assert "NodesMemoryFreeMega:map[n:7]" in said
+    line = resource_log_line([node("n", memory="10M")], [pod(tiny, tiny, tiny, on="n")])
+    assert "MemoryRequestMega:1 " in line
+    assert "NodesMemoryFreeMega:map[n:7]" in line
 
 
-def test_init_containers_count_and_pods_on_unknown_nodes_do_not_invent_one() -> None:
+def test_init_containers_count_and_a_pod_on_an_unknown_node_adds_no_node() -> None:
     init = [{"resources": {"requests": {"cpu": "1"}}}]
-    said = resource_log_line([], [pod({"requests": {"cpu": "2"}}, init=init, on="gone")])
-    assert "NodeCount:0" in said
-    assert "CPURequestMilli:3000" in said
-    assert said.endswith("Nodes:{NodesCPUIdleMilli:map[] NodesMemoryFreeMega:map[]}}")
+    line = resource_log_line([], [pod({"requests": {"cpu": "2"}}, init=init, on="gone")])
+    assert "NodeCount:0" in line
+    assert "CPURequestMilli:3000" in line
+    assert line.endswith("Nodes:{NodesCPUIdleMilli:map[] NodesMemoryFreeMega:map[]}}")
 
 
-def test_names_at_most_fifty_nodes_and_counts_all() -> None:
-    said = resource_log_line([node(f"n{i:03d}", cpu="1") for i in range(60)], [])
-    assert "NodeCount:60" in said
-    assert "n049:1000]" in said
-    assert "n050" not in said
+def test_the_maps_hold_at_most_fifty_nodes_and_the_totals_count_all() -> None:
+    line = resource_log_line([node(f"n{i:03d}", cpu="1") for i in range(60)], [])
+    assert "NodeCount:60" in line
+    assert "n049:1000]" in line
+    assert "n050" not in line
 
 
-def test_what_cannot_be_read_counts_as_none() -> None:
+def test_an_unreadable_quantity_counts_as_zero() -> None:
     assert "CPURequestMilli:0" in resource_log_line([node("n", cpu="x")], [pod({"requests": {"cpu": "many"}})])

@@ -36,12 +36,12 @@ def test_yaml_of_several_documents_and_lists_is_read(tmp_path: Path) -> None:
     assert [p.name for p in taken.pods] == ["p"]
 
 
-def test_json_values_one_after_the_other_are_read(tmp_path: Path) -> None:
+def test_concatenated_json_values_are_read(tmp_path: Path) -> None:
     taken = snapshot(tmp_path, json.dumps(NODE) + "\n" + json.dumps(POD), suffix="json")
     assert len(taken.nodes) == len(taken.pods) == 1
 
 
-def test_items_of_a_typed_list_take_its_kind(tmp_path: Path) -> None:
+def test_items_of_a_typed_list_inherit_its_kind(tmp_path: Path) -> None:
     nodes = {
         "apiVersion": "v1",
         "kind": "NodeList",
@@ -55,7 +55,7 @@ def test_an_empty_list_is_an_empty_cluster(tmp_path: Path, items: object) -> Non
     assert snapshot(tmp_path, json.dumps({"apiVersion": "v1", "kind": "List", "items": items})).nodes == ()
 
 
-def test_flow_style_yaml_is_not_taken_for_broken_json(tmp_path: Path) -> None:
+def test_flow_style_yaml_is_not_mistaken_for_json(tmp_path: Path) -> None:
     path = tmp_path / "saved"
     path.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
     assert len(read_snapshot_files([str(path)]).snapshot()[0].nodes) == 1
@@ -64,7 +64,7 @@ def test_flow_style_yaml_is_not_taken_for_broken_json(tmp_path: Path) -> None:
 def test_standard_input_is_read_once() -> None:
     saved = read_snapshot_files(["-"], read_stdin=lambda: json.dumps(NODE).encode())
     assert len(saved.objects) == 1
-    with pytest.raises(ConfigError, match="-f - is given twice"):
+    with pytest.raises(ConfigError, match="-f - is given more than once"):
         read_snapshot_files(["-", "-"], read_stdin=lambda: b"{}")
 
 
@@ -84,7 +84,7 @@ def test_a_later_file_replaces_the_object_of_the_same_name(tmp_path: Path) -> No
     assert [n.cordoned for n in snapshot(tmp_path, json.dumps(cordoned), json.dumps(NODE)).nodes] == [False]
 
 
-def test_the_namespace_belongs_to_the_name_and_its_absence_is_default(tmp_path: Path) -> None:
+def test_objects_differ_by_namespace_and_a_missing_namespace_is_default(tmp_path: Path) -> None:
     nameless = {**POD, "metadata": {"name": "p"}}
     default = {**POD, "metadata": {"name": "p", "namespace": "default"}}
     taken = snapshot(tmp_path, json.dumps(POD), json.dumps(nameless), json.dumps(default))
@@ -116,7 +116,7 @@ def test_now_can_be_given(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps(NODE)).snapshot(5.0)[0].observed_at_s == 5.0
 
 
-def test_yaml_is_read_as_kubernetes_means_it(tmp_path: Path) -> None:
+def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
     text = """
 apiVersion: v1
 kind: Node
@@ -151,7 +151,7 @@ def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
     assert [n.name for n in snapshot(tmp_path, text).nodes] == ["n1", "n2"]
 
 
-def test_what_is_merged_may_be_overridden_and_come_from_several(tmp_path: Path) -> None:
+def test_merged_keys_can_be_overridden_and_come_from_several_mappings(tmp_path: Path) -> None:
     text = (
         "a: &a {apiVersion: v2}\nb: &b {kind: Node}\n"
         "<<: *a\n<<: *b\napiVersion: v1\nmetadata: {name: n1, labels: {<<: {x: one}, x: two}}\n"
@@ -160,18 +160,18 @@ def test_what_is_merged_may_be_overridden_and_come_from_several(tmp_path: Path) 
     assert [n.labels for n in taken.nodes] == [(("x", "two"),)]
 
 
-def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
+def test_aliases_that_expand_without_limit_are_an_error(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
-    with pytest.raises(ConfigError, match="grows beyond measure"):
+    with pytest.raises(ConfigError, match="too large after its YAML aliases are expanded"):
         read(tmp_path, "apiVersion: v1\nkind: Node\n" + "\n".join(lines))
 
 
 @pytest.mark.parametrize(
     ("text", "suffix", "says"),
     [
-        ("", "yaml", "0.yaml holds no object"),
-        ("# only words\n", "yaml", "0.yaml holds no object"),
+        ("", "yaml", "0.yaml contains no object"),
+        ("# only words\n", "yaml", "0.yaml contains no object"),
         ("a: b\nc: [1,\nd: e: f]\n", "yaml", r"0.yaml, line 3, column 5: not YAML"),
         (
             "a: !!python/object:os.system x",
@@ -181,14 +181,14 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
         ("a: \x07", "yaml", "0.yaml: not YAML: unacceptable character"),
         ('{"a": 1,\n "b": }', "json", "0.json, line 2, column 7: not JSON: Expecting value"),
         ('{"apiVersion": "v1"} {', "json", "0.json, line 1, column 23: not JSON"),
-        ('{"a": NaN}', "json", "0.json, document 1: not JSON: NaN is no number of JSON"),
+        ('{"a": NaN}', "json", "0.json, document 1: not JSON: NaN is not a JSON number"),
         ("[" * 100_000, "json", "not JSON"),
         ("- " * 100_000, "yaml", "not YAML"),
         ("{a: " * 100_000, "yaml", "not YAML"),
-        ("just words", "yaml", "0.yaml: 'just words' is no Kubernetes object"),
-        ("[1]", "json", r"0.json: '\[1\]' is no Kubernetes object; expected apiVersion, kind and metadata"),
-        ("kind: Node\nmetadata: {name: n1}", "yaml", r"0.yaml: an object has no apiVersion \(Node n1\); add it"),
-        ("apiVersion: v1\nmetadata: {name: n1}", "yaml", r"0.yaml: an object has no kind \(object n1\); add it"),
+        ("just words", "yaml", "0.yaml: 'just words' is not a Kubernetes object"),
+        ("[1]", "json", r"0.json: '\[1\]' is not a Kubernetes object; write apiVersion, kind and metadata"),
+        ("kind: Node\nmetadata: {name: n1}", "yaml", r"0.yaml: an object \(Node n1\) has no apiVersion; add it"),
+        ("apiVersion: v1\nmetadata: {name: n1}", "yaml", r"0.yaml: an object \(n1\) has no kind; add it"),
         ("apiVersion: v1\nkind: 3", "yaml", "0.yaml: an object has no kind; add it"),
         ("apiVersion: v1\nkind: Node", "yaml", "0.yaml: a Node has no metadata.name; give it one"),
         (
@@ -196,10 +196,18 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
             "yaml",
             "0.yaml: a Node has no metadata.name; give it one",
         ),
-        ("apiVersion: v2\nkind: Pod\nmetadata: {name: p}", "yaml", "a Pod has apiVersion v2; save it as v1"),
-        ("apiVersion: apps/v1beta1\nkind: DaemonSet", "yaml", "apiVersion apps/v1beta1; save it as apps/v1"),
-        ("apiVersion: v1\nkind: List\nitems: {a: b}", "yaml", "0.yaml: items of a List is .*; expected a list"),
-        ("apiVersion: v1\nkind: List\nitems: [3]", "yaml", "0.yaml, item 1: '3' is no Kubernetes object"),
+        (
+            "apiVersion: v2\nkind: Pod\nmetadata: {name: p}",
+            "yaml",
+            "a Pod has apiVersion v2, which edl does not read; save it as v1",
+        ),
+        (
+            "apiVersion: apps/v1beta1\nkind: DaemonSet",
+            "yaml",
+            "apiVersion apps/v1beta1, which edl does not read; save it as apps/v1",
+        ),
+        ("apiVersion: v1\nkind: List\nitems: {a: b}", "yaml", "0.yaml: the items of a List are .*; write a list"),
+        ("apiVersion: v1\nkind: List\nitems: [3]", "yaml", "0.yaml, item 1: '3' is not a Kubernetes object"),
         (
             "apiVersion: v1\nkind: List\nitems: [{kind: Node}]",
             "yaml",
@@ -209,17 +217,17 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
         (
             "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n---\n- 2",
             "yaml",
-            r"0.yaml, document 2: '\[2\]' is no Kubernetes object",
+            r"0.yaml, document 2: '\[2\]' is not a Kubernetes object",
         ),
         (
             "apiVersion: paddlepaddle.org/v2\nkind: TrainingJob\nmetadata: {name: j}",
             "yaml",
-            "a TrainingJob has apiVersion paddlepaddle.org/v2; save it as paddlepaddle.org/v1",
+            "apiVersion paddlepaddle.org/v2, which edl does not read; save it as paddlepaddle.org/v1",
         ),
         (
             "apiVersion: paddlepaddle.org\nkind: TrainingJob\nmetadata: {name: j}",
             "yaml",
-            "a TrainingJob has apiVersion paddlepaddle.org; save it as paddlepaddle.org/v1",
+            "a TrainingJob has apiVersion paddlepaddle.org, which edl does not read; save it as paddlepaddle.org/v1",
         ),
         (
             "{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\n"
@@ -231,21 +239,21 @@ def test_aliases_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
         (
             "apiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  labels: {a: b}\n  name: m\n",
             "yaml",
-            "0.yaml, line 6: 'name' stands twice; keep one of them",
+            "0.yaml, line 6: 'name' appears twice; keep one of them",
         ),
         (
             "kind: Node\napiVersion: v1\n'kind': Pod\n",
             "yaml",
-            "0.yaml, line 3: 'kind' stands twice; keep one of them",
+            "0.yaml, line 3: 'kind' appears twice; keep one of them",
         ),
         (
             '{"apiVersion": "v1", "kind": "Node"} {"a": [{"kind": 1, "kind": 2}]}',
             "json",
-            "0.json, document 2: 'kind' stands twice; keep one of them",
+            "0.json, document 2: 'kind' appears twice; keep one of them",
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
+def test_an_unreadable_file_is_a_one_line_error_with_file_and_position(
     tmp_path: Path, text: str, suffix: str, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
@@ -254,7 +262,7 @@ def test_what_cannot_be_read_is_one_sentence_with_file_and_place(
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_no_text_is_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_binary_file_are_errors_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/x cannot be read: No such file or directory; give"):
         read_snapshot_files(["/nowhere/x"])
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
@@ -266,7 +274,7 @@ def test_a_file_that_is_not_there_or_no_text_is_a_sentence(tmp_path: Path) -> No
         read_snapshot_files(["a\x00b"])
 
 
-def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path: Path) -> None:
+def test_an_object_with_invalid_fields_is_left_out_and_reported(tmp_path: Path) -> None:
     saved = read(tmp_path, json.dumps(NODE), json.dumps({**POD, "spec": {"containers": 3}}))
     taken, left_out = saved.snapshot()
     assert len(taken.nodes) == 1
@@ -275,7 +283,7 @@ def test_an_object_whose_fields_make_no_sense_is_left_out_and_reported(tmp_path:
     ]
 
 
-def test_an_object_whose_amounts_make_no_sense_is_named_with_its_place(tmp_path: Path) -> None:
+def test_an_object_with_invalid_quantities_is_reported_with_its_position(tmp_path: Path) -> None:
     lots = {"resources": {"requests": {"cpu": "lots"}}}
     pods = {
         "apiVersion": "v1",
@@ -298,18 +306,18 @@ def test_an_object_whose_amounts_make_no_sense_is_named_with_its_place(tmp_path:
     ]
 
 
-def test_a_job_in_the_namespace_of_the_controller_is_refused_as_the_controller_refuses_it(tmp_path: Path) -> None:
+def test_a_job_in_the_namespace_of_the_controller_is_invalid_as_in_the_controller(tmp_path: Path) -> None:
     trainer = {"entrypoint": "train", "min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
     job = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "spec": {"trainer": trainer}}
-    there, elsewhere = ({**job, "metadata": {"name": "j", "namespace": ns}} for ns in ("paddlecloud", "ads"))
-    taken = snapshot(tmp_path, json.dumps(there), json.dumps(elsewhere))
+    invalid, valid = ({**job, "metadata": {"name": "j", "namespace": ns}} for ns in ("paddlecloud", "ads"))
+    taken = snapshot(tmp_path, json.dumps(invalid), json.dumps(valid))
     assert [(j.key.namespace, j.problem) for j in taken.jobs] == [
         ("ads", ""),
         ("paddlecloud", "namespace paddlecloud is the controller's own; create the job in another one"),
     ]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(NODE).encode())
     assert len(read_snapshot_files([str(path)]).objects) == 1

@@ -1,4 +1,4 @@
-"""Single effects over real HTTP: each conditional, each answer read for what it means."""
+"""Single actions over real HTTP: each is conditional, and each response becomes the right outcome."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 from edl.kube.translate.jobs import read_status
 from edl.kube.translate.status_body import status_body
 from edl.model.actions import (
+    Action,
     CreatePod,
     DeleteJob,
     DeletePod,
     EmitEvent,
+    EnsureClaim,
+    EnsurePodGroup,
+    EnsureSecret,
     EnsureService,
     EventKind,
     MarkPod,
@@ -27,7 +31,7 @@ from tests.worlds.fake_api import refusal, reset
 from tests.worlds.written_jobs import JOBS, KEY, PODS, UID, bench, create, pod, training_job
 
 
-async def test_a_pod_is_created_under_its_name_for_its_node_and_expected_back(tmp_path: Path) -> None:
+async def test_a_pod_is_created_for_its_planned_node_and_its_event_is_expected(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         outcome = await here.apply(create())
         made = here.stored(PODS, "ctr-trainer-0")
@@ -38,7 +42,7 @@ async def test_a_pod_is_created_under_its_name_for_its_node_and_expected_back(tm
         assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", made["metadata"]["uid"])]
 
 
-async def test_a_pod_whose_class_is_missing_goes_without(tmp_path: Path) -> None:
+async def test_a_pod_has_no_priority_class_if_the_cluster_lacks_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.apply(create(index=3))
         made = here.stored(PODS, "ctr-trainer-3")
@@ -46,14 +50,14 @@ async def test_a_pod_whose_class_is_missing_goes_without(tmp_path: Path) -> None
         assert "priorityClassName" not in made["spec"]
 
 
-async def test_a_pod_that_exists_and_is_ours_is_success(tmp_path: Path) -> None:
+async def test_an_existing_pod_of_the_job_counts_as_created(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod())
         assert (await here.apply(create())).result is Result.UNCHANGED
         assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", "p1")]
 
 
-async def test_a_pod_of_somebody_else_under_our_name_is_refused_with_the_remedy(tmp_path: Path) -> None:
+async def test_an_existing_pod_of_another_owner_is_refused_with_the_remedy(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(owner="another"))
         outcome = await here.apply(create())
@@ -61,26 +65,26 @@ async def test_a_pod_of_somebody_else_under_our_name_is_refused_with_the_remedy(
         assert "rename the job" in outcome.message
 
 
-async def test_a_pod_of_ours_on_its_way_out_is_a_conflict(tmp_path: Path) -> None:
+async def test_a_terminating_pod_of_the_job_is_a_conflict(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(deletionTimestamp="2026-01-05T10:00:00Z"))
         assert (await here.apply(create())).result is Result.CONFLICT
 
 
-async def test_a_pod_of_a_former_job_of_that_name_on_its_way_out_is_waited_for(tmp_path: Path) -> None:
+async def test_a_terminating_pod_of_a_deleted_job_of_the_same_name_is_a_conflict(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(owner="former", deletionTimestamp="2026-01-05T10:00:00Z"))
         assert (await here.apply(create())).result is Result.CONFLICT
 
 
-async def test_a_job_that_was_deleted_and_made_again_gets_no_pod_by_the_old_decision(tmp_path: Path) -> None:
+async def test_a_job_created_again_gets_no_pod_from_the_old_decision(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         outcome = await here.apply(CreatePod(KEY, "another-uid", Role.TRAINER, 0, None))
         assert outcome.result is Result.CONFLICT
         assert here.stored(PODS, "ctr-trainer-0") is None
 
 
-async def test_the_intent_is_stated_before_the_deletion(tmp_path: Path) -> None:
+async def test_a_pod_is_annotated_with_the_intent_before_it_is_deleted(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod())
         outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
@@ -92,7 +96,7 @@ async def test_the_intent_is_stated_before_the_deletion(tmp_path: Path) -> None:
         assert [e[0] for e in here.seen.expected] == ["patched", "deleted"]
 
 
-async def test_a_deletion_never_hits_another_pod_of_the_same_name(tmp_path: Path) -> None:
+async def test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(uid="p2"))
         for marked in (False, True):
@@ -103,7 +107,7 @@ async def test_a_deletion_never_hits_another_pod_of_the_same_name(tmp_path: Path
         assert "annotations" not in left["metadata"]
 
 
-async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: Path) -> None:
+async def test_a_marked_pod_is_not_deleted_if_another_pod_has_its_name(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(uid="p2"))
         outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "Restart", marked=True))
@@ -111,23 +115,23 @@ async def test_a_marked_pod_is_not_deleted_once_another_has_its_name(tmp_path: P
         assert here.stored(PODS, "ctr-trainer-0") is not None
 
 
-async def test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile(tmp_path: Path) -> None:
+async def test_an_action_stops_between_its_requests_if_the_lease_is_lost(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod())
-        here.session.fence(lambda: not here.api.requests, but_for="/apis/coordination.k8s.io/v1")
+        here.session.fence(lambda: not here.api.requests, exempt="/apis/coordination.k8s.io/v1")
         outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom"))
         assert outcome.result is Result.NOT_LEADER
-        assert [r[0] for r in here.api.requests] == ["PATCH"], "it is marked, and stays"
+        assert [r[0] for r in here.api.requests] == ["PATCH"], "the pod is annotated and not deleted"
         assert here.stored(PODS, "ctr-trainer-0") is not None
         for action in (create(index=1), EnsureService(KEY, UID), EmitEvent(KEY, UID, EventKind.NORMAL, "A", "b")):
             assert (await here.apply(action)).result is Result.NOT_LEADER
         assert len(here.api.requests) == 1
         lease = "/apis/coordination.k8s.io/v1/namespaces/paddlecloud/leases"
         stored = await here.session.post(lease, {"metadata": {"name": "edl-controller"}})
-        assert stored["metadata"]["name"] == "edl-controller", "the right to write comes back by this"
+        assert stored["metadata"]["name"] == "edl-controller", "requests of leader election are always sent"
 
 
-async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:
+async def test_deleting_a_pod_that_does_not_exist_is_success(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         for action in (
             MarkPod(KEY, UID, "ctr-trainer-0", "p1", "x"),
@@ -137,7 +141,7 @@ async def test_what_is_gone_already_is_success(tmp_path: Path) -> None:
             assert (await here.apply(action)).result is Result.UNCHANGED
 
 
-async def test_a_forced_deletion_has_no_grace(tmp_path: Path) -> None:
+async def test_a_forced_deletion_has_no_grace_period(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod())
         here.api.faults.extend([None, None])
@@ -168,7 +172,7 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
         assert read_status({"status": status_body(status)}) == status
 
 
-async def test_a_status_is_written_on_the_version_that_was_seen_and_only_where_it_differs(tmp_path: Path) -> None:
+async def test_a_status_is_patched_on_the_observed_version_and_only_if_it_differs(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         assert (await here.apply(PatchStatus(KEY, UID, STATUS))).result is Result.DONE
         stored = here.stored(JOBS, "ctr")
@@ -182,7 +186,7 @@ async def test_a_status_is_written_on_the_version_that_was_seen_and_only_where_i
         ]
 
 
-async def test_a_status_keeps_what_others_have_written_into_it(tmp_path: Path) -> None:
+async def test_a_status_patch_keeps_the_fields_of_others(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(JOBS, {**training_job(), "status": {"dataset": {"epoch": 2}, "completionTime": "x"}})
         await here.apply(PatchStatus(KEY, UID, STATUS))
@@ -219,7 +223,7 @@ async def test_an_expired_job_is_deleted_by_its_uid(tmp_path: Path) -> None:
         (reset, Result.FAILED, "Unavailable"),
     ],
 )
-async def test_every_answer_of_the_server_is_an_outcome(
+async def test_every_error_of_the_server_becomes_an_outcome_with_a_message(
     tmp_path: Path, fault: Any, result: Result, reason: str
 ) -> None:
     async with bench(tmp_path) as here:
@@ -229,8 +233,32 @@ async def test_every_answer_of_the_server_is_an_outcome(
         assert outcome.message
 
 
-async def test_a_busy_server_says_when_to_come_back(tmp_path: Path) -> None:
+async def test_the_retry_after_of_a_busy_server_reaches_the_outcome(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.faults.append(refusal(429, "TooManyRequests", "slow down", **{"Retry-After": "7"}))
         outcome = await here.apply(create())
         assert (outcome.result, outcome.retry_after_s) == (Result.FAILED, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("action", "attempt"),
+    [
+        (create(), "create a trainer pod of job ads/ctr"),
+        (MarkPod(KEY, UID, "ctr-trainer-0", "p1", "x"), "annotate pod ads/ctr-trainer-0"),
+        (DeletePod(KEY, UID, "ctr-trainer-0", "p1", "x", marked=True), "delete pod ads/ctr-trainer-0"),
+        (EnsureService(KEY, UID), "create the Service of job ads/ctr"),
+        (EnsureSecret(KEY, UID), "create the Secret of job ads/ctr"),
+        (EnsureClaim(KEY, UID), "create the PersistentVolumeClaim of job ads/ctr"),
+        (EnsurePodGroup(KEY, UID), "create the PodGroup of job ads/ctr"),
+        (PatchStatus(KEY, UID, STATUS), "write the status of job ads/ctr"),
+        (EmitEvent(KEY, UID, EventKind.NORMAL, "A", "b"), "write an event of job ads/ctr"),
+        (DeleteJob(KEY, UID), "delete job ads/ctr"),
+    ],
+)
+async def test_a_refusal_names_the_action_and_keeps_the_message_of_the_server(
+    tmp_path: Path, action: Action, attempt: str
+) -> None:
+    async with bench(tmp_path) as here:
+        here.api.faults.append(refusal(422, "Invalid", "the server says no"))
+        outcome = await here.apply(action)
+        assert outcome.message == f"the API server refused to {attempt}: the server says no (422 Invalid)"

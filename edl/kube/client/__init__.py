@@ -1,1 +1,1 @@
-"""Requests to the API server: configuration, one session, and its errors as ours. Start with `session.py`."""
+"""The client of the API server: credentials, one session, and the errors that it raises. Start with `session.py`."""

@@ -1,8 +1,8 @@
-"""How the API server says no, and how a connection fails, as the errors of edl: translated here and nowhere else.
+"""The API server's error responses and failed connections, as the errors of edl. Only this module translates them.
 
-Who calls decides by the type alone: TemporaryError means that the same call may succeed later, ConflictError that the
-object must be observed again, RefusedError that asking again is useless. The message names the request and repeats
-the server's own words.
+A caller decides by the type: after a TemporaryError the same request may succeed later, after a ConflictError the
+object must be read again, and after a RefusedError the same request fails again. The message names the request and
+repeats the server's own message.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ import aiohttp
 import msgspec
 
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
-from edl.kube.translate.decoders import UNREADABLE
+from edl.kube.json_depth import UNREADABLE
 from edl.kube.translate.objects import ApiStatus
 
 _WEBHOOK_DOWN = "failed calling webhook"
-"""An admission webhook that cannot be reached concerns the objects it is asked about; the server itself is well."""
+"""An admission webhook that is down concerns only the objects it checks; the API server itself is healthy."""
 
 
 class RefusedError(PermanentError):
-    """The API server refused, and would refuse again.
+    """The API server refused the request, and would refuse it again.
 
     Attributes:
-        code: HTTP status.
-        reason: PascalCase reason of the server's Status (Forbidden, Invalid, NotFound...); may be empty.
+        code: the HTTP status.
+        reason: the PascalCase reason of the server's Status (Forbidden, Invalid, NotFound...); may be empty.
+        answer: the server's message with status and reason, without the request; empty if edl itself refuses.
     """
 
-    def __init__(self, message: str, *, code: int, reason: str) -> None:
+    def __init__(self, message: str, *, code: int, reason: str, answer: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
+        self.answer = answer
 
 
 class NotFoundError(RefusedError):
-    """There is no such object, or no such resource."""
+    """The object or the resource does not exist."""
 
 
 class AlreadyExistsError(ConflictError):
-    """An object of that name exists already."""
+    """An object of that name already exists."""
 
 
 class GoneError(TemporaryError):
@@ -48,29 +50,30 @@ class GoneError(TemporaryError):
 
 
 def error_of(code: int, raw: bytes, what: str, retry_after: str | None = None) -> EdlError:
-    """The error for an answer, or a watch event, that is a refusal.
+    """Return the error for an unsuccessful response or an ERROR event of a watch.
 
     Args:
-        code: HTTP status.
-        raw: body; a metav1.Status, or whatever a proxy says.
+        code: the HTTP status.
+        raw: the body: a metav1.Status, or any text if a proxy responds.
         what: the request, for the message.
-        retry_after: the header of that name.
+        retry_after: the value of the Retry-After header.
     """
     try:
         status = msgspec.json.decode(raw, type=ApiStatus)
     except UNREADABLE:
         status = ApiStatus(message=raw[:200].decode(errors="replace").strip() or None)
     reason = status.reason or ""
-    message = f"{what}: {status.message or 'refused without a message'} ({code}{' ' + reason if reason else ''})"
+    answer = f"{status.message or 'the server gives no reason'} ({code}{' ' + reason if reason else ''})"
+    message = f"{what}: {answer}"
     if code == 410:
         return GoneError(message)
     if code == 500 and _WEBHOOK_DOWN in message:
-        return RefusedError(message, code=code, reason=reason or "InternalError")
+        return RefusedError(message, code=code, reason=reason or "InternalError", answer=answer)
     if code in {408, 429} or code >= 500:
         return TemporaryError(message, retry_after_s=_retry_after_s(retry_after, status))
     if code == 409:
         return AlreadyExistsError(message) if reason == "AlreadyExists" else ConflictError(message)
-    return (NotFoundError if code == 404 else RefusedError)(message, code=code, reason=reason)
+    return (NotFoundError if code == 404 else RefusedError)(message, code=code, reason=reason, answer=answer)
 
 
 def _retry_after_s(header: str | None, status: ApiStatus) -> float | None:
@@ -83,7 +86,12 @@ def _retry_after_s(header: str | None, status: ApiStatus) -> float | None:
 
 @contextmanager
 def translated(what: str, host: str) -> Iterator[None]:
-    """Translate the errors of aiohttp and of the system, once."""
+    """Translate the errors that aiohttp and the operating system raise in the block.
+
+    Args:
+        what: the request, for the message.
+        host: the server, for the message.
+    """
     try:
         yield
     except EdlError:
@@ -91,17 +99,20 @@ def translated(what: str, host: str) -> Iterator[None]:
     except TimeoutError as error:
         raise TemporaryError(f"{what}: {host} did not answer in time") from error
     except aiohttp.ClientConnectorCertificateError as error:
-        raise PermanentError(f"{what}: the certificate of {host} is not trusted: {one_line(error)}") from error
+        raise PermanentError(
+            f"{what}: the certificate of {host} is not trusted: {one_line(error)}; "
+            "correct the certificate authority in the kubeconfig"
+        ) from error
     except aiohttp.InvalidURL as error:
-        raise ConfigError(f"{what}: {host} is no URL of an API server") from error
+        raise ConfigError(f"{what}: {host} is not a valid URL; write https://HOST:PORT") from error
     except (aiohttp.ClientError, OSError) as error:
         raise TemporaryError(f"{what}: {host} cannot be reached: {one_line(error)}") from error
     except RuntimeError as error:
         if "closed" not in str(error).lower():
             raise
-        raise TemporaryError(f"{what}: the session is closed") from error
+        raise TemporaryError(f"{what}: the connection to {host} is closed") from error
 
 
 def one_line(error: object) -> str:
-    """What an error says, without line breaks; its type where it says nothing."""
+    """Return the message of an error on one line, or its type if it has no message."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,7 +1,8 @@
-"""Where the API server is and how we prove who we are: the official client's loader, with its failures made plain.
+"""The address of the API server and the credentials for it, read by the official client's loader.
 
-The loader follows kubectl (kubeconfig, exec plugins, client certificates, service account), but it only logs a failed
-exec plugin and reads a missing file as an empty one; here both are errors that name the file and the remedy.
+The loader finds them as kubectl does: kubeconfig, exec plugins, client certificates, service account. But it only
+logs an exec plugin that fails, and reads a missing file as an empty one. Here both are errors that name the file
+and the remedy.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from edl.kube.client.api_errors import one_line
 
 
 async def load_configuration(kubeconfig: str = "") -> Configuration:
-    """Load what kubectl would load; `ApiSession.open` says in which order.
+    """Load the configuration that kubectl would load; see `ApiSession.open` for the order of the places.
 
     Raises:
-        ConfigError: no configuration is found, or it cannot be used.
+        ConfigError: there is no configuration, or it cannot be used.
     """
     configuration = Configuration()
-    configuration.disable_strict_ssl_verification = True  # as kubectl: many clusters' own CAs lack an AKI
+    configuration.disable_strict_ssl_verification = True  # like kubectl: many clusters' CAs have no AKI
     default = Path.home() / ".kube" / "config"
     paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
     origin = f"kubeconfig {paths}" if paths else "the service account"
     try:
         with _errors_logged_by("kubernetes.aio.config.kube_config") as problems:
             if paths:
-                _require_one(paths)
+                _require_one_file(paths)
                 await kube_config.load_kube_config(
                     config_file=paths, client_configuration=configuration, persist_config=False
                 )
@@ -44,7 +45,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
                 kube_config.load_incluster_config(client_configuration=configuration)
             else:
                 raise ConfigError(
-                    f"no cluster is configured: {default} does not exist and this is not a pod; "
+                    f"edl knows no cluster: {default} does not exist, and edl does not run in a pod; "
                     "give --kubeconfig FILE or set KUBECONFIG"
                 )
         if problems:
@@ -53,15 +54,17 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
         raise
     except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"{origin} cannot be used: {one_line(error)}") from error
-    except AttributeError as error:  # the loader's answer to a file that holds no mapping
-        raise ConfigError(f"{origin} cannot be used: it is not a kubeconfig") from error
+    except AttributeError as error:  # what the loader raises if a file holds no mapping
+        raise ConfigError(
+            f"{origin} cannot be used: it is not a kubeconfig; give a file that kubectl reads"
+        ) from error
     if not str(configuration.host).startswith(("http://", "https://")):
-        raise ConfigError(f"{origin}: server {configuration.host!r} is no URL; write https://HOST:PORT")
+        raise ConfigError(f"{origin}: server {configuration.host!r} is not a URL; write https://HOST:PORT")
     return configuration
 
 
 def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
-    """The TLS settings in the form that aiohttp takes.
+    """Return the TLS settings as aiohttp takes them: True means its defaults.
 
     Raises:
         ConfigError: a certificate cannot be used.
@@ -75,8 +78,8 @@ def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
     return context
 
 
-def _require_one(paths: str) -> None:
-    """Refuse a kubeconfig that is not there; the client would read an empty one instead."""
+def _require_one_file(paths: str) -> None:
+    """Raise a ConfigError if no kubeconfig exists; the loader would read an empty one instead."""
     candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     if not any(path.exists() for path in candidates):
         raise ConfigError(f"kubeconfig {paths} does not exist; give the path of a readable file")
@@ -84,7 +87,7 @@ def _require_one(paths: str) -> None:
 
 @contextmanager
 def _errors_logged_by(name: str) -> Iterator[list[str]]:
-    """Collect what the client's loader only logs: an exec plugin that failed would else surface as a 401."""
+    """Collect the errors that the loader only logs; a failed exec plugin would otherwise appear as a 401 later."""
     problems: list[str] = []
 
     class Collector(logging.Handler):

@@ -1,8 +1,9 @@
-"""One connection to the API server: the official client's authentication, our own requests.
+"""One session with the API server: the official client's authentication, and requests that edl sends itself.
 
-The official client's typed calls are too slow for 10,000 pods, so requests go through one aiohttp session as bytes.
-Every call has a time-out, and every library error is translated once. Nothing is retried here, because only who calls
-knows whether a repetition is safe; but credentials which the server no longer accepts are loaded anew once.
+The official client's typed calls are too slow for 10,000 pods, so one aiohttp session sends the requests and
+returns bytes. Every call has a timeout, and every library error is translated once. This module does not retry,
+because only the caller knows whether a retry is safe. The one exception: after a 401 it reloads the credentials and
+sends once more.
 """
 
 from __future__ import annotations
@@ -24,16 +25,15 @@ from edl import __version__
 from edl.errors import ConfigError, EdlError, TemporaryError
 from edl.kube.client.api_errors import error_of, translated
 from edl.kube.client.credentials import load_configuration, tls_of
-from edl.kube.client.json_depth import decode
-from edl.kube.translate.decoders import UNREADABLE
+from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
-"""An event may be as large as etcd allows an object to be (1.5 MiB)."""
+"""A watch event can be as large as etcd's limit for an object (1.5 MiB)."""
 
 RELOAD_PAUSE_S = 30.0
-"""Refused credentials are loaded anew at most this often: an exec plugin may ask a person or a remote service."""
+"""Shortest time between two reloads of the credentials: an exec plugin may ask a person or a remote service."""
 
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
@@ -42,12 +42,12 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
 class FencedError(EdlError):
-    """Nothing was sent: whoever may write now, it is not this process."""
+    """The request was not sent, because this process may not write now."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request as it goes out."""
+    """One request."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class _Call:
 
 
 class ApiSession:
-    """Requests to one API server; use it as an async context manager or call `close`."""
+    """Sends requests to one API server; use it as an async context manager or call `close`."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class ApiSession:
         reload: Callable[[], Awaitable[Configuration]] | None = None,
         timeout_s: float = 15.0,
     ) -> None:
-        """Take a loaded configuration.
+        """Open a session with a loaded configuration; nothing is sent yet.
 
         Args:
-            configuration: of the official client: host, credentials, TLS.
-            reload: loads it anew once the server no longer accepts the credentials; None where that cannot help.
-            timeout_s: how long any one call may take, unless it says otherwise.
+            configuration: the official client's: host, credentials, TLS.
+            reload: loads the configuration again after a 401; None if that cannot help.
+            timeout_s: timeout of a call that sets none itself, in seconds.
 
         Raises:
             ConfigError: a certificate cannot be used.
@@ -87,7 +87,7 @@ class ApiSession:
         self._configuration = configuration
         self._ssl = tls_of(configuration)
         self._may_write: Callable[[], bool] = lambda: True
-        self._always_open: str | None = None
+        self._exempt: str | None = None
         self._client = aiohttp.ClientSession(
             trust_env=True,
             read_bufsize=READ_BUFFER_BYTES,
@@ -96,15 +96,15 @@ class ApiSession:
 
     @classmethod
     async def open(cls, kubeconfig: str = "", *, timeout_s: float = 15.0) -> Self:
-        """Load the configuration as kubectl does and prepare a session; nothing is sent yet.
+        """Load the configuration as kubectl does and open a session; nothing is sent yet.
 
         Args:
-            kubeconfig: a path (or several, as in $KUBECONFIG); empty takes $KUBECONFIG, then ~/.kube/config where it
-                exists, then the service account of the pod that we run in.
-            timeout_s: how long any one call may take, unless it says otherwise.
+            kubeconfig: one path, or several as in $KUBECONFIG. If it is empty: $KUBECONFIG, then ~/.kube/config if
+                that exists, then the service account of the pod in which edl runs.
+            timeout_s: timeout of a call that sets none itself, in seconds.
 
         Raises:
-            ConfigError: no configuration is found, or it cannot be used.
+            ConfigError: there is no configuration, or it cannot be used.
         """
 
         async def load() -> Configuration:
@@ -121,20 +121,21 @@ class ApiSession:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; running watches end with a TemporaryError."""
+        """Close all connections; open watches end with a TemporaryError."""
         await self._client.close()
 
-    def fence(self, may_write: Callable[[], bool], *, but_for: str) -> None:
-        """From now on ask before each request that may change something, at the moment at which it is sent.
+    def fence(self, may_write: Callable[[], bool], *, exempt: str) -> None:
+        """From now on, call `may_write` right before each request that can change something.
 
-        One action may be several requests, each as slow as its time-out allows: the right to write that it began with
-        may be gone before the last of them.
+        One action may need several requests, and each can take as long as its timeout. So the lease can be lost
+        between the first and the last of them.
 
         Args:
-            may_write: True while it may be sent.
-            but_for: paths below this one are never held back (the elector's own, by which the right comes back).
+            may_write: returns True while the request may be sent.
+            exempt: requests to paths with this prefix are always sent: those of leader election, which needs them to
+                get the lease back.
         """
-        self._may_write, self._always_open = may_write, but_for
+        self._may_write, self._exempt = may_write, exempt
 
     @property
     def host(self) -> str:
@@ -142,11 +143,11 @@ class ApiSession:
         return str(self._configuration.host)
 
     async def get(self, path: str, *, params: Params | None = None, timeout_s: float | None = None) -> bytes:
-        """Read one object, or anything else under `path`.
+        """Read the object at `path`, or any other response to a GET.
 
         Raises:
             NotFoundError: there is none.
-            TemporaryError, PermanentError: as for every call; see `request`.
+            TemporaryError, PermanentError: see `request`.
         """
         return await self.request("GET", path, params=params, timeout_s=timeout_s)
 
@@ -164,9 +165,9 @@ class ApiSession:
         Args:
             path: of the collection.
             params: selectors.
-            limit: items of one page; 0 asks for all at once.
-            continue_: the token of the page before; empty for the first.
-            timeout_s: how long this call may take.
+            limit: the most items in the page; 0 for no limit.
+            continue_: the token of the page before; empty for the first page.
+            timeout_s: timeout of this call.
 
         Raises:
             GoneError: the token is too old.
@@ -177,24 +178,24 @@ class ApiSession:
         return await self.request("GET", path, params=query, timeout_s=timeout_s)
 
     async def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Create an object in the collection `path`; returns it as stored.
+        """Create an object in the collection `path` and return it as stored.
 
         Raises:
-            AlreadyExistsError: the name is taken.
+            AlreadyExistsError: an object of that name exists.
         """
         return _decoded(path, await self.request("POST", path, body=body, timeout_s=timeout_s))
 
     async def patch(
         self, path: str, body: object, *, content_type: str = MERGE_PATCH, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Patch an object; returns it as stored. A resourceVersion or uid in a merge patch makes it conditional.
+        """Patch an object and return it as stored. A resourceVersion or uid in a merge patch makes it conditional.
 
         Raises:
             ConflictError: the condition does not hold.
-            NotFoundError: the object is gone.
+            NotFoundError: the object does not exist.
         """
-        answer = await self.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
-        return _decoded(path, answer)
+        raw = await self.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
+        return _decoded(path, raw)
 
     async def delete(
         self,
@@ -206,11 +207,11 @@ class ApiSession:
         propagation: Propagation | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """Delete the object at `path` if it still has that UID (and that resourceVersion, where one is given).
+        """Delete the object at `path` if it still has that UID, and that resourceVersion if one is given.
 
         Raises:
-            ConflictError: it is another object, or has changed.
-            NotFoundError: it is gone.
+            ConflictError: another object has the name now, or the object has changed.
+            NotFoundError: the object does not exist.
         """
         conditions = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
@@ -230,23 +231,23 @@ class ApiSession:
         content_type: str = "application/json",
         timeout_s: float | None = None,
     ) -> bytes:
-        """Send any request and return the body of its answer.
+        """Send a request and return the body of the response.
 
         Raises:
-            TemporaryError: no answer in time, connection lost, 408, 429 or 5xx; with `retry_after_s` where given.
+            TemporaryError: timeout, lost connection, 408, 429 or 5xx; with `retry_after_s` if the server sets it.
             GoneError: 410.
-            ConflictError: 409 (AlreadyExistsError where the name is taken).
-            RefusedError: any other status but 2xx (NotFoundError for 404), with the server's own message.
-            FencedError: it may change something, and we may not.
+            ConflictError: 409 (AlreadyExistsError if an object of that name exists).
+            RefusedError: any other status that is not 2xx (NotFoundError for 404), with the server's own message.
+            FencedError: the request can change something, and this process may not write now.
         """
-        is_fenced = self._always_open is not None and not path.startswith(self._always_open)
+        is_fenced = self._exempt is not None and not path.startswith(self._exempt)
         if method != "GET" and is_fenced and not self._may_write():
-            raise FencedError(f"{method} {path}: the lease is not held any more")
+            raise FencedError(f"{method} {path} was not sent: this replica does not hold the lease any more")
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
         limits = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
         call = _Call(method, path, limits, params, data, headers)
-        async with self._answer(call) as response:
+        async with self._response(call) as response:
             with translated(str(call), self.host):
                 return await response.read()
 
@@ -254,28 +255,28 @@ class ApiSession:
     async def watch(
         self, path: str, *, params: Params, timeout_s: int, read_timeout_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch: an iterator of its lines, one JSON event each, that ends when the server ends it.
+        """Open a watch: an iterator over its lines, one JSON event each, that ends when the server ends the watch.
 
         Args:
             path: of the collection.
             params: selectors, resourceVersion.
-            timeout_s: after this time the server ends the watch by itself.
-            read_timeout_s: a watch that is silent for so long is dead; more than `timeout_s`.
+            timeout_s: the server ends the watch after this time.
+            read_timeout_s: the connection is considered lost after this time without a byte; more than `timeout_s`.
 
         Raises:
-            GoneError: the resourceVersion is too old (also as an ERROR event, which the reader decodes).
-            TemporaryError: the watch is dead or broken; resume from the last resourceVersion.
+            GoneError: the resourceVersion is too old. It can also come as an ERROR event, which the caller decodes.
+            TemporaryError: the connection is lost; resume from the last resourceVersion.
         """
         query = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=read_timeout_s)
-        async with self._answer(_Call("GET", path, limits, query)) as response:
+        async with self._response(_Call("GET", path, limits, query)) as response:
             yield _lines(response, f"watch of {path}", self.host)
 
     @asynccontextmanager
-    async def _answer(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a successful response; refused credentials are loaded anew once."""
+    async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a successful response; after a 401, reload the credentials and send once more."""
         response = await self._send(call)
-        if response.status == 401 and await self._refresh():
+        if response.status == 401 and await self._reload_credentials():
             response.close()
             response = await self._send(call)
         try:
@@ -285,7 +286,7 @@ class ApiSession:
                 raise error_of(response.status, raw, str(call), response.headers.get("Retry-After"))
             yield response
         finally:
-            # Not release(): a watch that is left early would be read to its end to reuse its connection.
+            # Not release(): it would read a watch that is left early to its end, to reuse the connection.
             response.close()
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
@@ -309,12 +310,12 @@ class ApiSession:
         try:
             settings = await self._configuration.auth_settings()
         except (ConfigException, OSError) as error:
-            raise TemporaryError(f"the service account's token cannot be read: {error}") from error
+            raise TemporaryError(f"the token of the service account cannot be read: {error}") from error
         token = settings.get("BearerToken")
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
 
-    async def _refresh(self) -> bool:
-        """Load the credentials anew, unless that was just done; False where it did not help."""
+    async def _reload_credentials(self) -> bool:
+        """Reload the credentials, unless that was just done; return False if there are no other credentials."""
         if self._reload is None:
             return False
         before = self._reloaded_s
@@ -336,7 +337,7 @@ def _decoded(path: str, raw: bytes) -> dict[str, Any]:
     try:
         return decode(_OBJECTS, raw)
     except UNREADABLE as error:
-        raise TemporaryError(f"{path}: the answer is not a JSON object: {error}") from error
+        raise TemporaryError(f"{path}: the response is not a JSON object: {error}") from error
 
 
 async def _lines(response: aiohttp.ClientResponse, what: str, host: str) -> AsyncIterator[bytes]:

@@ -1,1 +1,1 @@
-"""Collections of the API server, mirrored into memory by list and watch. Start with `cache.py`."""
+"""Copies of the API server's collections, kept up to date in memory by list and watch. Start with `cache.py`."""

@@ -1,9 +1,9 @@
-"""The whole cluster in memory, kept up to date, with the moments at which it may be trusted.
+"""The whole cluster in memory, kept up to date; it knows when it is complete enough for a decision.
 
-Six collections are watched: nodes, our own pods in every phase (a pod that finishes would otherwise vanish with its
-exit code), all other pods that are not finished, TrainingJobs, DaemonSets and PriorityClasses. A snapshot is refused
-while one of them is not filled, has no contact, or does not show our own last writes: a decision on a stale world
-would be worse than none. Followers keep a warm cache as well.
+It watches six collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
+exit code), all other pods that are not finished, TrainingJobs, DaemonSets and PriorityClasses. There is no snapshot
+while one of them is not listed, cannot be watched, or does not show edl's own last writes: a decision from an
+outdated state is worse than none. Replicas that do not lead keep their caches up to date too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject,
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import LABEL_JOB, JobKey
+from edl.waiting import wait_for_first
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -38,12 +39,12 @@ class ClusterCache:
 
     Args:
         session: the API server.
-        clock: for pauses, ages and time-outs.
-        namespaces: where TrainingJobs are watched; empty watches them everywhere. Pods are watched everywhere.
-        default_master_image: of masters whose job names none.
-        controller_namespace: where no job may be; empty where nobody knows.
-        pace: of every reflector.
-        overdue_s: how long one of our own writes may take to come back before everything is listed again.
+        clock: for pauses, ages and timeouts.
+        namespaces: TrainingJobs are watched in these; if empty, in all. Pods are watched in all namespaces.
+        default_master_image: the image of a master whose job names none.
+        controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
+        pace: sizes and times of every reflector.
+        overdue_s: how long the event of edl's own write may take before everything of that kind is listed again.
     """
 
     def __init__(
@@ -69,49 +70,49 @@ class ClusterCache:
         others = Resource("/api/v1/pods", label_selector=f"!{LABEL_JOB}", field_selector=UNFINISHED)
         self._nodes = self._reflector(Resource("/api/v1/nodes"), NODES)
         self._pods = tuple(self._reflector(r, PODS, arrivals) for r in (own, others))
-        places = [f"{JOBS_PATH}/namespaces/{name}/trainingjobs" for name in sorted(set(namespaces))]
+        paths = [f"{JOBS_PATH}/namespaces/{name}/trainingjobs" for name in sorted(set(namespaces))]
         self._jobs = tuple(
-            self._reflector(Resource(place), TRAINING_JOBS) for place in places or [f"{JOBS_PATH}/trainingjobs"]
+            self._reflector(Resource(path), TRAINING_JOBS) for path in paths or [f"{JOBS_PATH}/trainingjobs"]
         )
         self._daemonsets = self._reflector(Resource("/apis/apps/v1/daemonsets"), DAEMON_SETS)
         self._classes = self._reflector(Resource("/apis/scheduling.k8s.io/v1/priorityclasses"), PRIORITY_CLASSES)
         self._expectations = Expectations(self._mirrors, clock.monotonic_s, overdue_s=overdue_s)
 
     async def run(self) -> None:
-        """Mirror forever; only a bug of ours or cancellation ends it."""
+        """Mirror forever; only cancellation or a bug ends it."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._all():
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource}")
-            tasks.create_task(self._freeze())
+            tasks.create_task(self._freeze_first_lists())
 
     @property
     def is_synced(self) -> bool:
-        """True once every collection was listed."""
+        """True once every collection is listed."""
         return all(r.synced.is_set() for r in self._all())
 
     async def wait_until_synced(self) -> None:
-        """Wait until every collection was listed."""
+        """Wait until every collection is listed."""
         for reflector in self._all():
             await reflector.synced.wait()
 
     def unready(self) -> list[str]:
-        """Why no decision may be taken now; empty where one may. Overdue writes are looked for again by this."""
-        lists = [f"{r.resource} is not listed yet" for r in self._all() if not (r.synced.is_set() or r.problem)]
+        """Return the reasons against a decision now; empty if there are none. Requests a list for overdue writes."""
+        lists = [f"edl is still listing {r.resource}" for r in self._all() if not (r.synced.is_set() or r.problem)]
         return self.problems() + lists + self.unmet()
 
     def problems(self) -> list[str]:
-        """What the API server refuses, or why there is no contact."""
+        """Return a line for each collection that cannot be listed or watched now."""
         return [r.problem for r in self._all() if r.problem]
 
     def unmet(self) -> list[str]:
-        """Which of our own writes the cache does not show yet."""
+        """Return a line for each of edl's own writes that the cache does not show yet."""
         return self._expectations.unmet()
 
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         """Take a snapshot.
 
         Raises:
-            NotSyncedError: the cache may not be trusted now, and why.
+            NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
         reasons = self.unready()
         if reasons:
@@ -128,22 +129,22 @@ class ClusterCache:
         )
 
     def resource_log_line(self) -> str:
-        """The resources of the cluster as the line `Cluster.InquiryResource done` says them."""
+        """Return the resources of the cluster for the log line `Cluster.InquiryResource done`."""
         return resource_log_line(self._nodes.store.objects.values(), self.pods())
 
     def left_out(self) -> list[str]:
-        """What could not be read: objects that could not be decoded, and those that could not be translated."""
-        poison = chain.from_iterable(r.store.quarantined.values() for r in self._all())
-        return [str(one) for one in (*poison, *self._translator.quarantined)]
+        """Return a line for each object that cannot be decoded or translated."""
+        undecoded = chain.from_iterable(r.store.quarantined.values() for r in self._all())
+        return [str(one) for one in (*undecoded, *self._translator.quarantined)]
 
     def silence_s(self) -> float:
-        """For how long the quietest collection has heard nothing from the API server; infinite before the first."""
-        master_view = [r.last_contact_s for r in self._all()]
+        """Return how long the API server has sent nothing for one of the collections; infinite before the first."""
+        contacts_s = [r.last_contact_s for r in self._all()]
         now_s = self._clock.monotonic_s()
-        return max(float("inf") if at_s is None else now_s - at_s for at_s in master_view)
+        return max(float("inf") if at_s is None else now_s - at_s for at_s in contacts_s)
 
     def pods(self) -> Iterator[PodObject]:
-        """Every pod once: one whose labels changed may be in both watches for a moment; the later arrival counts."""
+        """Yield every pod once; if a change of labels put it in both watches, the later arrival counts."""
         own, others = (r.store for r in self._pods)
         for key, pod in own.objects.items():
             if key not in others.objects or own.arrival(key) > others.arrival(key):
@@ -153,47 +154,41 @@ class ClusterCache:
                 yield pod
 
     def jobs(self) -> Iterator[JobObject]:
-        """Every TrainingJob that is watched."""
+        """Return every watched TrainingJob."""
         return chain.from_iterable(r.store.objects.values() for r in self._jobs)
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
-        """The TrainingJob as it is stored, for whoever makes pods of it; None where there is none."""
+        """Return the TrainingJob as the API server stores it; None if it does not exist."""
         found = (r.store.objects.get((key.namespace, key.name)) for r in self._jobs)
         return next((job.body for job in found if job is not None), None)
 
     def priority_classes(self) -> frozenset[str]:
-        """The names of all PriorityClasses."""
+        """Return the names of all PriorityClasses."""
         return frozenset(name for _, name in self._classes.store.objects)
 
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Take no decision before the cache shows the object that we created, or that it has left again."""
+        """Make no decision before the cache shows the object that edl created, or that it was deleted again."""
         self._expectations.expect(Verb.CREATED, kind, (namespace, name), uid)
 
     def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Take no decision before the cache shows the object that we deleted as terminating or gone."""
+        """Make no decision before the cache shows that the object is terminating or deleted."""
         self._expectations.expect(Verb.DELETED, kind, (namespace, name), uid)
 
     def expect_patched(self, kind: str, namespace: str, name: str, uid: str, resource_version: str) -> None:
-        """Take no decision before the cache has shown the object with the version that our patch gave it."""
+        """Make no decision before the cache has shown the object with the version of edl's patch."""
         self._expectations.expect(Verb.PATCHED, kind, (namespace, name), uid, resource_version)
 
     async def wait_for_change(self, timeout_s: float, *, debounce_s: float = 0.5) -> bool:
-        """Wait until something that a decision depends on has changed, and gather what changes right after it.
+        """Wait until something changes that a decision depends on, and then for the changes that follow at once.
 
         Args:
             timeout_s: longest wait for the first change.
-            debounce_s: how long to gather; a rollout changes a hundred objects at once.
+            debounce_s: how long to wait after it; a rollout changes a hundred objects at once.
 
         Returns:
-            False on a time-out.
+            False after a timeout.
         """
-        change = asyncio.ensure_future(self._changed.wait())
-        alarm = asyncio.ensure_future(self._clock.sleep(timeout_s))
-        try:
-            await asyncio.wait({change, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-            alarm.cancel()
+        await wait_for_first(self._changed.wait(), self._clock.sleep(timeout_s))
         if not self._changed.is_set():
             return False
         if debounce_s > 0:
@@ -225,8 +220,8 @@ class ClusterCache:
         }
         return mirrors.get(kind, ())
 
-    async def _freeze(self) -> None:
-        """Keep the collector from walking the first lists, which mostly stay, again and again."""
+    async def _freeze_first_lists(self) -> None:
+        """Exclude the first lists from garbage collection: most of their objects remain for long."""
         await self.wait_until_synced()
         gc.collect()
         gc.freeze()

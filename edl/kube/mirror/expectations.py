@@ -1,9 +1,9 @@
-"""Our own writes that the cache does not show yet.
+"""The writes of edl that the cache does not show yet.
 
-A decision taken from a cache that has not seen the last decision's writes would take them again: create a second pod,
-choose a second victim. So every write is expected back, object by object, and no decision is taken before the cache
-shows it or something newer. An event can be lost; what stays away too long makes the cache list again, and a complete
-list that was begun after the write settles every doubt.
+A decision that does not see the writes of the last decision would repeat them: it would create a second pod, or
+choose a second victim. So edl expects the event of every write, and makes no decision before the cache shows the
+written object or a newer state of it. An event can be lost: if it does not arrive in time, the cache lists again. A
+complete list that began after the write always meets the expectation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from edl.kube.mirror.store import Key, uid_of, version_of
 from edl.kube.translate.objects import HasMetadata
 
 OVERDUE_S = 10.0
-"""After this time without the expected event everything of that kind is listed again."""
+"""If the expected event does not arrive within this time, edl lists all objects of the kind again."""
 
 
 class Verb(StrEnum):
-    """What we did to the object."""
+    """What edl did to the object."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -30,14 +30,14 @@ class Verb(StrEnum):
 
 @dataclass(slots=True)
 class Expectation:
-    """One write of ours.
+    """One write of edl.
 
     Attributes:
-        uid: of the object written.
+        uid: of the written object.
         version: its resourceVersion after a patch.
-        due_s: when waiting for the event ends, by the monotonic clock.
-        lists: for each reflector of the kind, the number of the last list begun before the write was known.
-        is_listing: a new list was asked for.
+        due_s: the monotonic time at which the event is overdue.
+        lists: for each reflector of the kind, the number of the last list that began before the write.
+        is_listing: a new list was requested.
     """
 
     verb: Verb
@@ -51,15 +51,15 @@ class Expectation:
 
     def __str__(self) -> str:
         name = "/".join(filter(None, self.key))
-        return f"the cache does not show yet that we {self.verb} {self.kind} {name}"
+        return f"the cache does not show yet that edl {self.verb} {self.kind} {name}"
 
 
 class Expectations:
-    """The writes that are still expected back.
+    """The writes whose events have not arrived yet.
 
     Args:
-        reflectors: by kind, those that mirror it; writes of other kinds are not expected back.
-        monotonic_s: the time.
+        reflectors: returns the reflectors of a kind; if it has none, its events are not expected.
+        monotonic_s: returns the monotonic time in seconds.
         overdue_s: how long to wait for an event.
     """
 
@@ -76,7 +76,7 @@ class Expectations:
         self._open: list[Expectation] = []
 
     def expect(self, verb: Verb, kind: str, key: Key, uid: str, version: str = "") -> None:
-        """Expect a write back."""
+        """Expect the event of a write."""
         reflectors = self._reflectors(kind)
         if reflectors:
             due_s = self._monotonic_s() + self._overdue_s
@@ -84,17 +84,19 @@ class Expectations:
             self._open.append(Expectation(verb, kind, key, uid, version, due_s, begun))
 
     def unmet(self) -> list[str]:
-        """Say what is still expected, and have listed again what is overdue."""
+        """Describe each write that the cache does not show; request a new list if one is overdue."""
         self._open = [e for e in self._open if not self._is_met(e)]
         now_s = self._monotonic_s()
-        said = []
+        messages = []
         for expectation in self._open:
             if now_s >= expectation.due_s:
                 self._list_again(expectation)
-                said.append(f"{expectation} after {self._overdue_s:g} s; everything of that kind is listed again")
+                messages.append(
+                    f"{expectation}, although {self._overdue_s:g} s have passed; edl lists that kind again"
+                )
             else:
-                said.append(str(expectation))
-        return said
+                messages.append(str(expectation))
+        return messages
 
     def _list_again(self, expectation: Expectation) -> None:
         if not expectation.is_listing:
@@ -112,7 +114,7 @@ class Expectations:
 
 
 def _shows(reflector: Reflector[HasMetadata], expectation: Expectation) -> bool:
-    """True where the store shows the write, or something that came after it."""
+    """Return True if the store shows the write or something later."""
     store = reflector.store
     if store.was_deleted(expectation.uid) and not _holds(reflector, expectation):
         return True
@@ -128,7 +130,7 @@ def _shows(reflector: Reflector[HasMetadata], expectation: Expectation) -> bool:
 
 
 def _holds(reflector: Reflector[HasMetadata], expectation: Expectation) -> bool:
-    """True where the object is there and nobody has begun to delete it."""
+    """Return True if the object is in the store and is not terminating."""
     obj = reflector.store.objects.get(expectation.key)
     if obj is None or uid_of(obj) != expectation.uid:
         return False

@@ -1,4 +1,4 @@
-"""One look at a live cluster: a snapshot as the controller would take it, and then no more. It only reads."""
+"""One snapshot of a live cluster, as the controller would take it. This module only reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edl.kube.mirror.cache import ClusterCache
 from edl.model.cluster import ClusterSnapshot
 
 PATIENCE_S = 5.0
-"""How long a refusal must last before it is believed."""
+"""How long an error of the API server must last before the command fails with it."""
 
 TIMEOUT_S = 60.0
 _PAUSE_S = 0.05
@@ -23,22 +23,28 @@ async def look(
 ) -> tuple[ClusterSnapshot, Sequence[str]]:
     """Read a cluster once.
 
+    Args:
+        session: the API server.
+        clock: for the time of the snapshot, pauses and timeouts.
+        patience_s: how long an error of the API server may last.
+        timeout_s: how long a list without errors may take.
+
     Returns:
-        The snapshot, and what had to be left out of it.
+        The snapshot, and a line for each object that it leaves out.
 
     Raises:
-        TemporaryError: the API server cannot be reached, or refuses; the message says what.
+        TemporaryError: the API server cannot be reached, or refuses the request; the message says which request.
     """
     cache = ClusterCache(session, clock)
     mirror = asyncio.create_task(cache.run())
     try:
-        return await _filled(cache, mirror, clock, patience_s, timeout_s), cache.left_out()
+        return await _first_snapshot(cache, mirror, clock, patience_s, timeout_s), cache.left_out()
     finally:
         mirror.cancel()
         await asyncio.gather(mirror, return_exceptions=True)
 
 
-async def _filled(
+async def _first_snapshot(
     cache: ClusterCache, mirror: asyncio.Task[None], clock: Clock, patience_s: float, timeout_s: float
 ) -> ClusterSnapshot:
     started_s = clock.monotonic_s()
@@ -49,9 +55,10 @@ async def _filled(
         except NotSyncedError as error:
             if waited_s >= (patience_s if cache.problems() else timeout_s):
                 raise TemporaryError(
-                    f"the cluster cannot be read: {error}; check the server and your rights (to list nodes, pods,"
-                    " trainingjobs, daemonsets and priorityclasses everywhere), or give a saved cluster by -f FILE"
+                    f"the cluster cannot be read: {error}; check the API server and your right to list nodes, pods,"
+                    " trainingjobs, daemonsets and priorityclasses in all namespaces, or give a saved cluster with"
+                    " -f FILE"
                 ) from error
         await clock.sleep(_PAUSE_S)
     mirror.result()
-    raise TemporaryError("the cluster cannot be read: the watch ended; try again")
+    raise TemporaryError("the cluster cannot be read: the watches ended before the first snapshot; try again")

@@ -1,7 +1,7 @@
-"""What one watch has told us: objects by name, and enough memory of the past to recognise a repeated event.
+"""The objects of one watch, by name, and the recent past that is needed to recognise a repeated or late event.
 
-resourceVersions are opaque: they are compared for equality only. So that events which arrive twice, late or after
-their object has gone do no harm, a store remembers the versions and the deleted UIDs that it has seen lately.
+resourceVersions are opaque, so they are only compared for equality. An event can arrive twice, late, or after its
+object was deleted. To ignore such events, a store remembers the versions and the deleted UIDs that it saw recently.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.objects import HasMetadata, JobObject, Metadata
 
 Key = tuple[str, str]
-"""Namespace (empty for what has none) and name."""
+"""Namespace (empty for an object without one) and name."""
 
-_TOLD = ("dataset", "throughput", "resizeSeconds")
-"""Of a job's status: what training tells of itself, again and again."""
+_MEASURED = ("dataset", "throughput", "resizeSeconds")
+"""Fields of a job's status that training updates all the time."""
 
 REMEMBERED = 20_000
-"""Versions and deleted UIDs kept: some minutes of a large cluster's events."""
+"""Versions and deleted UIDs that are kept: a few minutes of a large cluster's events."""
 
 T = TypeVar("T", bound=HasMetadata)
 
 
 class Recent:
-    """A bounded memory of words."""
+    """The last strings that were added."""
 
     def __init__(self, capacity: int = REMEMBERED) -> None:
-        self._words: dict[str, None] = {}
+        self._values: dict[str, None] = {}
         self._capacity = capacity
 
-    def add(self, word: str) -> None:
-        """Remember a word; the empty one means nothing."""
-        if word:
-            self._words[word] = None
-            if len(self._words) > self._capacity:
-                del self._words[next(iter(self._words))]
+    def add(self, value: str) -> None:
+        """Remember a string; an empty one is ignored."""
+        if value:
+            self._values[value] = None
+            if len(self._values) > self._capacity:
+                del self._values[next(iter(self._values))]
 
-    def __contains__(self, word: str) -> bool:
-        return word in self._words
+    def __contains__(self, value: str) -> bool:
+        return value in self._values
 
 
 class ObjectStore(Generic[T]):
     """The objects of one watch.
 
     Args:
-        arrivals: numbers arrivals; stores that share objects (an object moves from one watch to the other when its
-            labels change) share it, so that the later arrival can be told.
+        arrivals: numbers the arrivals. Two stores share it if an object can move from one watch to the other (because
+            its labels change): the larger number is the later arrival.
 
     Attributes:
-        objects: what is there now; an object whose content has not changed stays the same Python object.
-        quarantined: what is there and could not be decoded.
+        objects: the objects that exist now; one whose content has not changed remains the same Python object.
+        quarantined: the objects that exist now and cannot be decoded.
     """
 
     def __init__(self, arrivals: Iterator[int] | None = None) -> None:
@@ -61,68 +61,68 @@ class ObjectStore(Generic[T]):
         self._arrivals = arrivals if arrivals is not None else count()
         self._arrived: dict[Key, int] = {}
         self._versions = Recent()
-        self._buried = Recent()
+        self._deleted_uids = Recent()
 
     def has_seen(self, version: str) -> bool:
-        """True where an object with that resourceVersion is or was here lately."""
+        """Return True if this resourceVersion arrived recently."""
         return version in self._versions
 
     def was_deleted(self, uid: str) -> bool:
-        """True where the object with that UID was here and has left lately."""
-        return uid in self._buried
+        """Return True if the object with that UID left the store recently."""
+        return uid in self._deleted_uids
 
     def arrival(self, key: Key) -> int:
-        """When the object under that name last arrived; -1 where there is none."""
+        """Return the number of the last arrival under that name; -1 if no object has it."""
         return self._arrived.get(key, -1)
 
     def add(self, new: T, *, is_known: bool = False) -> bool:
-        """Take an object as a watch tells it; True where something that matters has changed.
+        """Take an object from a watch event; return True if a decision must take the change into account.
 
         Args:
             new: the object.
-            is_known: the watch says that the object existed here before, so one that has left has not come back.
+            is_known: the event says that the object existed before, so it does not bring a deleted one back.
         """
         metadata = new.metadata or Metadata()
         version, uid = metadata.resource_version or "", metadata.uid or ""
         key = key_of(metadata)
-        if version in self._versions or self._is_ghost(key, uid, is_known=is_known):
+        if version in self._versions or self._is_late(key, uid, is_known=is_known):
             return False
         self._versions.add(version)
         return self._put(key, new)
 
     def remove(self, key: Key, uid: str, version: str = "") -> bool:
-        """Drop the object under that name if it still is the one with that UID; True where it was there."""
+        """Remove the object of that name if it still has that UID; return True if it was in the store."""
         self._versions.add(version)
-        self._buried.add(uid)
-        was_poison = self.quarantined.pop(key, None) is not None
+        self._deleted_uids.add(uid)
+        was_quarantined = self.quarantined.pop(key, None) is not None
         old = self.objects.get(key)
         if old is None or (uid and uid_of(old) != uid):
-            return was_poison
+            return was_quarantined
         self._drop(key)
         return True
 
-    def quarantine(self, poison: Quarantined) -> None:
-        """Keep the name of an object that cannot be decoded; what was known under that name no longer holds."""
-        key = (poison.namespace, poison.name)
+    def quarantine(self, unreadable: Quarantined) -> None:
+        """Note an object that cannot be decoded; the object that had its name is outdated and is removed."""
+        key = (unreadable.namespace, unreadable.name)
         self.objects.pop(key, None)
         self._arrived.pop(key, None)
-        self.quarantined[key] = poison
+        self.quarantined[key] = unreadable
 
-    def replace(self, objects: Iterable[T], poison: Iterable[Quarantined] = ()) -> bool:
-        """Take a complete list: what is not in it has been deleted. True where something that matters has changed."""
+    def replace(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> bool:
+        """Take a complete list: objects that are not in it were deleted. Return True as `add` does."""
         listed = {key_of(obj.metadata or Metadata()): obj for obj in objects}
         self.quarantined = {}
-        gone = [key for key in self.objects if key not in listed]
-        for key in gone:
+        deleted = [key for key in self.objects if key not in listed]
+        for key in deleted:
             self._drop(key)
         changed = [self._put(key, obj) for key, obj in listed.items()]
-        for one in poison:
+        for one in unreadable:
             self.quarantine(one)
-        return bool(gone) or any(changed)
+        return bool(deleted) or any(changed)
 
-    def _is_ghost(self, key: Key, uid: str, *, is_known: bool) -> bool:
-        """True for a late event of an object that has left, perhaps for another of the same name."""
-        if uid not in self._buried:
+    def _is_late(self, key: Key, uid: str, *, is_known: bool) -> bool:
+        """Return True for a late event of a deleted object; another object may have its name now."""
+        if uid not in self._deleted_uids:
             return False
         now = self.objects.get(key)
         return is_known if now is None else uid_of(now) != uid
@@ -133,53 +133,53 @@ class ObjectStore(Generic[T]):
         old = self.objects.get(key)
         if old is not None:
             if uid_of(old) != uid_of(new):
-                self._buried.add(uid_of(old))
-            elif _is_unchanged(old, new):
+                self._deleted_uids.add(uid_of(old))
+            elif _take_version_if_equal(old, new):
                 return False
         self.objects[key] = new
-        return not (old is not None and _only_tells(old, new))
+        return old is None or not _differ_only_in_measurements(old, new)
 
     def _drop(self, key: Key) -> None:
         old = self.objects.pop(key)
         self._arrived.pop(key, None)
-        self._buried.add(uid_of(old))
+        self._deleted_uids.add(uid_of(old))
 
 
 def key_of(metadata: Metadata) -> Key:
-    """What names an object within its kind."""
+    """Return the namespace and name of an object."""
     return (metadata.namespace or "", metadata.name or "")
 
 
 def uid_of(obj: HasMetadata) -> str:
-    """The object's UID, empty where it has none."""
+    """Return the UID of an object; empty if it has none."""
     return (obj.metadata.uid or "") if obj.metadata else ""
 
 
 def version_of(obj: HasMetadata) -> str:
-    """The object's resourceVersion, empty where it has none."""
+    """Return the resourceVersion of an object; empty if it has none."""
     return (obj.metadata.resource_version or "") if obj.metadata else ""
 
 
-def _only_tells(old: HasMetadata, new: HasMetadata) -> bool:
-    """True where a job differs only in what training tells of itself, which no round has to be made for at once."""
+def _differ_only_in_measurements(old: HasMetadata, new: HasMetadata) -> bool:
+    """Return True if a job changed only in what training measures, which needs no decision at once."""
     if not (isinstance(old, JobObject) and isinstance(new, JobObject)):
         return False
-    return uid_of(old) == uid_of(new) and _wish_and_state(old) == _wish_and_state(new)
+    return uid_of(old) == uid_of(new) and _without_measurements(old) == _without_measurements(new)
 
 
-def _wish_and_state(job: JobObject) -> dict[str, object]:
-    parts = {"metadata": ("resourceVersion",), "status": _TOLD}
-    return job.body | {part: _without(job.body.get(part), names) for part, names in parts.items()}
+def _without_measurements(job: JobObject) -> dict[str, object]:
+    left_out = {"metadata": ("resourceVersion",), "status": _MEASURED}
+    return job.body | {section: _without(job.body.get(section), names) for section, names in left_out.items()}
 
 
-def _without(part: object, names: tuple[str, ...]) -> object:
-    return {k: v for k, v in part.items() if k not in names} if isinstance(part, dict) else part
+def _without(section: object, names: tuple[str, ...]) -> object:
+    return {k: v for k, v in section.items() if k not in names} if isinstance(section, dict) else section
 
 
-def _is_unchanged(old: HasMetadata, new: HasMetadata) -> bool:
-    """True where only the version differs (a node's heartbeat); the old object then takes the new version.
+def _take_version_if_equal(old: HasMetadata, new: HasMetadata) -> bool:
+    """Return True if only the version differs (a node's heartbeat); then the old object takes the new version.
 
-    What is known of the old object, by whoever knows it, stays valid, and nobody is woken for nothing.
+    It remains the same Python object, so whatever was computed from it stays valid and no decision is made again.
     """
     before, after = old.metadata, new.metadata
     if before is None or after is None:

@@ -1,1 +1,1 @@
-"""Raw objects become `edl.model` values, here and nowhere else. Start with `snapshot.py`."""
+"""Kubernetes objects become `edl.model` values; no other package does this. Start with `snapshot.py`."""

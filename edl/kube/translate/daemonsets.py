@@ -1,8 +1,7 @@
-"""Room for the pods of DaemonSets that have not reached their nodes yet.
+"""Capacity reserved for the pods of DaemonSets that are not on their nodes yet.
 
-A new node looks empty until its daemons arrive; trainers planned into that room would be evicted by them, because
-daemons often have a higher priority. So their requests are reserved on every node that they are eligible for and
-where no pod of theirs is bound.
+A new node looks empty until its daemon pods arrive. They often have a higher priority, so they would evict trainers
+that a plan puts there before. So the request of a DaemonSet is reserved on every eligible node without a pod of it.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations
 """
@@ -40,20 +39,28 @@ _TOLERATED_BY_HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable"
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """What one DaemonSet puts on every eligible node."""
+    """A DaemonSet and the shape of its pods."""
 
     key: DaemonKey
     shape: PodShape
 
 
 class DaemonReader:
-    """Translates DaemonSets; unchanged ones are not translated again."""
+    """Translates DaemonSets; an unchanged one is not translated again."""
 
     def __init__(self) -> None:
         self._known: dict[DaemonKey, tuple[DaemonSetObject, Daemon]] = {}
 
     def read(self, daemonsets: Iterable[DaemonSetObject], left_out: list[Quarantined]) -> tuple[Daemon, ...]:
-        """Translate those that still make pods, sorted by key; what cannot be read is added to `left_out`."""
+        """Translate all but terminating DaemonSets.
+
+        Args:
+            daemonsets: the objects.
+            left_out: those that cannot be read are added to it.
+
+        Returns:
+            The DaemonSets, sorted by key.
+        """
         known: dict[DaemonKey, tuple[DaemonSetObject, Daemon]] = {}
         for source in daemonsets:
             metadata = source.metadata or Metadata()
@@ -71,28 +78,34 @@ class DaemonReader:
 
 
 def daemon_of(namespace: str, owners: Iterable[OwnerReference]) -> DaemonKey | None:
-    """The DaemonSet among a pod's owners."""
+    """Return the DaemonSet among a pod's owners, if any."""
     return next(((namespace, o.name or "") for o in owners if o.kind == "DaemonSet"), None)
 
 
 def reserve(
     nodes: Sequence[Node], daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]
 ) -> tuple[Node, ...]:
-    """The nodes with `reserved` set; `reached` holds (DaemonSet, node) of every bound daemon pod."""
+    """Return the nodes with `reserved` set.
+
+    Args:
+        nodes: the nodes.
+        daemons: the DaemonSets.
+        reached: (DaemonSet, node) of every daemon pod that is bound or nominated.
+    """
     if not daemons:
         return tuple(nodes)
     return tuple(_reserve(node, daemons, reached) for node in nodes)
 
 
 def _reserve(node: Node, daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]) -> Node:
-    awaited = [
+    missing = [
         d.shape.request
         for d in daemons
         if (d.key, node.name) not in reached
         and is_selected(node, d.shape.placement)
         and is_tolerated(node, d.shape.placement.tolerations)
     ]
-    return replace(node, reserved=sum(awaited, Resources())) if awaited else node
+    return replace(node, reserved=sum(missing, Resources())) if missing else node
 
 
 def _shape(source: DaemonSetObject) -> PodShape:

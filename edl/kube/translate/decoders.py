@@ -1,7 +1,7 @@
-"""Bytes and dictionaries become objects; what cannot be decoded is set aside under its name.
+"""Bytes and dictionaries become objects; an object that cannot be decoded is quarantined under its name.
 
-One poisoned object must never stop the reading of the others: an object whose fields have the wrong type comes back
-as `Quarantined`, with as much of its name as can still be read.
+One unreadable object must never prevent the others from being read. An object whose fields have the wrong type is
+returned as `Quarantined`, with as much of its name as can be read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from edl.kube.client.json_depth import decode
+from edl.kube.json_depth import UNREADABLE, decode
 from edl.kube.translate.objects import (
     DaemonSetObject,
     HasMetadata,
@@ -26,17 +26,15 @@ T = TypeVar("T", bound=HasMetadata)
 
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What decoding of foreign bytes can raise."""
-
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """An object that could not be decoded, under the name that could still be read.
+    """An object that cannot be decoded or translated, and that no decision sees.
 
     Attributes:
-        problem: what is wrong, and where in the object.
-        place: the file that it was read from, and where in it; empty for one of a live cluster.
+        namespace, name, uid: as far as they can be read; else empty.
+        problem: what is wrong, and in which field.
+        place: the file and the position in it; empty for an object of a live cluster.
     """
 
     kind: str
@@ -47,9 +45,9 @@ class Quarantined:
     place: str = ""
 
     def __str__(self) -> str:
-        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        told = f"{self.kind} {where or '(its name cannot be read)'} is left out: {self.problem}"
-        return f"{self.place}: {told}" if self.place else told
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        message = f"{self.kind} {name or '(name unreadable)'} is left out: {self.problem}"
+        return f"{self.place}: {message}" if self.place else message
 
 
 class _Named(msgspec.Struct):
@@ -57,7 +55,7 @@ class _Named(msgspec.Struct):
 
 
 class Decoder(Generic[T]):
-    """Decodes one kind from bytes (live) or from a dictionary (saved files)."""
+    """Decodes one kind, from bytes (a live cluster) or from a dictionary (a saved file)."""
 
     def __init__(self, kind: str, struct: type[T]) -> None:
         self.kind = kind
@@ -65,21 +63,21 @@ class Decoder(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(struct)
 
     def from_bytes(self, raw: bytes | msgspec.Raw) -> T | Quarantined:
-        """Decode JSON; what cannot be decoded comes back quarantined."""
+        """Decode JSON; an object that cannot be decoded is returned as quarantined."""
         try:
             return decode(self._decoder, raw)
         except UNREADABLE as error:
             return self._quarantine(_named_in(raw), error)
 
     def from_dict(self, body: dict[str, Any]) -> T | Quarantined:
-        """Convert a decoded document; what cannot be converted comes back quarantined."""
+        """Convert a decoded document; one that cannot be converted is returned as quarantined."""
         try:
             return msgspec.convert(body, self._struct)
         except UNREADABLE as error:
             return self._quarantine(body, error)
 
     def _quarantine(self, body: object, error: Exception) -> Quarantined:
-        """Keep what names the object, whatever else is wrong with it."""
+        """Keep the name of the object as far as it can be read."""
         found = body.get("metadata") if isinstance(body, dict) else None
         metadata = found if isinstance(found, dict) else {}
         namespace, name, uid = (
@@ -89,13 +87,13 @@ class Decoder(Generic[T]):
 
 
 class JobDecoder(Decoder[JobObject]):
-    """Decodes TrainingJobs: the spec is kept raw, because a broken one is a condition of the job, not poison."""
+    """Decodes TrainingJobs; the spec stays raw, because an invalid spec is a condition of the job."""
 
     def __init__(self) -> None:
         super().__init__("TrainingJob", JobObject)
 
     def from_bytes(self, raw: bytes | msgspec.Raw) -> JobObject | Quarantined:
-        """Decode JSON; what has no readable metadata comes back quarantined."""
+        """Decode JSON; a job without readable metadata is returned as quarantined."""
         try:
             body = decode(_ANYTHING, raw)
         except UNREADABLE as error:
@@ -103,7 +101,7 @@ class JobDecoder(Decoder[JobObject]):
         return self.from_dict(body)
 
     def from_dict(self, body: dict[str, Any]) -> JobObject | Quarantined:
-        """Take a decoded document as it is."""
+        """Take a decoded document, without managedFields."""
         try:
             metadata = msgspec.convert(body, _Named).metadata
         except UNREADABLE as error:
@@ -121,7 +119,7 @@ TRAINING_JOBS = JobDecoder()
 
 
 def _named_in(raw: bytes | msgspec.Raw) -> object:
-    """The object as plain values; None where not even that can be read."""
+    """Decode the object into plain values; None if it is not JSON."""
     try:
         body: object = decode(_ANYTHING, raw)
     except UNREADABLE:

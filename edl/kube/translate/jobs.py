@@ -1,8 +1,8 @@
-"""Raw TrainingJobs become core jobs; a broken one becomes a job with a problem, never an error.
+"""TrainingJobs become `Job` values; an invalid one becomes a job with a problem, never an error.
 
-The shapes of a job's pods are those of the very manifests that would be created, read by the function that reads any
-pod, so that the plan and the cluster can never count differently. The stored status is read with suspicion, because a
-user may have written it.
+The shapes of a job's pods are read from the manifests that edl would create, with the function that reads every
+other pod. So the plan and the cluster always count the same resources. The stored status is validated field by
+field, because a user may have written it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edl.api.spec import Dataset, LedgerLoss
 from edl.api.status import MAX_SPEEDS
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
-from edl.kube.translate.decoders import UNREADABLE
+from edl.kube.json_depth import UNREADABLE
 from edl.kube.translate.objects import JobObject, Metadata, PodObject, PodSpec
 from edl.kube.translate.shapes import preferences_of, shape_of
 from edl.lifecycle.status import is_over
@@ -33,31 +33,31 @@ from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
 from edl.model.times import seconds_of
 
 MAX_AMOUNT = 1e15
-"""Beyond it no rate and no duration means anything."""
+"""A rate or a duration of this size or more is not a measurement."""
 
 _ONE_POD = PodShape(Resources.of({PODS: 1}))
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A translated job without its pods."""
+class _Translated:
+    """A translated job without its pods, and the object it was translated from."""
 
     source: JobObject
     job: Job
 
 
 class JobReader:
-    """Translates TrainingJobs; what has not changed is not parsed again.
+    """Translates TrainingJobs; an unchanged one is not parsed again.
 
     Args:
-        default_master_image: of masters whose job names none.
-        controller_namespace: where no job may be; empty where nobody knows.
+        default_master_image: the image of a master whose job names none.
+        controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
     """
 
     def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
         self._default_master_image = default_master_image
         self._controller_namespace = controller_namespace
-        self._known: dict[JobKey, _Known] = {}
+        self._known: dict[JobKey, _Translated] = {}
 
     def read(self, source: JobObject, key: JobKey, pods: Iterable[Pod], now_s: float) -> Job:
         """Translate one job.
@@ -65,37 +65,37 @@ class JobReader:
         Args:
             source: the object.
             key: its namespace and name.
-            pods: its own pods, in any order.
-            now_s: stands in for a creation time that is missing: the job is asked for just now.
+            pods: its pods, in any order.
+            now_s: the creation time of a job without one, in seconds since the epoch.
         """
         known = self._known.get(key)
         if known is None or known.source is not source:
-            wish = self._wish(source, key, known)
-            known = self._known[key] = _Known(source, _with_state(wish, source, now_s))
+            job = self._job_of_spec(source, key, known)
+            known = self._known[key] = _Translated(source, _with_metadata_and_status(job, source, now_s))
         return replace(known.job, pods=tuple(sorted(pods, key=_pod_order)))
 
     def forget_all_but(self, keys: Iterable[JobKey]) -> None:
-        """Drop what is known of jobs that are gone."""
+        """Forget the jobs that no longer exist."""
         kept = set(keys)
         self._known = {key: known for key, known in self._known.items() if key in kept}
 
-    def _wish(self, source: JobObject, key: JobKey, known: _Known | None) -> Job:
-        """What the spec asks for; an unchanged spec (most changes are of the status) is not parsed again."""
+    def _job_of_spec(self, source: JobObject, key: JobKey, known: _Translated | None) -> Job:
+        """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
         try:
             if known is not None and known.source.body.get("spec") == source.body.get("spec"):
                 return known.job
             parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
-            return _wish_of(parsed, key, self._default_master_image)
+            return _job_of(parsed, key, self._default_master_image)
         except InvalidJobError as error:
-            return _broken(source, key, "; ".join(error.problems))
+            return _invalid(source, key, "; ".join(error.problems))
         except ConfigError as error:
-            return _broken(source, key, str(error))
+            return _invalid(source, key, str(error))
         except RecursionError:
-            return _broken(source, key, "the spec is nested too deeply; write it with fewer levels")
+            return _invalid(source, key, "the spec is nested too deeply; write it with fewer levels")
 
 
 def read_status(body: Mapping[str, Any]) -> JobStatus | None:
-    """The stored status of a job; whatever in it makes no sense is left out, and None where there is none."""
+    """Read the stored status of a job; invalid fields count as absent. None if there is no status."""
     status = body.get("status")
     if not isinstance(status, dict) or not status:
         return None
@@ -119,7 +119,7 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
     )
 
 
-def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
+def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
     spec = parsed.spec
     specs = {role: _spec_of_role(parsed, role, master_image) for role in Role if parsed.minimum(role)}
     fixed = tuple(
@@ -140,7 +140,7 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         queue=spec.queue,
         fault_tolerant=spec.fault_tolerant,
         gang=parsed.needs_pod_group,
-        policies=tuple(_answers(parsed)),
+        policies=tuple(_role_policies(parsed)),
         suspended=spec.suspend,
         backoff_limit=spec.backoff_limit,
         active_deadline_s=spec.active_deadline_seconds,
@@ -154,14 +154,14 @@ def _wish_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
 
 
 def _restarts_epoch(dataset: Dataset | None) -> bool | None:
-    """What the spec says of a lost ledger; None where it leaves it to the controller."""
+    """Return what the spec sets for a lost ledger; None if it leaves that to the controller."""
     if dataset is None or dataset.on_ledger_lost is None:
         return None
     return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
 
 
-def _answers(parsed: TrainingJob) -> Iterator[RolePolicy]:
-    """The policies that say something else than the mode does, with Any spelled out."""
+def _role_policies(parsed: TrainingJob) -> Iterator[RolePolicy]:
+    """Yield the policies that differ from the defaults of the job's mode; `Any` is expanded to every event."""
     for role in Role:
         for event in (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED):
             action = parsed.action_for(role, event)
@@ -171,23 +171,23 @@ def _answers(parsed: TrainingJob) -> Iterator[RolePolicy]:
 
 
 def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
-    """The pods of a role, as their manifest says it.
+    """Return the pod spec of a role, read from the manifest that edl would create.
 
     Raises:
-        ConfigError: the template of the role is no pod.
+        ConfigError: the role's template is not a valid pod template.
     """
     manifest = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
     try:
         return msgspec.convert(manifest, PodObject).spec or PodSpec()
     except UNREADABLE as error:
-        raise ConfigError(f"spec.{role.value}.template makes no pod: {error}") from error
+        raise ConfigError(f"spec.{role.value}.template is not a valid pod template: {error}") from error
 
 
-def _with_state(wish: Job, source: JobObject, now_s: float) -> Job:
+def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
     metadata = source.metadata or Metadata()
     created_s = seconds_of(metadata.creation_timestamp)
     job = replace(
-        wish,
+        job,
         uid=metadata.uid or "",
         generation=metadata.generation or 1,
         created_s=now_s if created_s is None else created_s,
@@ -198,8 +198,8 @@ def _with_state(wish: Job, source: JobObject, now_s: float) -> Job:
     return replace(job, finished=is_over(job))
 
 
-def _broken(source: JobObject, key: JobKey, problem: str) -> Job:
-    """A job that gets nothing; its bounds are the user's as far as they are numbers in their order."""
+def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:
+    """Return a job that gets no pods; its bounds are those of the spec if they are numbers and in order."""
     spec = _mapping(source.body.get("spec"))
     trainer = _mapping(spec.get("trainer"))
     low = _bounded(trainer.get("min-instance"))
@@ -264,9 +264,9 @@ def _progress(value: object) -> Progress | None:
 
 
 def _measured(status: Mapping[str, Any]) -> Measured:
-    """What was measured before; a number that nobody can have measured is left out."""
-    given = status.get("throughput")
-    entries = [_mapping(entry) for entry in given[:MAX_SPEEDS]] if isinstance(given, list) else []
+    """Read the earlier measurements; impossible numbers are left out."""
+    stored = status.get("throughput")
+    entries = [_mapping(entry) for entry in stored[:MAX_SPEEDS]] if isinstance(stored, list) else []
     speeds = {
         count: Speed(count, per_s, weight_s)
         for entry in entries
@@ -278,7 +278,7 @@ def _measured(status: Mapping[str, Any]) -> Measured:
 
 
 def _amount(value: object) -> float | None:
-    """A finite number that is not negative; None for anything else."""
+    """Return a finite number that is not negative; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and isinstance(value, int | float) and 0 <= value < MAX_AMOUNT else None
 

@@ -1,8 +1,8 @@
-"""The Kubernetes objects as they arrive: slim structs holding only the fields that a decision or a log line reads.
+"""Kubernetes objects as the API server sends them: structs with only the fields that a decision or a log line reads.
 
-The official client's models cost 1,403 us and 110 KiB per pod; these cost about 20 us and 1 KiB, because what has no
-field here (managedFields, volumes, environment...) is skipped while decoding. Every field may be absent or null.
-Nothing here interprets: numbers stay text until `translate`.
+The official client's models cost 1,403 us and 110 KiB per pod. These cost about 20 us and 1 KiB, because decoding
+skips every other field (managedFields, volumes, environment...). Every field can be absent or null. This module
+does not interpret: quantities stay text until `shapes` parses them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 TRAINING_JOB_API = "paddlepaddle.org/v1"
 
 Scalar = str | int | float | bool | None
-"""What a hand-written file may hold where Kubernetes has text: `index: 3`, `cpu: 0.5`."""
+"""A field that is text in Kubernetes can be one of these in a hand-written file: `index: 3`, `cpu: 0.5`."""
 
 
 def text(value: Scalar) -> str:
-    """A scalar as Kubernetes writes it; empty for null."""
+    """Return a scalar as Kubernetes writes it; empty for null."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -27,11 +27,11 @@ def text(value: Scalar) -> str:
 
 
 class _Struct(msgspec.Struct, gc=False, rename="camel"):
-    """Objects are trees, so the garbage collector has nothing to find in them."""
+    """Base of all: without garbage collection, because objects are trees and have no cycles."""
 
 
 class OwnerReference(_Struct):
-    """Who an object belongs to."""
+    """An owner of an object."""
 
     kind: str | None = None
     name: str | None = None
@@ -40,7 +40,7 @@ class OwnerReference(_Struct):
 
 
 class Metadata(_Struct):
-    """What every object has; times are RFC 3339 text."""
+    """The metadata of any object; times are RFC 3339 text."""
 
     name: str | None = None
     namespace: str | None = None
@@ -53,7 +53,7 @@ class Metadata(_Struct):
 
 
 class PodLabels(_Struct):
-    """The labels of a pod that say whose it is."""
+    """The labels that assign a pod to a job, in the present form and in that of the original project."""
 
     job: Scalar = msgspec.field(default=None, name="paddlepaddle.org/job")
     role: Scalar = msgspec.field(default=None, name="paddlepaddle.org/role")
@@ -64,7 +64,7 @@ class PodLabels(_Struct):
 
 
 class PodAnnotations(_Struct):
-    """The annotations that we write on our pods, and the one by which their owner says what they bear."""
+    """The annotations that edl writes on its pods, and the one with which an owner allows evictions."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
@@ -81,7 +81,7 @@ class PodMetadata(Metadata):
 
 
 class NodeMetadata(Metadata):
-    """Metadata of a node: its labels decide which pods it may hold."""
+    """Metadata of a node: its labels decide which pods may run there."""
 
     labels: dict[str, Scalar] | None = None
 
@@ -94,7 +94,7 @@ class ResourceAmounts(_Struct):
 
 
 class ContainerPort(_Struct):
-    """A port of a container; protocol defaults to TCP, and without an address it is the port of all of them."""
+    """A port of a container. The protocol defaults to TCP; without hostIP the port is taken on every address."""
 
     container_port: int | None = None
     host_port: int | None = None
@@ -103,7 +103,7 @@ class ContainerPort(_Struct):
 
 
 class Container(_Struct):
-    """A container; restartPolicy Always makes an init container a native sidecar."""
+    """A container; an init container with restartPolicy Always is a native sidecar."""
 
     name: str | None = None
     resources: ResourceAmounts | None = None
@@ -145,20 +145,20 @@ class NodeTermObject(_Struct):
 
 
 class NodeSelectorObject(_Struct):
-    """Terms joined by OR."""
+    """Node selector terms; a node must match at least one."""
 
     node_selector_terms: list[NodeTermObject] | None = None
 
 
 class PreferenceObject(_Struct):
-    """A node selector term and how much it counts."""
+    """A node selector term and its weight."""
 
     weight: int | None = None
     preference: NodeTermObject | None = None
 
 
 class NodeAffinityObject(_Struct):
-    """What a scheduler must keep of a node affinity, and what it should."""
+    """The required and the preferred terms of a node affinity."""
 
     required: NodeSelectorObject | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -169,13 +169,13 @@ class NodeAffinityObject(_Struct):
 
 
 class AffinityObject(_Struct):
-    """The part of an affinity that speaks of nodes."""
+    """The node affinity of an affinity; the rest is not read."""
 
     node_affinity: NodeAffinityObject | None = None
 
 
 class PodSpec(_Struct):
-    """What a pod asks for, in a pod and in a pod template alike."""
+    """The spec of a pod or of a pod template."""
 
     node_name: str | None = None
     containers: list[Container] | None = None
@@ -201,13 +201,13 @@ class ConditionObject(_Struct):
 
 
 class RunningState(_Struct):
-    """A container that runs."""
+    """The state of a running container."""
 
     started_at: str | None = None
 
 
 class TerminatedState(_Struct):
-    """A container that has ended."""
+    """The state of a container that has ended."""
 
     exit_code: int | None = None
     reason: str | None = None
@@ -216,13 +216,13 @@ class TerminatedState(_Struct):
 
 
 class WaitingState(_Struct):
-    """A container that is not running yet."""
+    """The state of a container that has not started."""
 
     reason: str | None = None
 
 
 class ContainerState(_Struct):
-    """At most one of them is there."""
+    """The state of a container; at most one field is set."""
 
     waiting: WaitingState | None = None
     running: RunningState | None = None
@@ -230,7 +230,7 @@ class ContainerState(_Struct):
 
 
 class ContainerStatus(_Struct):
-    """What the kubelet says of one container; resources are those that it really has."""
+    """The status of one container; `resources` are those that the kubelet has granted."""
 
     name: str | None = None
     state: ContainerState | None = None
@@ -240,7 +240,7 @@ class ContainerStatus(_Struct):
 
 
 class PodStatus(_Struct):
-    """What the kubelet and kube-scheduler say of a pod."""
+    """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
     conditions: list[ConditionObject] | None = None
@@ -260,14 +260,14 @@ class PodObject(_Struct):
 
 
 class NodeSpec(_Struct):
-    """What an administrator says of a node."""
+    """The spec of a node."""
 
     unschedulable: bool | None = None
     taints: list[TaintObject] | None = None
 
 
 class NodeStatus(_Struct):
-    """What a kubelet says of its node."""
+    """The status of a node, from its kubelet."""
 
     allocatable: dict[str, Scalar] | None = None
     capacity: dict[str, Scalar] | None = None
@@ -283,13 +283,13 @@ class NodeObject(_Struct):
 
 
 class PodTemplate(_Struct):
-    """The pods that a workload makes."""
+    """The template of a workload's pods."""
 
     spec: PodSpec | None = None
 
 
 class DaemonSetSpec(_Struct):
-    """A pod template for every eligible node."""
+    """The spec of a DaemonSet."""
 
     template: PodTemplate | None = None
 
@@ -310,10 +310,10 @@ class PriorityClassObject(_Struct):
 
 
 class JobObject(_Struct):
-    """A TrainingJob: its metadata decoded, all of it kept raw for the one parser of its spec.
+    """A TrainingJob: its metadata decoded, and the whole object raw for the parser of `edl.api`.
 
     Attributes:
-        body: the whole object as it arrived, managedFields left out.
+        body: the whole object without managedFields.
     """
 
     metadata: Metadata | None = None
@@ -329,21 +329,21 @@ class HasMetadata(Protocol):
 
 
 class ListMetadata(_Struct):
-    """Where a list was taken and how it goes on."""
+    """The version of a list, and the token of its next page."""
 
     resource_version: str | None = None
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
 class ListPage(_Struct):
-    """One page of a list, its items not decoded yet."""
+    """One page of a list; its items are not decoded."""
 
     metadata: ListMetadata | None = None
     items: list[msgspec.Raw] | None = None
 
 
 class WatchEvent(_Struct):
-    """One line of a watch, its object not decoded yet; type ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+    """One line of a watch; its object is not decoded. The type is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
@@ -356,7 +356,7 @@ class StatusDetails(_Struct):
 
 
 class ApiStatus(_Struct):
-    """A metav1.Status: how the API server says no."""
+    """A metav1.Status: the body of the API server's error responses."""
 
     message: str | None = None
     reason: str | None = None

@@ -1,8 +1,8 @@
-"""Raw pods become core pods: what they take, how they fare, and whose they are.
+"""Pods become `Pod` values: their resources, their state, and the job that they belong to.
 
-A pod is a job's own by label and namespace, and by its owner's UID where it has an owner: a pod of a job that was
-deleted and created again under the same name is foreign to the new one, and so is a user's pod that merely carries
-our label. A foreign pod holds its room all the same.
+A pod belongs to the job that its label names in its namespace, and if it has an owner, the owner's UID must match
+too. So a pod of a deleted job does not belong to a new job of the same name, and neither does a user's pod that
+merely has the label. Such a foreign pod still occupies its node.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ DEFAULT_NAMESPACE = "default"
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
-_BACK = "suspend the job to change its spec"
+_REMEDY = "to change the spec, suspend the job first"
 _CANNOT_START = {
     **dict.fromkeys(
         ("ErrImagePull", "ImagePullBackOff"),
-        f"its image cannot be pulled; look at its name and tag, at imagePullSecrets and at the registry; {_BACK}",
+        f"its image cannot be pulled; check the image name and tag, imagePullSecrets and the registry; {_REMEDY}",
     ),
-    "ErrImageNeverPull": f"its image is not on the node, and imagePullPolicy is Never; {_BACK}",
-    "InvalidImageName": f"its image's name is not valid; {_BACK}",
-    "CreateContainerConfigError": f"a Secret, ConfigMap or user that it names is not there or not fit; {_BACK}",
-    "CreateContainerError": f"the container runtime refuses it; kubectl describe pod has its words; {_BACK}",
+    "ErrImageNeverPull": f"its image is not on the node, and imagePullPolicy is Never; {_REMEDY}",
+    "InvalidImageName": f"its image name is not valid; {_REMEDY}",
+    "CreateContainerConfigError": (
+        f"it refers to a Secret, ConfigMap or user that does not exist or is not valid; {_REMEDY}"
+    ),
+    "CreateContainerError": f"the container runtime cannot create it; kubectl describe pod shows why; {_REMEDY}",
 }
-"""What a kubelet says of a container that waits without an end -> what that means, and what to do."""
+"""The reason of a container that waits and never starts -> what it means, and what the user can do."""
 
-_OUT_OF_MEMORY = "OOMKilled: it took more memory than its limit; raise limits.memory of its role, or let it take less"
+_OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
 
 
 @dataclass(slots=True)
@@ -54,43 +56,52 @@ class KnownPod:
     """A translated pod.
 
     Attributes:
-        source: what it was translated from.
-        foreign: the pod as nobody's.
-        owners: whom the pod names as its owners.
-        claim: the job that its label names, its role and its index there; None where there is no such label, or
-            where the pod is no pod that we make.
-        owned: the pod as that job's, once it was asked for.
+        source: the object that it was translated from.
+        foreign: the pod without a job.
+        owners: its owner references.
+        labelled: the job that its label names, its role and its index; None if it has no such label or no role.
+        owned: the pod as part of that job; None until `as_owned` is called.
     """
 
     source: PodObject
     foreign: Pod
     owners: tuple[OwnerReference, ...]
-    claim: tuple[JobKey, Role, int | None] | None
+    labelled: tuple[JobKey, Role, int | None] | None
     owned: Pod | None = None
 
     @property
-    def is_stray(self) -> bool:
-        """True for a pod that some TrainingJob owns and that holds no room: it is collected with its owner."""
+    def is_orphan(self) -> bool:
+        """True for a pod that a TrainingJob owns and that has no node.
+
+        If that job no longer exists, the pod needs no capacity: garbage collection deletes it.
+        """
         pod = self.foreign
         return not pod.node and not pod.nominated and any(o.kind == "TrainingJob" for o in self.owners)
 
     def as_owned(self) -> Pod:
-        """The pod as the job's that it claims."""
+        """Return the pod as part of the job that its label names."""
         if self.owned is None:
-            if self.claim is None:
+            if self.labelled is None:
                 return self.foreign
-            job, role, index = self.claim
+            job, role, index = self.labelled
             self.owned = replace(self.foreign, job=job, role=role, index=index)
         return self.owned
 
 
 def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) -> KnownPod:
-    """Translate a pod whose shape and priority are known; `now_s` stands in for a creation time that is missing."""
+    """Translate a pod.
+
+    Args:
+        source: the object.
+        shape: its requests and placement.
+        priority: the resolved priority.
+        now_s: the creation time of a pod without one, in seconds since the epoch.
+    """
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
     created_s = seconds_of(metadata.creation_timestamp)
-    found = _main_status(spec, status)
-    main = found.state if found else None
+    container = _main_status(spec, status)
+    main = container.state if container else None
     annotations = metadata.annotations
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
@@ -117,22 +128,23 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         intent=text(annotations.intent) if annotations else "",
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
-        said=_last_words(found),
+        said=_why_stopped(container),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
     )
-    return KnownPod(source, pod, owners, _claim(metadata, pod))
+    return KnownPod(source, pod, owners, _labelled(metadata, pod))
 
 
 def pinned_node(metadata: PodMetadata) -> str:
-    """The only node that a pod of ours may go to by our own demand; empty where it is free, or not labelled ours."""
-    notes, labels = metadata.annotations, metadata.labels
-    is_ours = labels is not None and bool(text(labels.job))
-    return text(notes.planned_node) if is_ours and notes is not None and text(notes.pinned) == "true" else ""
+    """Return the node that edl pinned the pod to; empty if the pod is not pinned or has no job label."""
+    annotations, labels = metadata.annotations, metadata.labels
+    if annotations is None or labels is None or not text(labels.job):
+        return ""
+    return text(annotations.planned_node) if text(annotations.pinned) == "true" else ""
 
 
 def is_owned_by(owners: Iterable[OwnerReference], job: Metadata) -> bool:
-    """True where a labelled pod's owners do not say otherwise: by UID, or by name where one of them has no UID."""
+    """Return True if a labelled pod has no owner, or the job is one: by UID, or by name if one side has no UID."""
     owners = tuple(owners)
     if not owners:
         return True
@@ -141,7 +153,7 @@ def is_owned_by(owners: Iterable[OwnerReference], job: Metadata) -> bool:
     )
 
 
-def _claim(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
+def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
     labels = metadata.labels
     if labels is None or not (name := text(labels.job)):
         return None
@@ -152,26 +164,26 @@ def _claim(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] |
 
 
 def _role(labels: PodLabels, job: str, name: str) -> Role | None:
-    """By label, else by the labels of the original, else by the pod's name."""
-    if (said := text(labels.role)) in set(Role):
-        return Role(said)
-    olden = {Role.TRAINER: labels.trainer_of, Role.PSERVER: labels.pserver_of, Role.MASTER: labels.master_of}
-    for role, owner in olden.items():
+    """Return the role by the present label, else by the original project's labels, else by the pod's name."""
+    if (value := text(labels.role)) in set(Role):
+        return Role(value)
+    original = {Role.TRAINER: labels.trainer_of, Role.PSERVER: labels.pserver_of, Role.MASTER: labels.master_of}
+    for role, owner in original.items():
         if text(owner) == job:
             return role
     return next((role for role in Role if name.startswith(f"{job}-{role.value}-")), None)
 
 
 def _index(labels: PodLabels, name: str) -> int | None:
-    for said in (text(labels.index), name.rpartition("-")[2]):
-        if said.isascii() and said.isdigit() and len(said) <= 9:
-            return int(said)
+    for number in (text(labels.index), name.rpartition("-")[2]):
+        if number.isascii() and number.isdigit() and len(number) <= 9:
+            return int(number)
     return None
 
 
-def _is_safe(said: str) -> bool | None:
-    """What an owner says of evictions; what cannot be understood is taken for a no."""
-    return None if not said else said.lower() == "true"
+def _is_safe(annotation: str) -> bool | None:
+    """Return whether the owner allows evictions; None if the annotation is absent. Any value but `true` is a no."""
+    return None if not annotation else annotation.lower() == "true"
 
 
 def _condition(status: PodStatus, kind: str) -> ConditionObject | None:
@@ -194,30 +206,30 @@ def _disruption(target: ConditionObject | None) -> str:
 
 
 def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
-    """That of the first container of the spec: what stands beside it only helps it."""
+    """Return the status of the first container of the spec; the others are helpers."""
     if not status.container_statuses:
         return None
     main = spec.containers[0].name if spec.containers else None
     return next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
 
 
-def _last_words(container: ContainerStatus | None) -> str:
-    """The termination message of its present end, else why it cannot start, else of the end before this start."""
+def _why_stopped(container: ContainerStatus | None) -> str:
+    """Return why the container cannot start, else the message of its last termination; empty if there is neither."""
     states = [s for s in (container.state, container.last_state) if s] if container else []
-    stuck = next((_CANNOT_START.get(s.waiting.reason or "", "") for s in states if s.waiting), "")
-    return stuck or next((said for s in states if s.terminated and (said := _end_of(s.terminated))), "")
+    waiting = next((_CANNOT_START.get(s.waiting.reason or "", "") for s in states if s.waiting), "")
+    return waiting or next((m for s in states if s.terminated and (m := _termination_message(s.terminated))), "")
 
 
-def _end_of(ended: TerminatedState) -> str:
-    """Its termination message, and behind it what the kernel did where the container's memory was at its limit."""
-    said = ended.message or ""
+def _termination_message(ended: TerminatedState) -> str:
+    """Return the termination message; if the container reached its memory limit, a line about that follows."""
+    message = ended.message or ""
     if ended.reason != "OOMKilled":
-        return said
-    return f"{said.rstrip()}\n{_OUT_OF_MEMORY}" if said.strip() else _OUT_OF_MEMORY
+        return message
+    return f"{message.rstrip()}\n{_OUT_OF_MEMORY}" if message.strip() else _OUT_OF_MEMORY
 
 
 def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:
-    """Since when its main container runs or ran; else since when the kubelet has the pod."""
+    """Return when the main container started, else when the kubelet took the pod; seconds since the epoch."""
     state = (main.running or main.terminated) if main else None
     started_s = seconds_of(state.started_at) if state else None
     return seconds_of(status.start_time) if started_s is None else started_s

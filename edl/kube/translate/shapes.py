@@ -1,9 +1,9 @@
-"""What a pod needs and where it may go, by the arithmetic of kube-scheduler; the same for pods and pod templates.
+"""The request and the placement of a pod or a pod template, computed as kube-scheduler computes them.
 
-The request of a pod = max(its containers and native sidecars together, each init container and the sidecars started
-before it) + overhead. Pod-level requests replace the sum; a limit implies the request where none is given; while a
-container is being resized in place, the larger of the wish and what it really has counts. `pods: 1` and every host
-port are in it. The original counted main containers only, and overcommitted every node with sidecars.
+The request of a pod is max(all containers and native sidecars, each init container with the sidecars started before
+it) + overhead. Pod-level requests replace the sum. A limit without a request is also the request. While a container
+is resized in place, the larger of its spec and its granted resources counts. The request includes `pods: 1` and every
+host port. The original project counted main containers only, and overcommitted every node with sidecars.
 
 Source: k8s.io/component-helpers/resource, func PodRequests; k8s.io/kubernetes/pkg/scheduler/util, func GetHostPorts.
 """
@@ -44,25 +44,25 @@ from edl.model.resources import (
 )
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
-"""The name that GPUs had before device plugins; read as `nvidia.com/gpu`."""
+"""The resource name of GPUs before device plugins; read as `nvidia.com/gpu`."""
 
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # the word of a pod's hostIP; nothing is bound to it here
-"""The host address that kube-scheduler reads as every address of the node; `::` is not read so."""
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # a value of a pod's hostIP; no socket is bound to it
+"""The hostIP that kube-scheduler reads as every address of the node; it does not read `::` so."""
 
 Amounts = dict[str, int]
 
 
 def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str = "") -> PodShape:
-    """The shape of a pod, or of the pods of a template.
+    """Return the shape of a pod, or of the pods of a template.
 
     Args:
         spec: of the pod or the template.
-        status: of the pod.
-        pinned_to: the node that a pod of ours may go to by our own demand, which is no part of the shape: else every
-            pod would have a shape of its own.
+        status: of the pod; None for a template.
+        pinned_to: the node that edl pinned the pod to. The shape leaves it out, or every pod would have its
+            own shape.
 
     Raises:
-        ConfigError: a quantity cannot be read.
+        ConfigError: a quantity cannot be parsed.
     """
     placement = placement_of(spec)
     if pinned_to:
@@ -71,10 +71,12 @@ def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str =
 
 
 def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
-    """Quantities as integers under the names of today; null quantities are left out.
+    """Parse quantities into integers in base units (millicores, bytes, pieces), by the resource's present name.
+
+    Null quantities are left out.
 
     Raises:
-        ConfigError: a quantity cannot be read.
+        ConfigError: a quantity cannot be parsed.
     """
     amounts: Amounts = {}
     for name, quantity in (quantities or {}).items():
@@ -85,10 +87,10 @@ def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
 
 
 def placement_of(spec: PodSpec) -> Placement:
-    """Where a pod may go: node selector, required node affinity and tolerations, in one canonical order.
+    """Return the node selector, the required node affinity and the tolerations, in one canonical order.
 
-    A toleration for some seconds only delays an eviction: no node becomes a place to go by it. The API server adds
-    two of them to every pod (not-ready and unreachable), which must not make a pod another shape than its manifest's.
+    A toleration with a time limit only delays an eviction and makes no node eligible, so it is left out. The API
+    server adds two of them to every pod (not-ready and unreachable); the pod must keep the shape of its manifest.
     """
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return Placement(
@@ -99,17 +101,17 @@ def placement_of(spec: PodSpec) -> Placement:
 
 
 def preferences_of(spec: PodSpec) -> tuple[Preference, ...]:
-    """The preferred node affinity of the pods of a template, in one canonical order.
+    """Return the preferred node affinity of a template, in one canonical order.
 
-    Pods that exist are not asked: ours carry a preference for the very node that the plan meant, each its own.
+    Existing pods are not read: each pod that edl creates also prefers its own planned node.
     """
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    wishes = [
-        Preference(wish.weight, _term(wish.preference))
-        for wish in (affinity.preferred if affinity else None) or ()
-        if wish.weight and wish.preference
+    preferences = [
+        Preference(entry.weight, _term(entry.preference))
+        for entry in (affinity.preferred if affinity else None) or ()
+        if entry.weight and entry.preference
     ]
-    return tuple(sorted(wishes))
+    return tuple(sorted(preferences))
 
 
 @lru_cache(maxsize=65536, typed=True)
@@ -118,14 +120,14 @@ def _amount(quantity: str | float, name: str) -> int:
 
 
 def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
-    given, refused = _given(status), _is_resize_refused(status)
+    granted, infeasible = _granted(status), _is_resize_infeasible(status)
     total: Amounts = {}
     for container in spec.containers or ():
-        _add(total, _of_container(container, given, refused=refused))
+        _add(total, _of_container(container, granted, infeasible=infeasible))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.init_containers or ():
-        amounts = _of_container(container, given, refused=refused)
+        amounts = _of_container(container, granted, infeasible=infeasible)
         if _is_sidecar(container):
             _add(sidecars, amounts)
         else:
@@ -143,15 +145,15 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
     return total
 
 
-def _of_container(container: Container, given: Mapping[str, Amounts], *, refused: bool) -> Amounts:
-    """What one container asks for; while it is resized in place, the most it may have; what it has if refused."""
-    really = given.get(container.name or "")
-    if really is None:
+def _of_container(container: Container, granted: Mapping[str, Amounts], *, infeasible: bool) -> Amounts:
+    """Return the request of a container: the larger of spec and granted; the granted if a resize is infeasible."""
+    current = granted.get(container.name or "")
+    if current is None:
         return _requested(container.resources)
-    if refused:
-        return dict(really)
+    if infeasible:
+        return dict(current)
     amounts = _requested(container.resources)
-    _raise_to(amounts, really)
+    _raise_to(amounts, current)
     return amounts
 
 
@@ -163,25 +165,25 @@ def _requested(resources: ResourceAmounts | None) -> Amounts:
     return amounts
 
 
-def _given(status: PodStatus | None) -> dict[str, Amounts]:
-    """By container name, what the kubelet has given it: in a resize in place it differs from the spec."""
+def _granted(status: PodStatus | None) -> dict[str, Amounts]:
+    """Return the resources that the kubelet has granted, by container; they differ from the spec during a resize."""
     if status is None:
         return {}
-    given: dict[str, Amounts] = {}
+    granted: dict[str, Amounts] = {}
     for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
         if container.name and container.resources:
-            given[container.name] = parse_amounts(container.resources.requests)
-            _raise_to(given[container.name], parse_amounts(container.allocated_resources))
-    return given
+            granted[container.name] = parse_amounts(container.resources.requests)
+            _raise_to(granted[container.name], parse_amounts(container.allocated_resources))
+    return granted
 
 
-def _is_resize_refused(status: PodStatus | None) -> bool:
+def _is_resize_infeasible(status: PodStatus | None) -> bool:
     conditions = status.conditions if status else None
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in conditions or ())
 
 
 def _set_pod_level(total: Amounts, resources: ResourceAmounts) -> None:
-    """Let pod-level cpu, memory and huge pages replace the sum; a limit there stands in where nothing is asked."""
+    """Replace the sum by pod-level cpu, memory and huge pages; a limit counts if nothing requests the resource."""
     for name, amount in parse_amounts(resources.limits).items():
         if _is_pod_level(name):
             total.setdefault(name, amount)
@@ -199,9 +201,9 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def _host_ports(spec: PodSpec) -> Iterable[str]:
-    """The host ports of everything that runs on; in the host's network a container port is one.
+    """Yield the host ports of containers and sidecars; with hostNetwork every container port is one.
 
-    An address is part of the name, unless it stands for all of them.
+    The address is part of the name, unless it means every address.
     """
     for container in (*(spec.containers or ()), *filter(_is_sidecar, spec.init_containers or ())):
         for port in container.ports or ():
@@ -223,7 +225,7 @@ def _raise_to(total: Amounts, level: Mapping[str, int]) -> None:
 
 
 def _terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
-    """The terms; a selector without any matches no node, which the empty term says."""
+    """Return the terms; a selector without terms matches no node, and so does an empty term."""
     return tuple(_term(term) for term in selector.node_selector_terms or ()) or (NodeTerm(),)
 
 
@@ -232,9 +234,9 @@ def _term(term: NodeTermObject) -> NodeTerm:
 
 
 def _unpinned(terms: tuple[NodeTerm, ...], node: str) -> tuple[NodeTerm, ...]:
-    """The alternatives as the template has them: our demand for the node comes last in each."""
-    demand = (Requirement("metadata.name", "In", (node,)),)
-    rest = tuple(term._replace(fields=term.fields[:-1]) if term.fields[-1:] == demand else term for term in terms)
+    """Return the terms of the template: edl adds its pin as the last field requirement of each."""
+    pin = (Requirement("metadata.name", "In", (node,)),)
+    rest = tuple(term._replace(fields=term.fields[:-1]) if term.fields[-1:] == pin else term for term in terms)
     return () if rest == (NodeTerm(),) else rest
 
 

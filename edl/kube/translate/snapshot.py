@@ -1,8 +1,9 @@
-"""Raw objects become core types here and nowhere else: nodes here, pods in `pods` and `shapes`, jobs in `jobs`.
+"""The objects of a cluster become a `ClusterSnapshot`: nodes here, pods in `pods` and `shapes`, jobs in `jobs`.
 
-A decision must see the world as kube-scheduler does: what a pod really takes, whose it is, which nodes take anybody.
-What cannot be read is reported and left out, and never stops the rest. Nothing is judged here: which jobs run where
-is for the planner. Objects that have not changed since the last snapshot are not translated again.
+A decision must see the cluster as kube-scheduler does: the real request of each pod, its owner, and the nodes that
+accept pods. An object that cannot be read is left out and reported, and the rest is still translated. Which jobs run
+where is decided by the planner, not here. Objects that have not changed since the last snapshot are not translated
+again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from edl.model.pods import Pod
 from edl.model.resources import PODS, PodShape, Resources, Taint
 
 DEFAULT_MAX_PODS = 110
-"""The kubelet's own default, for hand-written nodes that do not say how many pods they take."""
+"""The kubelet's default, for hand-written nodes without an allocatable number of pods."""
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
@@ -45,14 +46,14 @@ MAX_SHARED_SHAPES = 100_000
 
 
 class Translator:
-    """Translates whole clusters, again and again.
+    """Translates a cluster again and again, and reuses what has not changed.
 
     Args:
-        default_master_image: of masters whose job names none.
-        controller_namespace: where no job may be; empty where nobody knows.
+        default_master_image: the image of a master whose job names none.
+        controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
 
     Attributes:
-        quarantined: what the last snapshot had to leave out, and why.
+        quarantined: the objects that the last snapshot leaves out.
     """
 
     def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
@@ -79,29 +80,31 @@ class Translator:
         """Translate a cluster.
 
         Args:
-            nodes: all of them.
-            pods: all of them, each at most once; foreign finished ones may be there or not.
-            jobs: every TrainingJob that is ours to plan.
-            daemonsets: all of them.
-            priority_classes: all of them; none at all means that they are not known, not that they are missing.
-            unread_nodes: names of nodes that are there and could not be decoded.
+            nodes: every node.
+            pods: every pod, each at most once; finished pods of no job are optional.
+            jobs: every TrainingJob that the plan covers.
+            daemonsets: every DaemonSet.
+            priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
+            unread_nodes: names of existing nodes that cannot be decoded.
             now_s: when the objects were read, in seconds since the epoch.
         """
         self._left_out = []
         classes = {(c.metadata or Metadata()).name or "": c for c in priority_classes}
-        self._learn_priorities(classes)
-        wishes = {_key(metadata): job for job in jobs if (metadata := job.metadata or Metadata()).name}
-        own: dict[JobKey, list[Pod]] = {key: [] for key in wishes}
-        foreign, reached = self._sort_out(pods, wishes, own, now_s)
-        self._jobs.forget_all_but(wishes)
+        self._set_priorities(classes)
+        by_key = {_key(metadata): job for job in jobs if (metadata := job.metadata or Metadata()).name}
+        own: dict[JobKey, list[Pod]] = {key: [] for key in by_key}
+        foreign, reached = self._assign(pods, by_key, own, now_s)
+        self._jobs.forget_all_but(by_key)
         daemons = self._daemons.read(daemonsets, self._left_out)
-        there = reserve(self._read_nodes(nodes), daemons, reached)
-        names = {node.name for node in there}
+        read_nodes = reserve(self._read_nodes(nodes), daemons, reached)
+        names = {node.name for node in read_nodes}
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
-            nodes=there,
-            pods=tuple(sorted((_waits_anew(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))),
-            jobs=tuple(self._jobs.read(wishes[key], key, own[key], now_s) for key in sorted(wishes)),
+            nodes=read_nodes,
+            pods=tuple(
+                sorted((_with_existing_node(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))
+            ),
+            jobs=tuple(self._jobs.read(by_key[key], key, own[key], now_s) for key in sorted(by_key)),
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
@@ -110,8 +113,8 @@ class Translator:
         self.quarantined = tuple(self._left_out)
         return snapshot
 
-    def _learn_priorities(self, classes: Mapping[str, PriorityClassObject]) -> None:
-        """Keep the values by name; the one under the empty name is the default of pods that name no class."""
+    def _set_priorities(self, classes: Mapping[str, PriorityClassObject]) -> None:
+        """Store the priority of each class by name; that of a pod without a class has the empty name."""
         values = {name: c.value or 0 for name, c in classes.items()}
         defaults = [c.value or 0 for c in classes.values() if c.global_default]
         priorities = SYSTEM_PRIORITIES | values | {"": min(defaults, default=0)}
@@ -119,25 +122,35 @@ class Translator:
             self._priorities = priorities
             self._pods.clear()
 
-    def _sort_out(
+    def _assign(
         self,
         pods: Iterable[PodObject],
-        wishes: Mapping[JobKey, JobObject],
+        jobs: Mapping[JobKey, JobObject],
         own: Mapping[JobKey, list[Pod]],
         now_s: float,
     ) -> tuple[list[Pod], set[tuple[DaemonKey, str]]]:
-        """Give each job its pods; returns the foreign ones that hold or want room, and the nodes daemons reached."""
+        """Assign the pods to their jobs.
+
+        Args:
+            pods: every pod.
+            jobs: by key.
+            own: the list of each job; its pods are added.
+            now_s: the creation time of a pod without one.
+
+        Returns:
+            The foreign pods that occupy a node or wait for one, and (DaemonSet, node) of each placed daemon pod.
+        """
         foreign: list[Pod] = []
         reached: set[tuple[DaemonKey, str]] = set()
         before, self._pods = self._pods, {}
         for source in pods:
-            known = self._know(source, before, now_s)
+            known = self._translate_pod(source, before, now_s)
             if known is None:
                 continue
-            claim = known.claim
-            if claim is not None and (job := wishes.get(claim[0])) and is_owned_by(known.owners, _metadata(job)):
-                own[claim[0]].append(known.as_owned())
-            elif not known.foreign.is_finished and not known.is_stray:
+            key = known.labelled[0] if known.labelled else None
+            if key is not None and (job := jobs.get(key)) and is_owned_by(known.owners, _metadata(job)):
+                own[key].append(known.as_owned())
+            elif not known.foreign.is_finished and not known.is_orphan:
                 foreign.append(known.foreign)
                 node = known.foreign.node or known.foreign.nominated
                 if known.foreign.daemon and node:
@@ -146,7 +159,10 @@ class Translator:
                         reached.add((daemon, node))
         return foreign, reached
 
-    def _know(self, source: PodObject, before: Mapping[tuple[str, str], KnownPod], now_s: float) -> KnownPod | None:
+    def _translate_pod(
+        self, source: PodObject, before: Mapping[tuple[str, str], KnownPod], now_s: float
+    ) -> KnownPod | None:
+        """Translate a pod, unless `before` has it unchanged; None if it cannot be read."""
         metadata = source.metadata or PodMetadata()
         key = (metadata.namespace or "", metadata.name or "")
         known = before.get(key)
@@ -167,7 +183,7 @@ class Translator:
         return self._priorities.get(spec.priority_class_name or "", 0)
 
     def _share(self, shape: PodShape) -> PodShape:
-        """One object for equal shapes: thousands of pods have a handful of them."""
+        """Return one object for equal shapes: thousands of pods have only a few different ones."""
         if len(self._shapes) >= MAX_SHARED_SHAPES:
             self._shapes.clear()
         return self._shapes.setdefault(shape, shape)
@@ -204,10 +220,10 @@ def snapshot(
 
 
 def _node(metadata: NodeMetadata, spec: NodeSpec, status: NodeStatus) -> Node:
-    """Translate a node; one without conditions (a hand-written one) is ready.
+    """Translate a node; a hand-written one without conditions counts as ready.
 
     Raises:
-        ConfigError: a quantity cannot be read.
+        ConfigError: a quantity cannot be parsed.
     """
     allocatable = parse_amounts(status.allocatable or status.capacity)
     allocatable.setdefault(PODS, DEFAULT_MAX_PODS)
@@ -222,8 +238,8 @@ def _node(metadata: NodeMetadata, spec: NodeSpec, status: NodeStatus) -> Node:
     )
 
 
-def _waits_anew(pod: Pod, nodes: Collection[str]) -> Pod:
-    """The pod, without the node that kube-scheduler was freeing for it where others are there and that one is not."""
+def _with_existing_node(pod: Pod, nodes: Collection[str]) -> Pod:
+    """Return the pod without its nominated node if that node no longer exists (and the nodes are known)."""
     return replace(pod, nominated="") if pod.nominated and nodes and pod.nominated not in nodes else pod
 
 

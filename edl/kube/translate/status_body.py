@@ -1,4 +1,4 @@
-"""The status of a job as the API server stores it; `jobs.read_status` reads it back unchanged."""
+"""The status of a job in the form that the API server stores; `jobs.read_status` reads the same status back."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from edl.model.times import text_of
 
 
 def status_body(status: JobStatus) -> dict[str, Any]:
-    """Every field, null where there is nothing: a merge patch with it also takes away what no longer holds.
+    """Return every field; one without a value is null, so that a merge patch removes an old value.
 
-    What a master was never heard of is left as it stands.
+    Only `dataset` is absent if the master never reported it: then the stored value stays.
     """
-    master_view = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
+    dataset = {} if status.dataset is None else {"dataset": _progress(status.dataset)}
     return {
-        **master_view,
+        **dataset,
         "phase": status.phase.value,
         "reason": status.reason,
         "selector": status.selector,
@@ -76,5 +76,5 @@ def _resize(resize: Resize | None) -> dict[str, Any] | None:
     }
 
 
-def _time(seconds: float | None) -> Any:  # noqa: ANN401 whatever a time is written as
+def _time(seconds: float | None) -> Any:  # noqa: ANN401 the form of a stored time is `text_of`'s
     return None if seconds is None else text_of(seconds)

@@ -53,7 +53,9 @@ def _no_cluster_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         (302, "", RefusedError),
     ],
 )
-async def test_a_refusal_becomes_the_error_that_says_what_to_do(code: int, reason: str, kind: type[EdlError]) -> None:
+async def test_each_status_code_becomes_its_error_with_request_and_message(
+    code: int, reason: str, kind: type[EdlError]
+) -> None:
     api = FakeApi()
     api.faults.append(refusal(code, reason, "pods is full"))
     async with connected(api) as session:
@@ -63,7 +65,7 @@ async def test_a_refusal_becomes_the_error_that_says_what_to_do(code: int, reaso
     assert "GET /api/v1/pods" in str(caught.value)
 
 
-async def test_429_says_how_long_to_wait() -> None:
+async def test_429_carries_the_time_to_wait() -> None:
     api = FakeApi()
     api.faults.append(refusal(429, "TooManyRequests", **{"Retry-After": "7"}))
     async with connected(api) as session:
@@ -72,7 +74,7 @@ async def test_429_says_how_long_to_wait() -> None:
     assert caught.value.retry_after_s == 7
 
 
-async def test_a_conflict_is_not_temporary_so_that_nobody_repeats_it_blindly() -> None:
+async def test_a_conflict_is_neither_temporary_nor_permanent() -> None:
     api = FakeApi()
     api.faults.append(refusal(409, "Conflict"))
     async with connected(api) as session:
@@ -89,7 +91,7 @@ async def test_a_lost_connection_is_temporary() -> None:
             await session.post("/api/v1/namespaces/a/pods", {})
 
 
-async def test_silence_is_temporary_within_the_time_out() -> None:
+async def test_a_timeout_is_temporary() -> None:
     async def sleep(_: web.Request) -> web.Response:
         await asyncio.sleep(60)
         return web.Response()
@@ -101,7 +103,7 @@ async def test_silence_is_temporary_within_the_time_out() -> None:
             await session.get("/api")
 
 
-async def test_no_server_is_temporary() -> None:
+async def test_a_server_that_does_not_listen_is_temporary() -> None:
     api = FakeApi()
     async with connected(api):
         url = api.url
@@ -117,7 +119,7 @@ async def test_a_closed_session_is_temporary() -> None:
             await session.get("/api")
 
 
-async def test_an_answer_that_is_no_json_is_temporary() -> None:
+async def test_a_response_that_is_not_json_is_temporary() -> None:
     api = FakeApi()
     api.faults.append(lambda _: web.Response(text="<html>log in</html>"))
     async with connected(api) as session:
@@ -138,7 +140,7 @@ async def test_a_deletion_names_the_uid_and_the_version() -> None:
     }
 
 
-async def test_a_patch_is_a_merge_patch_unless_said_otherwise() -> None:
+async def test_a_patch_is_a_merge_patch_by_default() -> None:
     api = FakeApi()
     async with connected(api) as session:
         await session.patch("/p", {"a": None})
@@ -160,9 +162,7 @@ async def test_kubeconfig_is_found_by_the_environment(tmp_path: Path, monkeypatc
     assert (await load_configuration()).host == "http://127.0.0.1:9"
 
 
-async def test_an_exec_plugin_is_asked_again_once_the_server_refuses_its_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_exec_plugin_runs_again_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = tmp_path / "plugin"
     version = "client.authentication.k8s.io/v1"
     plugin.write_text(
@@ -194,7 +194,7 @@ async def test_an_exec_plugin_is_asked_again_once_the_server_refuses_its_token(
         ('{"current-context": "c", "contexts": [], "clusters": [], "users": []}', "cannot be used"),
     ],
 )
-async def test_a_broken_kubeconfig_is_a_sentence_that_names_the_file(tmp_path: Path, content: str, says: str) -> None:
+async def test_an_invalid_kubeconfig_is_an_error_that_names_the_file(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
     with pytest.raises(ConfigError, match=says) as caught:
@@ -202,17 +202,17 @@ async def test_a_broken_kubeconfig_is_a_sentence_that_names_the_file(tmp_path: P
     assert str(path) in str(caught.value)
 
 
-async def test_a_missing_kubeconfig_is_a_sentence() -> None:
+async def test_a_missing_kubeconfig_is_an_error_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match="/nowhere/config does not exist; give"):
         await load_configuration("/nowhere/config")
 
 
-async def test_a_folder_as_kubeconfig_is_a_sentence(tmp_path: Path) -> None:
+async def test_a_folder_as_kubeconfig_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
         await load_configuration(str(tmp_path))
 
 
-async def test_no_configuration_at_all_says_how_to_give_one() -> None:
+async def test_without_any_configuration_the_error_names_the_flag_and_the_variable() -> None:
     with pytest.raises(ConfigError, match="give --kubeconfig FILE or set KUBECONFIG"):
         await load_configuration()
 
@@ -239,7 +239,7 @@ async def test_a_failing_exec_plugin_is_named(tmp_path: Path, caplog: pytest.Log
     assert not caplog.records
 
 
-async def test_a_broken_certificate_is_a_sentence(tmp_path: Path) -> None:
+async def test_an_invalid_certificate_is_an_error_that_names_the_server(tmp_path: Path) -> None:
     path = write_kubeconfig(
         tmp_path / "k", "https://127.0.0.1:9", {"client-certificate-data": "bm8=", "client-key-data": "bm8="}
     )
@@ -247,8 +247,8 @@ async def test_a_broken_certificate_is_a_sentence(tmp_path: Path) -> None:
         await ApiSession.open(path)
 
 
-async def test_a_server_that_is_no_url_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no URL; write https://HOST:PORT"):
+async def test_a_server_that_is_not_a_url_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a URL; write https://HOST:PORT"):
         await load_configuration(write_kubeconfig(tmp_path / "k", "127.0.0.1:6443"))
 
 

@@ -79,7 +79,7 @@ async def test_a_snapshot_waits_until_everything_is_listed() -> None:
     api = FakeApi()
     api.put(NODES, {"metadata": {"name": "n1"}})
     async with world(api) as w:
-        with pytest.raises(NotSyncedError, match="is not listed yet"):
+        with pytest.raises(NotSyncedError, match="is still listing"):
             w.cache.snapshot(0.0)
         await w.settled()
         assert [n.name for n in w.cache.snapshot(7.0).nodes] == ["n1"]
@@ -87,7 +87,7 @@ async def test_a_snapshot_waits_until_everything_is_listed() -> None:
         assert gc.get_freeze_count() > 0
 
 
-async def test_a_snapshot_is_refused_while_there_is_no_contact() -> None:
+async def test_there_is_no_snapshot_while_a_collection_cannot_be_watched() -> None:
     api = FakeApi()
     api.faults += [refusal(403, "Forbidden", "nodes is forbidden")] * 100
     async with world(api) as w:
@@ -99,7 +99,7 @@ async def test_a_snapshot_is_refused_while_there_is_no_contact() -> None:
         w.cache.snapshot(0.0)
 
 
-async def test_own_pods_are_kept_after_they_finish_and_foreign_ones_are_not() -> None:
+async def test_finished_pods_of_jobs_are_kept_and_finished_foreign_pods_are_not() -> None:
     async with world() as w:
         await w.settled()
         w.api.put(JOBS, job())
@@ -112,7 +112,7 @@ async def test_own_pods_are_kept_after_they_finish_and_foreign_ones_are_not() ->
         assert w.own() == ["ctr-trainer-0"]
 
 
-async def test_a_pod_that_gains_or_loses_our_label_ends_on_the_right_side() -> None:
+async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch() -> None:
     async with world() as w:
         await w.settled()
         w.api.put(JOBS, job())
@@ -124,7 +124,7 @@ async def test_a_pod_that_gains_or_loses_our_label_ends_on_the_right_side() -> N
         await eventually(lambda: w.own() == [] and w.foreign() == ["ctr-trainer-0"])
 
 
-async def test_a_pod_that_both_watches_show_counts_once_as_it_arrived_last() -> None:
+async def test_a_pod_in_both_watches_counts_once_by_its_last_arrival() -> None:
     async with world() as w:
         await w.settled()
         w.api.put(JOBS, job())
@@ -150,18 +150,18 @@ async def test_jobs_are_watched_in_the_given_namespaces_only() -> None:
         assert w.cache.job_body(JobKey("other", "ctr")) is None
 
 
-async def test_our_own_creation_is_expected_back() -> None:
+async def test_a_snapshot_waits_for_the_event_of_an_own_creation() -> None:
     async with world() as w:
         await w.settled()
         w.cache.expect_created("Pod", "ads", "ctr-trainer-0", "uid-ctr-trainer-0")
-        with pytest.raises(NotSyncedError, match="does not show yet that we created Pod ads/ctr-trainer-0"):
+        with pytest.raises(NotSyncedError, match="does not show yet that edl created Pod ads/ctr-trainer-0"):
             w.cache.snapshot(0.0)
         w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
         await eventually(lambda: not w.cache.unmet())
         w.cache.snapshot(0.0)
 
 
-async def test_a_creation_is_met_by_a_pod_that_came_and_went() -> None:
+async def test_a_created_pod_that_was_deleted_again_meets_the_expectation() -> None:
     async with world() as w:
         await w.settled()
         w.api.put(PODS, pod("p", labels=OURS))
@@ -172,7 +172,7 @@ async def test_a_creation_is_met_by_a_pod_that_came_and_went() -> None:
         assert w.cache.unmet() == []
 
 
-async def test_a_former_pod_of_that_name_does_not_pass_for_the_one_that_we_created() -> None:
+async def test_an_older_pod_of_the_same_name_does_not_meet_the_expectation() -> None:
     api = FakeApi()
     api.put(PODS, pod("p", labels=OURS, uid="old"))
     async with world(api) as w:
@@ -181,7 +181,7 @@ async def test_a_former_pod_of_that_name_does_not_pass_for_the_one_that_we_creat
         assert len(w.cache.unmet()) == 1
 
 
-async def test_our_own_deletion_is_expected_back_as_terminating_or_gone() -> None:
+async def test_a_snapshot_waits_until_an_own_deletion_shows_as_terminating_or_deleted() -> None:
     api = FakeApi()
     for name in ("p", "q"):
         api.put(PODS, pod(name, labels=OURS))
@@ -195,7 +195,7 @@ async def test_our_own_deletion_is_expected_back_as_terminating_or_gone() -> Non
         await eventually(lambda: not w.cache.unmet())
 
 
-async def test_our_own_patch_is_expected_back_even_if_another_change_follows_at_once() -> None:
+async def test_an_own_patch_meets_the_expectation_even_if_another_change_follows() -> None:
     api = FakeApi()
     api.put(PODS, pod("p", labels=OURS))
     async with world(api) as w:
@@ -207,7 +207,7 @@ async def test_our_own_patch_is_expected_back_even_if_another_change_follows_at_
         await eventually(lambda: not w.cache.unmet())
 
 
-async def test_a_write_that_does_not_come_back_is_looked_for() -> None:
+async def test_an_overdue_write_causes_a_new_list() -> None:
     api = FakeApi()
     api.put(PODS, pod("p", labels=OURS))
     async with world(api, overdue_s=10.0) as w:
@@ -215,14 +215,14 @@ async def test_a_write_that_does_not_come_back_is_looked_for() -> None:
         api.remove(PODS, "p", "ads", silently=True)
         w.cache.expect_deleted("Pod", "ads", "p", "uid-p")
         w.clock.time_s += 9
-        assert "listed again" not in w.cache.unmet()[0]
+        assert "again" not in w.cache.unmet()[0]
         w.clock.time_s += 1
-        assert "after 10 s; everything of that kind is listed again" in w.cache.unmet()[0]
+        assert "although 10 s have passed; edl lists that kind again" in w.cache.unmet()[0]
         await eventually(lambda: not w.cache.unmet())
         assert w.own() == []
 
 
-async def test_a_write_that_never_happened_is_settled_by_a_new_list() -> None:
+async def test_a_new_list_meets_the_expectation_of_a_write_that_never_happened() -> None:
     async with world() as w:
         await w.settled()
         w.cache.expect_created("Pod", "ads", "p", "uid-p")
@@ -230,14 +230,14 @@ async def test_a_write_that_never_happened_is_settled_by_a_new_list() -> None:
         await eventually(lambda: not w.cache.unmet())
 
 
-async def test_writes_of_what_is_not_watched_are_not_expected_back() -> None:
+async def test_writes_of_unwatched_kinds_are_not_expected() -> None:
     async with world() as w:
         await w.settled()
         w.cache.expect_created("Service", "ads", "ctr", "uid")
         assert w.cache.unmet() == []
 
 
-async def test_waiting_ends_with_a_change_and_gathers_what_follows() -> None:
+async def test_waiting_ends_after_a_change_and_the_debounce_time() -> None:
     async with world() as w:
         await w.settled()
         while await w.cache.wait_for_change(0.0, debounce_s=0.0):
@@ -250,7 +250,7 @@ async def test_waiting_ends_with_a_change_and_gathers_what_follows() -> None:
         assert await w.cache.wait_for_change(5.0) is False
 
 
-async def test_poison_is_reported_by_name() -> None:
+async def test_unreadable_objects_are_reported_by_name() -> None:
     api = FakeApi()
     api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "lots"}}})
     api.put(NODES, {"metadata": {"name": "n2"}, "status": 5})
@@ -258,10 +258,10 @@ async def test_poison_is_reported_by_name() -> None:
         await w.settled()
         assert w.cache.snapshot(0.0).nodes == ()
         assert sorted(line.split(" is ")[0] for line in w.cache.left_out()) == ["Node n1", "Node n2"]
-        assert w.cache.snapshot(0.0).unread_nodes == ("n1", "n2"), "whether undecodable or without meaning"
+        assert w.cache.snapshot(0.0).unread_nodes == ("n1", "n2"), "undecodable or not translatable"
 
 
-async def test_contact_is_measured() -> None:
+async def test_the_time_since_the_last_contact_is_measured() -> None:
     async with world() as w:
         assert w.cache.silence_s() == float("inf")
         await w.settled()
@@ -269,7 +269,7 @@ async def test_contact_is_measured() -> None:
         assert w.cache.silence_s() == 12
 
 
-async def test_the_classes_and_the_resources_can_be_asked_for() -> None:
+async def test_priority_classes_and_the_resource_log_line_are_available() -> None:
     api = FakeApi()
     api.put(CLASSES, {"metadata": {"name": "edl-core"}, "value": -1})
     api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "2", "memory": "1M"}}})
@@ -284,7 +284,7 @@ async def test_the_classes_and_the_resources_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("changed", "wakes"), [("dataset", False), ("throughput", False), ("phase", True)])
-async def test_progress_alone_wakes_nobody_and_is_known_all_the_same(changed: str, wakes: bool) -> None:
+async def test_a_change_of_progress_alone_is_stored_and_is_no_change_to_wait_for(changed: str, wakes: bool) -> None:
     async with world() as here:
         await here.settled()
         here.api.put(JOBS, {**job(), "status": {"phase": "Running", "dataset": {"epoch": 0, "done": 1}}})

@@ -64,7 +64,7 @@ def _mirror(api: FakeApi, session: ApiSession, pace: Pace, resource: Resource) -
         clock,
         on_change=lambda: changes.append(len(store.objects)),
         pace=pace,
-        chance=random.Random(1),  # noqa: S311 - jitter
+        rng=random.Random(1),  # noqa: S311 - jitter
     )
     return Mirror(api, clock, store, reflector, changes)
 
@@ -85,7 +85,7 @@ async def test_lists_in_pages_then_follows_the_watch() -> None:
         assert changed.phase == "Running"
 
 
-async def test_a_watch_resumes_where_it_ended() -> None:
+async def test_a_watch_resumes_from_the_last_version() -> None:
     api = FakeApi()
     first = api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
@@ -100,7 +100,7 @@ async def test_a_watch_resumes_where_it_ended() -> None:
     assert api.count("list") == 1
 
 
-async def test_a_bookmark_moves_the_point_of_resumption() -> None:
+async def test_a_bookmark_updates_the_version_to_resume_from() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
     api.extra_lines.append(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"150"}}}')
@@ -112,7 +112,7 @@ async def test_a_bookmark_moves_the_point_of_resumption() -> None:
     assert [q["resourceVersion"] for _, _, q in api.requests if "watch" in q][1] == "150"
 
 
-async def test_after_410_it_lists_again_and_drops_what_has_gone() -> None:
+async def test_after_a_410_it_lists_again_and_removes_deleted_objects() -> None:
     api = FakeApi()
     for name in ("stays", "goes"):
         api.put(PATH, pod(name))
@@ -126,7 +126,7 @@ async def test_after_410_it_lists_again_and_drops_what_has_gone() -> None:
         assert mirror.store.was_deleted("uid-goes")
 
 
-async def test_410_in_the_middle_of_a_list_takes_it_anew_in_one_piece() -> None:
+async def test_after_a_410_between_pages_it_lists_again_without_pages() -> None:
     api = FakeApi()
     for i in range(5):
         api.put(PATH, pod(f"p{i}"))
@@ -136,7 +136,7 @@ async def test_410_in_the_middle_of_a_list_takes_it_anew_in_one_piece() -> None:
     assert [q.get("limit") for _, _, q in api.requests if "watch" not in q] == ["2", "2", None]
 
 
-async def test_410_for_ever_is_not_answered_in_a_tight_loop() -> None:
+async def test_repeated_410_responses_cause_no_tight_loop() -> None:
     api = FakeApi()
     api.faults += [refusal(410, "Expired") for _ in range(5)]
     async with mirrored(api) as mirror:
@@ -144,7 +144,7 @@ async def test_410_for_ever_is_not_answered_in_a_tight_loop() -> None:
         assert len(mirror.clock.slept) >= 3
 
 
-async def test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either() -> None:
+async def test_repeated_410_events_of_a_watch_cause_no_tight_loop() -> None:
     api = FakeApi()
     async with mirrored(api) as mirror:
         api.compacted = 10**9
@@ -154,7 +154,7 @@ async def test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tigh
     assert lists <= 2 + len(mirror.clock.slept)
 
 
-async def test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it() -> None:
+async def test_a_long_silent_watch_resets_the_failures_before_it() -> None:
     api = FakeApi()
     api.faults += [reset] * 12
     async with mirrored(api) as mirror:
@@ -169,7 +169,7 @@ async def test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before
         assert mirror.clock.slept[before] <= 0.5, "the pause of a first failure"
 
 
-async def test_duplicated_events_wake_nobody_twice() -> None:
+async def test_a_duplicate_event_is_no_change() -> None:
     api = FakeApi()
     api.duplicate_events = True
     async with mirrored(api) as mirror:
@@ -182,7 +182,7 @@ async def test_duplicated_events_wake_nobody_twice() -> None:
         assert len(mirror.changes) == before + 3
 
 
-async def test_an_event_that_comes_again_later_does_not_turn_back_the_object() -> None:
+async def test_a_repeated_older_event_does_not_revert_the_object() -> None:
     api = FakeApi()
     old = api.put(PATH, pod("p0", phase="Pending"))
     async with mirrored(api) as mirror:
@@ -200,7 +200,7 @@ async def test_an_event_that_comes_again_later_does_not_turn_back_the_object() -
     assert old["metadata"]["uid"] == new["metadata"]["uid"]
 
 
-async def test_a_late_event_brings_no_deleted_object_back() -> None:
+async def test_a_late_event_does_not_restore_a_deleted_object() -> None:
     api = FakeApi()
     old = api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
@@ -214,7 +214,7 @@ async def test_a_late_event_brings_no_deleted_object_back() -> None:
         await mirror.shows("last")
 
 
-async def test_a_late_deletion_does_not_take_the_successor_of_the_same_name() -> None:
+async def test_a_late_deletion_does_not_remove_a_new_object_of_the_same_name() -> None:
     api = FakeApi()
     old = api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
@@ -227,7 +227,7 @@ async def test_a_late_deletion_does_not_take_the_successor_of_the_same_name() ->
         assert mirror.store.objects["a", "p0"].metadata.uid == "second"
 
 
-async def test_a_heartbeat_wakes_nobody_and_keeps_the_object() -> None:
+async def test_a_heartbeat_is_no_change_and_keeps_the_object() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
@@ -241,7 +241,7 @@ async def test_a_heartbeat_wakes_nobody_and_keeps_the_object() -> None:
         assert len(mirror.changes) == woken
 
 
-async def test_a_silent_watch_is_dead() -> None:
+async def test_a_watch_that_is_silent_too_long_is_opened_again() -> None:
     api = FakeApi()
     api.mute = True
     async with mirrored(api, Pace(silence_s=0.05)) as mirror:
@@ -253,7 +253,7 @@ async def test_a_silent_watch_is_dead() -> None:
         await eventually(lambda: not mirror.reflector.problem)
 
 
-async def test_a_list_asks_the_server_to_end_watches_before_they_count_as_dead() -> None:
+async def test_the_server_ends_a_watch_before_the_read_timeout() -> None:
     api = FakeApi()
     async with mirrored(api) as mirror:
         await mirror.shows()
@@ -264,7 +264,7 @@ async def test_a_list_asks_the_server_to_end_watches_before_they_count_as_dead()
 
 
 @pytest.mark.parametrize("fault", [reset, refusal(500), refusal(503), refusal(403, "Forbidden"), refusal(404)])
-async def test_whatever_the_server_says_it_tries_again_and_says_so_meanwhile(
+async def test_after_any_error_it_retries_and_shows_the_problem_until_then(
     fault: Callable[[web.Request], web.Response], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = FakeApi()
@@ -297,7 +297,7 @@ async def test_pauses_grow_to_thirty_seconds_with_jitter() -> None:
     assert len(set(slept)) == len(slept)
 
 
-async def test_429_is_given_the_time_that_it_asks_for() -> None:
+async def test_it_waits_as_long_as_a_429_requests() -> None:
     api = FakeApi()
     api.faults.append(refusal(429, "TooManyRequests", **{"Retry-After": "20"}))
     async with mirrored(api) as mirror:
@@ -305,23 +305,23 @@ async def test_429_is_given_the_time_that_it_asks_for() -> None:
         assert 20 <= mirror.clock.slept[0] <= 22
 
 
-async def test_a_poisoned_object_is_set_aside_under_its_name_and_the_rest_goes_on() -> None:
+async def test_an_unreadable_object_is_quarantined_under_its_name_and_the_others_are_read() -> None:
     api = FakeApi()
-    api.put(PATH, {**pod("poison"), "spec": {"containers": "x"}})
+    api.put(PATH, {**pod("bad"), "spec": {"containers": "x"}})
     api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
         await mirror.shows("p0")
         assert [str(q) for q in mirror.store.quarantined.values()] == [
-            "Pod a/poison is left out: Expected `array | null`, got `str` - at `$.spec.containers`"
+            "Pod a/bad is left out: Expected `array | null`, got `str` - at `$.spec.containers`"
         ]
         api.put(PATH, {**pod("p0"), "spec": 5})
         await eventually(lambda: ("a", "p0") in mirror.store.quarantined)
         api.put(PATH, pod("p0"))
-        api.remove(PATH, "poison", "a")
+        api.remove(PATH, "bad", "a")
         await eventually(lambda: mirror.names() == ["p0"] and not mirror.store.quarantined)
 
 
-async def test_a_line_that_is_no_event_makes_it_list_again() -> None:
+async def test_a_line_that_is_not_an_event_causes_a_new_list() -> None:
     api = FakeApi()
     api.extra_lines.append(b"<html>a proxy had an idea</html>")
     async with mirrored(api) as mirror:
@@ -329,7 +329,7 @@ async def test_a_line_that_is_no_event_makes_it_list_again() -> None:
         await eventually(lambda: api.count("list") == 2 and not mirror.reflector.problem)
 
 
-async def test_a_request_to_list_again_does_not_wait_for_the_watch_to_end() -> None:
+async def test_request_list_does_not_wait_for_the_watch_to_end() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
     async with mirrored(api) as mirror:
@@ -341,7 +341,7 @@ async def test_a_request_to_list_again_does_not_wait_for_the_watch_to_end() -> N
         assert mirror.reflector.lists_done == 2
 
 
-async def test_a_request_to_list_again_is_heard_while_a_watch_is_being_opened() -> None:
+async def test_request_list_works_while_a_watch_is_being_opened() -> None:
     api, gate = FakeApi(), asyncio.Event()
     api.put(PATH, pod("p0"))
 
@@ -358,7 +358,7 @@ async def test_a_request_to_list_again_is_heard_while_a_watch_is_being_opened() 
         gate.set()
 
 
-async def test_a_request_to_list_again_is_heard_while_a_list_is_under_way() -> None:
+async def test_request_list_works_during_a_list() -> None:
     api, gate = FakeApi(), asyncio.Event()
     api.put(PATH, pod("p0"))
 
@@ -376,7 +376,7 @@ async def test_a_request_to_list_again_is_heard_while_a_list_is_under_way() -> N
         await mirror.shows()
 
 
-async def test_everything_is_listed_again_now_and_then() -> None:
+async def test_it_lists_again_after_the_relist_time() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
     async with mirrored(api, Pace(relist_s=100)) as mirror:
@@ -388,7 +388,7 @@ async def test_everything_is_listed_again_now_and_then() -> None:
         await mirror.shows()
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_tight_loop() -> None:
+async def test_watches_that_end_at_once_cause_no_tight_loop() -> None:
     api = FakeApi()
     async with mirrored(api) as mirror:
         await mirror.shows()

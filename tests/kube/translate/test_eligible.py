@@ -1,4 +1,4 @@
-"""From objects as kubectl prints them to where trainers are planned: the filters and scores of kube-scheduler."""
+"""From objects as kubectl prints them to the planned nodes of trainers: the filters and scores of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def plan_of(*objects: Object) -> ScalePlan:
 
 
 def places(*objects: Object) -> Places:
-    """Where the new trainers of the one job go."""
+    """The planned nodes of the new trainers of the only job."""
     (decision,) = plan_of(*objects).decisions
     return dict(decision.nodes)
 
 
 def wanting(template: Object | None = None, requests: Object | None = None, most: int = 8) -> Object:
-    """A job of at least one trainer, of 4 cores unless it says otherwise, and of nothing but trainers."""
-    asked = job(spec={"fault_tolerant": True, "master": {"resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}})
-    asked["spec"]["trainer"].update(
+    """A job of 1 to `most` trainers, of 3 cores each by default, with a tiny master and no pservers."""
+    wanted = job(spec={"fault_tolerant": True, "master": {"resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}})
+    wanted["spec"]["trainer"].update(
         {
             "min-instance": 1,
             "max-instance": most,
@@ -40,8 +40,8 @@ def wanting(template: Object | None = None, requests: Object | None = None, most
         }
     )
     if template is not None:
-        asked["spec"]["trainer"]["template"] = {"spec": template}
-    return asked
+        wanted["spec"]["trainer"]["template"] = {"spec": template}
+    return wanted
 
 
 def required(*terms: Object) -> Object:
@@ -81,7 +81,7 @@ def name(operator: str, value: str) -> Object:
         (required({}), {}),
     ],
 )
-def test_selectors_and_required_affinity_close_nodes(template: Object | None, expected: Places) -> None:
+def test_selectors_and_required_affinity_exclude_nodes(template: Object | None, expected: Places) -> None:
     assert places(node("n1", metadata=SSD), node("n2"), wanting(template)) == expected
 
 
@@ -96,7 +96,7 @@ def test_selectors_and_required_affinity_close_nodes(template: Object | None, ex
         ({"metadata": {"deletionTimestamp": "2026-01-05T10:00:00Z"}}, {"n2": 2}),
     ],
 )
-def test_taints_cordons_and_silent_kubelets_close_nodes(unfit: Object, expected: Places) -> None:
+def test_taints_cordons_and_unready_nodes_are_excluded(unfit: Object, expected: Places) -> None:
     assert places(node("n1", **unfit), node("n2"), wanting()) == expected
 
 
@@ -108,7 +108,7 @@ def test_taints_cordons_and_silent_kubelets_close_nodes(unfit: Object, expected:
         ({"spec": {"unschedulable": True}}, {"operator": "Exists"}),
     ],
 )
-def test_a_tolerated_taint_closes_nothing(unfit: Object, toleration: Object) -> None:
+def test_a_tolerated_taint_excludes_no_node(unfit: Object, toleration: Object) -> None:
     assert places(node("n1", **unfit), node("n2"), wanting({"tolerations": [toleration]})) == {"n1": 2, "n2": 2}
 
 
@@ -127,15 +127,15 @@ def test_preferred_affinity_chooses_among_equal_nodes(wishes: tuple[Any, ...], e
     assert places(*nodes, wanting(preferred(*wishes), most=1)) == {expected: 1}
 
 
-def test_preferred_affinity_and_taints_that_would_rather_not_cost_no_trainer() -> None:
-    wish = wanting(preferred((100, label("disk", "In", "ssd"))), most=3)
-    assert places(node("n1"), node("n2", metadata=SSD), wish) == {"n1": 1, "n2": 2}
+def test_preferred_affinity_and_prefer_no_schedule_taints_cost_no_trainer() -> None:
+    preferring = wanting(preferred((100, label("disk", "In", "ssd"))), most=3)
+    assert places(node("n1"), node("n2", metadata=SSD), preferring) == {"n1": 1, "n2": 2}
     assert places(node("n1", **RATHER_NOT), node("n2"), wanting(most=3)) == {"n1": 1, "n2": 2}
     assert places(node("n1", **RATHER_NOT), node("n2"), wanting(most=2)) == {"n2": 2}
 
 
 @pytest.mark.parametrize(
-    ("requests", "there", "trainers"),
+    ("requests", "extra", "trainers"),
     [
         ({"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": "5"}, 2),
         ({"alpha.kubernetes.io/nvidia-gpu": 2}, {"nvidia.com/gpu": "5"}, 2),
@@ -147,11 +147,11 @@ def test_preferred_affinity_and_taints_that_would_rather_not_cost_no_trainer() -
         ({}, {"pods": "4"}, 3),
     ],
 )
-def test_every_resource_limits_what_a_node_holds(requests: Object, there: Object, trainers: int) -> None:
-    """The master takes a pod's place too."""
-    allocatable = {"cpu": "64", "memory": "64Gi", "pods": "110", **there}
-    asked = wanting(requests={"cpu": "1", "memory": "1Gi", **requests})
-    assert sum(places(node("n1", status={"allocatable": allocatable}), asked).values()) == trainers
+def test_every_resource_limits_the_trainers_of_a_node(requests: Object, extra: Object, trainers: int) -> None:
+    """The master also counts as a pod of the node."""
+    allocatable = {"cpu": "64", "memory": "64Gi", "pods": "110", **extra}
+    wanted = wanting(requests={"cpu": "1", "memory": "1Gi", **requests})
+    assert sum(places(node("n1", status={"allocatable": allocatable}), wanted).values()) == trainers
 
 
 CORES_7 = {"containers": [container("7")]}
@@ -190,7 +190,7 @@ HOLDERS: dict[str, Object] = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS.keys())
-def test_whoever_holds_room_keeps_it_from_trainers(holder: Object) -> None:
+def test_a_pod_that_occupies_a_node_keeps_its_request_from_trainers(holder: Object) -> None:
     assert places(node("n1"), node("n2"), wanting(), holder) == {"n2": 2}
 
 
@@ -206,29 +206,29 @@ NOBODY: dict[str, Object] = {
 
 
 @pytest.mark.parametrize("other", NOBODY.values(), ids=NOBODY.keys())
-def test_whoever_holds_no_room_and_waits_for_none_keeps_nothing_from_trainers(other: Object) -> None:
+def test_a_pod_that_neither_runs_nor_needs_a_node_keeps_nothing_from_trainers(other: Object) -> None:
     assert places(node("n1"), node("n2"), wanting(), other) == {"n1": 2, "n2": 2}
 
 
-def test_room_for_waiting_serving_is_kept_where_it_may_go() -> None:
+def test_capacity_for_a_waiting_serving_pod_is_kept_on_its_eligible_node() -> None:
     waiting = pod("web", spec={**CORES_7, "nodeSelector": {"disk": "ssd"}}, status={"phase": "Pending"})
     assert places(node("n1"), node("n2", metadata=SSD), wanting(), waiting) == {"n1": 2}
 
 
-def test_serving_that_was_promised_a_node_that_is_gone_waits_again() -> None:
+def test_a_serving_pod_nominated_to_a_deleted_node_waits_again() -> None:
     lost = pod("web", spec=CORES_7, status={"phase": "Pending", "nominatedNodeName": "gone"})
     plan = plan_of(node("n1"), node("n2"), wanting(), lost)
     assert (plan.serving.waiting, plan.serving.placed) == (1, 1)
     assert len(plan.decisions[0].nodes) == 1
 
 
-def test_room_is_kept_for_daemons_that_will_come_and_only_where_they_will() -> None:
+def test_capacity_is_kept_for_daemon_pods_only_on_nodes_that_they_will_reach() -> None:
     linux = {"labels": {"os": "linux"}}
     greedy = {**DAEMON_SET, "spec": {"template": {"spec": {"nodeSelector": {"os": "linux"}, **CORES_7}}}}
     owner = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
     assert places(greedy, node("n1", metadata=linux), node("n2"), wanting()) == {"n2": 2}
-    there = pod("logs-1", namespace="kube-system", owner=owner, spec={"nodeName": "n1"})
-    assert places(greedy, there, node("n1", metadata=linux), node("n2"), wanting()) == {"n1": 2, "n2": 2}
+    extra = pod("logs-1", namespace="kube-system", owner=owner, spec={"nodeName": "n1"})
+    assert places(greedy, extra, node("n1", metadata=linux), node("n2"), wanting()) == {"n1": 2, "n2": 2}
     promised = pod("logs-1", namespace="kube-system", owner=owner, status={"nominatedNodeName": "n1"})
     assert places(greedy, promised, node("n1", metadata=linux), node("n2"), wanting()) == {"n1": 2, "n2": 2}
 
@@ -244,7 +244,7 @@ def test_room_is_kept_for_daemons_that_will_come_and_only_where_they_will() -> N
         ({"containerPort": 80}, {"n1": 1, "n2": 1}),
     ],
 )
-def test_a_host_port_is_taken_once_on_a_node(held: Object, expected: Places) -> None:
+def test_a_host_port_is_used_once_per_node(held: Object, expected: Places) -> None:
     holder = pod("web", spec={"containers": [{**container("1"), "ports": [held]}], "nodeName": "n1"})
     ported = wanting(
         {"containers": [{"name": "trainer", "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}]}]}
@@ -252,7 +252,7 @@ def test_a_host_port_is_taken_once_on_a_node(held: Object, expected: Places) -> 
     assert places(node("n1"), node("n2"), ported, holder) == expected
 
 
-def test_in_the_hosts_network_every_port_is_a_host_port() -> None:
+def test_with_host_network_every_port_is_a_host_port() -> None:
     holder = pod(
         "web",
         spec={"hostNetwork": True, "containers": [{**container("1"), "ports": [{"containerPort": 80}]}],

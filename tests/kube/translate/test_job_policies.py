@@ -1,4 +1,4 @@
-"""What the spec of a TrainingJob says about events becomes the answers of the core's job."""
+"""The policies in the spec of a TrainingJob become the policies of the `Job`."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def read(*, trainer: dict[str, Any] | None = None, **spec: Any) -> Job:
     return job
 
 
-def test_a_job_without_policies_leaves_the_answers_to_its_mode() -> None:
+def test_a_job_without_policies_has_the_defaults_of_its_mode() -> None:
     assert read().policies == ()
 
 
-def test_a_policy_of_the_job_is_one_of_every_role() -> None:
+def test_a_policy_of_the_job_applies_to_every_role() -> None:
     job = read(policies=[{"event": "PodEvicted", "action": "AbortJob"}])
     assert job.policies == tuple(RolePolicy(role, EVICTED, JobAction.ABORT_JOB) for role in Role)
 
 
-def test_any_is_every_event_and_a_role_goes_before_the_job() -> None:
+def test_any_means_every_event_and_the_policy_of_a_role_overrides_that_of_the_job() -> None:
     job = read(
         policies=[{"event": "TaskCompleted", "action": "CompleteJob"}, {"event": "Any", "action": "AbortJob"}],
         trainer={"policies": [{"event": "PodFailed", "action": "RestartPod"}]},
@@ -55,7 +55,7 @@ def test_any_is_every_event_and_a_role_goes_before_the_job() -> None:
     assert pserver == {FAILED: JobAction.ABORT_JOB, EVICTED: JobAction.ABORT_JOB, COMPLETED: JobAction.COMPLETE_JOB}
 
 
-def test_what_the_mode_says_anyway_is_no_answer_of_its_own() -> None:
+def test_a_policy_equal_to_the_default_of_the_mode_is_left_out() -> None:
     assert read(policies=[{"event": "PodFailed", "action": "RestartJob"}]).policies == ()
 
 
@@ -64,19 +64,21 @@ def test_what_the_mode_says_anyway_is_no_answer_of_its_own() -> None:
     [({}, False), ({"gang": True}, True), ({"schedulerName": "volcano"}, True),
      ({"schedulerName": "volcano", "gang": False}, False)],
 )  # fmt: skip
-def test_a_gang_is_asked_for_or_comes_with_the_scheduler(spec: dict[str, Any], *, expected: bool) -> None:
+def test_a_gang_is_requested_or_implied_by_the_scheduler(spec: dict[str, Any], *, expected: bool) -> None:
     assert read(**spec).gang is expected
 
 
-@pytest.mark.parametrize(("said", "restarts"), [(None, None), ("Fail", False), ("RestartEpoch", True)])
-def test_what_a_lost_ledger_means_is_said_or_left_open(said: str | None, restarts: bool | None) -> None:
-    dataset = {"source": "index:9"} | ({"onLedgerLost": said} if said else {})
+@pytest.mark.parametrize(("value", "restarts"), [(None, None), ("Fail", False), ("RestartEpoch", True)])
+def test_the_spec_decides_what_a_lost_ledger_means_or_leaves_it_open(
+    value: str | None, restarts: bool | None
+) -> None:
+    dataset = {"source": "index:9"} | ({"onLedgerLost": value} if value else {})
     found = read(dataset=dataset, fault_tolerant=True)
     assert found.problem == ""
     assert (found.has_dataset, found.restarts_epoch) == (True, restarts)
     assert (read().has_dataset, read().restarts_epoch) == (False, None)
 
 
-def test_a_declared_resize_cost_of_nothing_is_declared() -> None:
+def test_a_declared_resize_cost_of_zero_is_kept() -> None:
     assert read(elasticity={"resizeCostSeconds": 0}).resize_cost_s == 0.0
     assert read().resize_cost_s is None

@@ -1,4 +1,4 @@
-"""What a pod asks for and where it may go: the arithmetic of kube-scheduler."""
+"""The request and the placement of a pod, as kube-scheduler computes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worlds.raw_objects import GI, MI, Object, container, sidecar
 
 
 def request(spec: Object, status: Object | None = None) -> dict[str, int]:
-    """The request of a pod without its own place."""
+    """The request of a pod without `pods: 1`."""
     decoded = PODS.from_dict({"spec": spec, "status": status})
     assert not isinstance(decoded, Quarantined), decoded
     amounts = shape_of(decoded.spec or PodSpec(), decoded.status).request.as_dict()
@@ -26,10 +26,10 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
     ("spec", "expected"),
     [
         ({"containers": [container("500m", "1Gi"), container("1", "1Gi")]}, {"cpu": 1500, "memory": 2 * GI}),
-        # The larger of what runs on and of each step on the way there.
+        # The larger of all containers together and of each init container.
         ({"containers": [container("1")], "initContainers": [container("3")]}, {"cpu": 3000}),
         ({"containers": [container("4")], "initContainers": [container("3"), container("2")]}, {"cpu": 4000}),
-        # Native sidecars run on beside the containers, and beside the init containers after them only.
+        # A native sidecar runs beside the containers, and beside the init containers after it.
         ({"containers": [container("1")], "initContainers": [sidecar("500m")]}, {"cpu": 1500}),
         ({"containers": [container("1")], "initContainers": [sidecar("500m"), container("2")]}, {"cpu": 2500}),
         ({"containers": [container("1")], "initContainers": [container("2"), sidecar("500m")]}, {"cpu": 2000}),
@@ -37,12 +37,12 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
             {"containers": [container("1")], "initContainers": [sidecar("1"), container("2"), sidecar("3")]},
             {"cpu": 5000},
         ),
-        # Overhead comes on top of all of it.
+        # Overhead is added to the maximum.
         (
             {"containers": [container("1")], "overhead": {"cpu": "250m", "memory": "120Mi"}},
             {"cpu": 1250, "memory": 120 * MI},
         ),
-        # A limit implies the request, resource by resource.
+        # Without a request the limit is the request, for each resource.
         (
             {"containers": [{"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}]},
             {"cpu": 1000, "memory": GI},
@@ -51,14 +51,14 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
         ({"containers": [{"resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1}}}]}, {"nvidia.com/gpu": 1}),
         ({"containers": [{"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": None}}}]}, {"cpu": 1000}),
         ({"containers": [{"resources": {"requests": {"ephemeral-storage": "2Gi"}}}]}, {"ephemeral-storage": 2 * GI}),
-        # Pod-level resources replace the sum for what they name.
+        # Pod-level resources replace the sum of the resources that they name.
         (
             {"containers": [container("1", "1Gi")], "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}},
             {"cpu": 3000, "memory": GI},
         ),
         ({"containers": [{}], "resources": {"limits": {"cpu": "4"}}}, {"cpu": 4000}),
         ({"containers": [container("1")], "resources": {"limits": {"cpu": "4"}}}, {"cpu": 1000}),
-        # Host ports, once each; an init container's are free again when the pod runs.
+        # Each host port counts once; those of init containers are free again when the pod runs.
         (
             {
                 "containers": [
@@ -74,7 +74,7 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
             {"containers": [{}], "initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 1}]}]},
             {"hostport/TCP/1": 1},
         ),
-        # A port at one address is another one than at the next, and than at all of them; 0.0.0.0 is all of them.
+        # The same port at two addresses is two ports; 0.0.0.0 means every address.
         (
             {
                 "containers": [
@@ -90,7 +90,7 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
                 "hostport/TCP/82": 1,
             },
         ),
-        # Huge pages are counted in bytes, by their size; what a device plugin offers, in pieces.
+        # Huge pages are counted in bytes for each page size, devices in pieces.
         (
             {
                 "containers": [
@@ -108,15 +108,15 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
             {"containers": [{}], "resources": {"requests": {"hugepages-1Gi": "2Gi"}}},
             {"hugepages-1Gi": 2 * GI},
         ),
-        # Nothing said, nothing asked.
+        # Absent and null fields request nothing.
         ({"containers": None, "initContainers": None, "overhead": None, "resources": None}, {}),
         ({"containers": [{"resources": None}, {"resources": {"requests": None, "limits": None}, "ports": None}]}, {}),
-        # Numbers as a hand-written file has them, rounded up.
+        # Numbers as in a hand-written file, rounded up.
         ({"containers": [{"resources": {"requests": {"cpu": 0.5, "memory": 1000}}}]}, {"cpu": 500, "memory": 1000}),
         ({"containers": [container("0.0001")]}, {"cpu": 1}),
     ],
 )
-def test_a_pod_asks_for_what_kube_scheduler_counts(spec: Object, expected: dict[str, int]) -> None:
+def test_the_request_of_a_pod_equals_that_of_kube_scheduler(spec: Object, expected: dict[str, int]) -> None:
     assert request(spec) == expected
 
 
@@ -129,7 +129,7 @@ def test_a_pod_asks_for_what_kube_scheduler_counts(spec: Object, expected: dict[
         ({"requests": {"cpu": "1"}}, [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}], 2000),
     ],
 )
-def test_while_a_pod_is_resized_in_place_the_larger_amount_counts(
+def test_during_a_resize_in_place_the_larger_amount_counts(
     given: Object, conditions: list[Object], expected: int
 ) -> None:
     status = {"containerStatuses": [{"name": "c", "resources": given}], "conditions": conditions}
@@ -144,7 +144,7 @@ def test_an_affinity_without_terms_selects_no_node() -> None:
     assert placement_of(spec.spec or PodSpec()).required == (NodeTerm(),)
 
 
-def test_equal_placements_are_equal_in_whatever_order_they_are_written() -> None:
+def test_the_order_in_which_a_placement_is_written_does_not_matter() -> None:
     tolerations = [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "x", "effect": "NoSchedule"}]
     one = _placement({"tolerations": tolerations, "nodeSelector": {"x": "1", "a": "2"}})
     two = _placement({"tolerations": tolerations[::-1], "nodeSelector": {"a": "2", "x": "1"}})
@@ -152,7 +152,7 @@ def test_equal_placements_are_equal_in_whatever_order_they_are_written() -> None
     assert one.tolerations == (Toleration("a", "Exists"), Toleration("b", "Equal", "x", "NoSchedule"))
 
 
-def test_a_toleration_for_some_seconds_makes_no_node_a_place_to_go() -> None:
+def test_a_toleration_with_a_time_limit_makes_no_node_eligible() -> None:
     added = {
         "key": "node.kubernetes.io/not-ready",
         "operator": "Exists",

@@ -1,4 +1,4 @@
-"""From raw objects to core types: nodes, pods, whose pods are whose, and jobs."""
+"""From Kubernetes objects to a snapshot: nodes, pods, the jobs that the pods belong to, and jobs."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def test_a_node_is_read() -> None:
         ({"conditions": [{"type": "Ready", "status": "Unknown"}]}, False),
     ],
 )
-def test_a_node_is_ready_unless_it_says_otherwise(status: Object, ready: bool) -> None:
+def test_a_node_is_ready_if_its_condition_is_true_or_absent(status: Object, ready: bool) -> None:
     assert take(node(status=status)).nodes[0].ready is ready
 
 
-def test_a_node_that_is_being_deleted_is_no_capacity() -> None:
+def test_a_node_that_is_being_deleted_counts_as_cordoned() -> None:
     assert take(node(metadata={"deletionTimestamp": "2026-01-05T10:00:00Z"})).nodes[0].cordoned
 
 
-def test_a_hand_written_node_takes_as_many_pods_as_a_kubelet_does() -> None:
+def test_a_hand_written_node_has_the_default_number_of_pods_of_a_kubelet() -> None:
     (found,) = take({"kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": 4}}}).nodes
     assert found.allocatable.as_dict() == {"cpu": 4000, "pods": 110}
 
 
-def test_room_is_kept_for_daemons_on_the_nodes_that_they_have_not_reached() -> None:
+def test_the_request_of_a_daemon_set_is_reserved_on_nodes_without_its_pod() -> None:
     linux = {"labels": {"os": "linux"}}
     owner = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
-    there = pod("logs-1", namespace="kube-system", owner=owner, spec={"nodeName": "n1"})
-    on_the_way = pod("logs-2", namespace="kube-system", owner=owner, status={"phase": "Pending"})
+    bound = pod("logs-1", namespace="kube-system", owner=owner, spec={"nodeName": "n1"})
+    unbound = pod("logs-2", namespace="kube-system", owner=owner, status={"phase": "Pending"})
     failed = pod("logs-4", namespace="kube-system", owner=owner, spec={"nodeName": "n4"}, status={"phase": "Failed"})
     tainted = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
     nodes = [
@@ -71,16 +71,16 @@ def test_room_is_kept_for_daemons_on_the_nodes_that_they_have_not_reached() -> N
         node("n5", metadata=linux, spec={"unschedulable": True}),
         node("n6", metadata=linux, spec=tainted),
     ]
-    found = take(DAEMON_SET, there, on_the_way, failed, *nodes)
+    found = take(DAEMON_SET, bound, unbound, failed, *nodes)
     reserved = {n.name: n.reserved["cpu"] for n in found.nodes}
     assert reserved == {"n1": 0, "n2": 250, "n3": 0, "n4": 250, "n5": 250, "n6": 0}
     assert all(p.daemon for p in found.pods)
 
 
-def test_a_daemon_set_that_is_being_deleted_keeps_no_room() -> None:
-    going = copy.deepcopy(DAEMON_SET)
-    going["metadata"]["deletionTimestamp"] = "2026-01-05T10:00:00Z"
-    assert not take(going, node(metadata={"labels": {"os": "linux"}})).nodes[0].reserved
+def test_a_daemon_set_that_is_being_deleted_reserves_nothing() -> None:
+    terminating = copy.deepcopy(DAEMON_SET)
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-05T10:00:00Z"
+    assert not take(terminating, node(metadata={"labels": {"os": "linux"}})).nodes[0].reserved
 
 
 def test_a_pod_is_read() -> None:
@@ -101,7 +101,7 @@ def test_a_pod_is_read() -> None:
     assert not any((found.gated, found.tried, found.terminating, found.daemon, found.nominated))
 
 
-def test_what_keeps_a_pod_from_its_node_is_read() -> None:
+def test_why_a_pod_is_not_scheduled_is_read() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     assert the_pod(pod("a", status={"phase": "Pending", "conditions": [unschedulable]})).tried
@@ -129,8 +129,8 @@ def test_how_a_pod_ends_is_read() -> None:
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
-        ("ErrImagePull", "its image cannot be pulled; look at"),
-        ("ImagePullBackOff", "its image cannot be pulled; look at"),
+        ("ErrImagePull", "its image cannot be pulled; check"),
+        ("ImagePullBackOff", "its image cannot be pulled; check"),
         ("InvalidImageName", "not valid"),
         ("CreateContainerConfigError", "Secret"),
         ("ContainerCreating", ""),
@@ -152,14 +152,14 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
         (
             None,
             "OOMKilled",
-            ["OOMKilled: it took more memory than its limit; raise limits.memory of its role"],
+            ["OOMKilled: it used more memory than its limit; raise limits.memory of its role"],
         ),
-        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it took more memory"]),
+        ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it used more memory"]),
         ("General Error\n", "Error", ["General Error"]),
         (None, "Error", []),
     ],
 )
-def test_that_the_memory_ran_out_is_read_behind_the_last_words(
+def test_an_exceeded_memory_limit_is_read_after_the_termination_message(
     message: str | None, reason: str, lines: list[str]
 ) -> None:
     ended = {"exitCode": 137, "reason": reason, "message": message}
@@ -173,11 +173,11 @@ def test_that_the_memory_ran_out_is_read_behind_the_last_words(
     ("phase", "read"),
     [("Unknown", PodPhase.RUNNING), (None, PodPhase.PENDING), ("Nonsense", PodPhase.PENDING)],
 )
-def test_a_strange_phase_is_read_with_care(phase: str | None, read: PodPhase) -> None:
+def test_phase_unknown_is_read_as_running_and_an_invalid_one_as_pending(phase: str | None, read: PodPhase) -> None:
     assert the_pod(pod("a", status={"phase": phase})).phase is read
 
 
-def test_a_finished_foreign_pod_holds_nothing() -> None:
+def test_a_finished_foreign_pod_is_left_out() -> None:
     assert take(pod("a", status={"phase": "Succeeded"}), pod("b", status={"phase": "Failed"})).pods == ()
 
 
@@ -191,19 +191,19 @@ def test_a_finished_foreign_pod_holds_nothing() -> None:
         ({}, 5),
     ],
 )
-def test_a_priority_is_resolved_by_the_classes_that_are_there(spec: Object, priority: int) -> None:
+def test_a_priority_is_resolved_by_the_priority_classes(spec: Object, priority: int) -> None:
     gold = {"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000}
     default = {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True}
     assert the_pod(pod("a", spec=spec), gold, default).priority == priority
 
 
-def test_priority_classes_of_ours_are_missing_only_where_classes_are_known() -> None:
+def test_priority_classes_of_edl_are_reported_missing_only_if_classes_are_known() -> None:
     assert take(node()).missing_priority_classes == ()
     known = [{"kind": "PriorityClass", "metadata": {"name": name}} for name in ("edl-core", "edl-surplus")]
     assert take(node(), *known).missing_priority_classes == ("edl-training",)
 
 
-def test_a_change_of_the_classes_reaches_pods_that_have_not_changed() -> None:
+def test_a_change_of_the_classes_changes_the_priority_of_unchanged_pods() -> None:
     translator = Translator()
     source = PODS.from_dict(pod("a", spec={"priorityClassName": "gold"}))
     assert not isinstance(source, Quarantined)
@@ -214,7 +214,7 @@ def test_a_change_of_the_classes_reaches_pods_that_have_not_changed() -> None:
     assert [s.pods[0].priority for s in (before, after)] == [0, 9]
 
 
-# --- Whose pods
+# --- The jobs that pods belong to
 
 
 def test_pods_belong_to_their_job_by_label_and_namespace() -> None:
@@ -228,16 +228,16 @@ def test_finished_pods_of_a_job_stay_with_it() -> None:
     assert len(the_job(job(), trainer(0, status={"phase": "Succeeded"})).pods) == 1
 
 
-SAID = {None: None, "true": True, "True": True, "false": False, "False": False, "no": False, 0: False}
+SAFE_TO_EVICT = {None: None, "true": True, "True": True, "false": False, "False": False, "no": False, 0: False}
 
 
-@pytest.mark.parametrize(("said", "safe"), SAID.items())
-def test_a_pod_may_say_what_it_bears(said: str | int | None, safe: bool | None) -> None:
-    notes = {} if said is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": said}
-    assert the_pod(pod("web", metadata={"annotations": notes})).safe_to_evict is safe
+@pytest.mark.parametrize(("annotation", "safe"), SAFE_TO_EVICT.items())
+def test_the_annotation_safe_to_evict_is_read(annotation: str | int | None, safe: bool | None) -> None:
+    annotations = {} if annotation is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": annotation}
+    assert the_pod(pod("web", metadata={"annotations": annotations})).safe_to_evict is safe
 
 
-def test_a_pod_of_a_former_job_of_that_name_is_foreign_and_holds_its_room() -> None:
+def test_a_pod_of_a_deleted_job_of_the_same_name_is_foreign_and_keeps_its_node() -> None:
     old = trainer(0, owner=owned_by("uid-of-the-old-one"), spec={"nodeName": "n1"})
     waiting = trainer(1, owner=owned_by("uid-of-the-old-one"), status={"phase": "Pending"})
     promised = trainer(
@@ -248,19 +248,19 @@ def test_a_pod_of_a_former_job_of_that_name_is_foreign_and_holds_its_room() -> N
     assert [(p.node, p.nominated, p.job) for p in found.pods] == [("n1", "", None), ("", "n2", None)]
 
 
-def test_a_users_deployment_that_carries_our_label_is_not_ours() -> None:
+def test_a_pod_of_a_deployment_with_the_job_label_does_not_belong_to_the_job() -> None:
     owner = {"kind": "ReplicaSet", "name": "ctr", "uid": "r", "controller": True}
     found = take(job(), trainer(0, owner=owner))
     assert found.jobs[0].pods == ()
     assert len(found.pods) == 1
 
 
-def test_a_label_without_its_job_makes_a_pod_foreign() -> None:
+def test_a_labelled_pod_without_its_job_is_foreign() -> None:
     found = take(trainer(0, status={"phase": "Pending"}))
     assert [p.is_waiting_serving for p in found.pods] == [True]
 
 
-def test_where_a_hand_written_job_has_no_uid_its_name_decides() -> None:
+def test_pods_of_a_hand_written_job_without_uid_belong_to_it_by_name() -> None:
     anonymous = job()
     del anonymous["metadata"]["uid"]
     assert len(the_job(anonymous, trainer(0, owner=owned_by("some-uid"))).pods) == 1
@@ -285,7 +285,7 @@ def test_role_and_index_are_found_by_label_or_else_by_name(
     assert (found.role, found.index) == (role, index)
 
 
-def test_a_labelled_pod_that_is_none_of_the_three_roles_is_left_alone() -> None:
+def test_a_labelled_pod_without_a_role_is_foreign() -> None:
     found = take(job(), pod("debug", labels={"paddlepaddle.org/job": "ctr"}))
     assert found.jobs[0].pods == ()
     assert [p.name for p in found.pods] == ["debug"]
@@ -308,22 +308,22 @@ def test_a_job_is_read() -> None:
     ]
 
 
-def test_a_job_in_the_namespace_of_the_controller_is_refused_although_admission_let_it_pass() -> None:
+def test_a_job_in_the_namespace_of_the_controller_is_invalid_even_if_admission_accepted_it() -> None:
     (refused,) = take(job(), translator=Translator(controller_namespace="ads")).jobs
     assert "namespace ads is the controller's own" in refused.problem
     (accepted,) = take(job(), translator=Translator(controller_namespace="paddlecloud")).jobs
     assert not accepted.problem
 
 
-def test_a_job_that_is_asked_for_just_now_is_the_youngest() -> None:
+def test_a_job_without_a_creation_time_is_created_now() -> None:
     assert take(job(), now_s=77.0).jobs[0].created_s == 77.0
 
 
-def test_where_a_trainer_may_go_is_read_from_its_template() -> None:
+def test_the_placement_of_trainers_is_read_from_the_template() -> None:
     template = {"spec": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}}
-    asked = job()
-    asked["spec"]["trainer"]["template"] = template
-    placement = the_job(asked).trainer.placement
+    placed = job()
+    placed["spec"]["trainer"]["template"] = template
+    placement = the_job(placed).trainer.placement
     assert placement.node_selector == (("pool", "a"),)
     assert placement.tolerations == (Toleration("gpu", "Exists"),)
 
@@ -338,7 +338,9 @@ def test_where_a_trainer_may_go_is_read_from_its_template() -> None:
         ({"min-instance": -1, "max-instance": 10**30}, (1, 10_000)),
     ],
 )
-def test_a_broken_job_has_a_problem_and_harms_nobody(trainer_spec: object, bounds: tuple[int, int]) -> None:
+def test_an_invalid_job_has_a_problem_and_does_not_affect_others(
+    trainer_spec: object, bounds: tuple[int, int]
+) -> None:
     broken = job("bad", spec={"trainer": trainer_spec})
     bad, good = take(broken, job()).jobs
     assert bad.problem
@@ -346,7 +348,7 @@ def test_a_broken_job_has_a_problem_and_harms_nobody(trainer_spec: object, bound
     assert not good.problem
 
 
-def test_a_spec_that_is_mended_is_read_anew() -> None:
+def test_a_corrected_spec_is_read_again() -> None:
     translator = Translator()
     assert take(job(spec={"trainer": None}), translator=translator).jobs[0].problem
     assert not take(job(), translator=translator).jobs[0].problem
@@ -377,7 +379,7 @@ def test_a_status_is_read() -> None:
     assert not found.finished
 
 
-def test_a_forged_status_is_taken_for_what_it_is() -> None:
+def test_invalid_fields_of_a_status_are_ignored() -> None:
     forged = {
         "phase": ["Succeeded"],
         "observedGeneration": -4,

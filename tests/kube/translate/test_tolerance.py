@@ -1,4 +1,4 @@
-"""What cannot be read is set aside and stops nothing; what has not changed is not read again."""
+"""Unreadable objects are quarantined and do not affect the others; unchanged objects are not translated again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.worlds.raw_objects import (
 )
 
 
-def test_what_cannot_be_translated_is_reported_and_the_rest_goes_on() -> None:
+def test_an_object_that_cannot_be_translated_is_reported_and_the_others_are_read() -> None:
     translator = Translator()
     found = take(
         node("bad", status={"allocatable": {"cpu": "many"}}),
@@ -125,7 +125,7 @@ EVERYTHING = {
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object, but its kind."""
+    """Every path in an object except its kind."""
     items: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         items = list(value.items())
@@ -140,7 +140,7 @@ def _paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def _damaged(draw: st.DrawFn) -> Object:
-    """An object with any of its parts missing, null or of another type."""
+    """An object in which parts are missing, null or of another type."""
     kind = draw(st.sampled_from(sorted(EVERYTHING)))
     obj: Object = copy.deepcopy(EVERYTHING[kind])
     paths = draw(st.lists(st.sampled_from(_paths(obj)), max_size=6))
@@ -167,8 +167,8 @@ def _spoil(obj: Any, path: tuple[Any, ...], damage: object) -> None:
 
 @given(st.lists(_damaged(), min_size=1, max_size=5))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_no_damage_to_an_object_stops_the_reading_of_the_others(objects: list[Object]) -> None:
-    """Whatever is damaged is read, or set aside under a name; the sound node is there afterwards."""
+def test_a_damaged_object_never_prevents_the_others_from_being_read(objects: list[Object]) -> None:
+    """A damaged object is read or quarantined under its name, and the valid node is always read."""
     by_kind: dict[str, list[Any]] = {kind: [] for kind in DECODERS}
     for obj in [*objects, node("sound")]:
         decoder = DECODERS[obj["kind"]]
@@ -191,6 +191,6 @@ def test_no_damage_to_an_object_stops_the_reading_of_the_others(objects: list[Ob
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_no_bytes_are_too_strange_to_decode(raw: bytes) -> None:
+def test_decoding_any_bytes_raises_no_error(raw: bytes) -> None:
     for decoder in DECODERS.values():
         decoder.from_bytes(raw)

@@ -1,4 +1,4 @@
-"""What is nested deeper than anybody can read is cut off, and whatever stands beside it is read."""
+"""JSON that is nested too deeply is cut off, and the objects beside it are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edl.api.v1 import MAX_LEVELS, parse_job
 from edl.errors import InvalidJobError
-from edl.kube.client.json_depth import LEVELS, cut_off
+from edl.kube.json_depth import LEVELS, cut_off
 from edl.kube.mirror.reflector import Reflector, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import TRAINING_JOBS, Quarantined
@@ -33,7 +33,7 @@ ANY_JSON = st.recursive(
 
 
 def deep_job(levels: int, name: str = "deep") -> bytes:
-    """A job with a list in a list in a list, in a place where the CRD lets anything pass."""
+    """A job with deeply nested lists, in a field that the CRD does not validate."""
     job = make_manifest(name)
     job["metadata"] |= {"namespace": "ads", "uid": "u-deep", "resourceVersion": "7"}
     job["spec"]["trainer"]["template"] = {"spec": {"affinity": "HERE"}}
@@ -55,7 +55,7 @@ def cut(value: Any, levels: int) -> Any:
 
 
 @given(ANY_JSON, st.integers(0, 6), st.sampled_from([None, 1]))
-def test_null_stands_for_what_is_too_deep_and_the_rest_is_the_same(
+def test_null_replaces_what_is_too_deep_and_the_rest_is_unchanged(
     value: Any, levels: int, indent: int | None
 ) -> None:
     raw = json.dumps(value, indent=indent).encode()
@@ -64,7 +64,7 @@ def test_null_stands_for_what_is_too_deep_and_the_rest_is_the_same(
 
 
 @pytest.mark.parametrize("levels", [LEVELS, 1500, TEN_THOUSAND])
-def test_a_job_that_is_too_deep_is_read_by_its_name_and_refused_in_words(levels: int) -> None:
+def test_a_job_that_is_nested_too_deeply_has_a_name_and_a_problem(levels: int) -> None:
     read = TRAINING_JOBS.from_bytes(deep_job(levels))
     assert isinstance(read, JobObject)
     assert read.metadata is not None
@@ -73,7 +73,7 @@ def test_a_job_that_is_too_deep_is_read_by_its_name_and_refused_in_words(levels:
     assert job.problem == f"spec is nested deeper than {MAX_LEVELS} levels; write it with fewer"
 
 
-def test_as_deep_as_allowed_is_not_too_deep() -> None:
+def test_a_spec_is_too_deep_only_above_the_limit() -> None:
     inside = len(("spec", "trainer", "template", "spec"))
     with pytest.raises(InvalidJobError, match="affinity"):
         parse_job(json.loads(deep_job(MAX_LEVELS - inside)))
@@ -81,7 +81,7 @@ def test_as_deep_as_allowed_is_not_too_deep() -> None:
         parse_job(json.loads(deep_job(MAX_LEVELS - inside + 1)))
 
 
-def test_shared_parts_are_looked_at_once() -> None:
+def test_a_part_that_is_shared_is_checked_once() -> None:
     shared: Any = "x"
     for _ in range(MAX_LEVELS - 10):
         shared = [shared] * 10
@@ -89,7 +89,7 @@ def test_shared_parts_are_looked_at_once() -> None:
         parse_job({**make_manifest(), "spec": {**make_manifest()["spec"], "policies": {"a": shared}}})
 
 
-async def test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch() -> None:
+async def test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch() -> None:
     api = FakeApi()
     api.put(PATH, make_manifest("before"))
     api.put(PATH, json.loads(deep_job(900)))
@@ -105,7 +105,7 @@ async def test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or
         task.cancel()
 
 
-async def test_the_answer_to_a_write_may_be_as_deep() -> None:
+async def test_the_response_to_a_write_may_be_nested_as_deeply() -> None:
     api = FakeApi()
 
     async def answer(_: Any) -> Any:
@@ -119,7 +119,7 @@ async def test_the_answer_to_a_write_may_be_as_deep() -> None:
         assert stored["metadata"]["resourceVersion"] == "7"
 
 
-def test_what_is_no_json_stays_an_error() -> None:
+def test_invalid_json_is_an_error() -> None:
     assert isinstance(TRAINING_JOBS.from_bytes(b"[" * 5000), Quarantined)
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(cut_off(b"[" * 5000))

@@ -1,8 +1,9 @@
-"""JSON that is nested deeper than a decoder can follow, cut off instead of refused.
+"""JSON that is nested deeper than a decoder can follow: the deep part is cut off, the rest is read.
 
-The API server takes ten thousand levels, Python's decoders about one thousand; and a decoder that gives up on one
-object gives up on the list that it is in. So whatever is nested deeper than any object of ours may be is replaced by
-null, and the rest is read: what names the object stands near its surface, and its own reader refuses what is left.
+The API server accepts ten thousand levels, but Python's decoders follow only about one thousand. A decoder that gives
+up on one object also gives up on the list that contains it. So null replaces whatever is nested deeper than any valid
+object, and the rest is decoded. The fields that name an object are not nested deeply, so they remain; validation
+rejects the object by the part that is missing.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import msgspec
 T = TypeVar("T")
 
 LEVELS = 200
-"""More than `edl.api` allows a job by far, so that a job which was cut is a job that is refused."""
+"""Levels that are kept. `edl.api` allows a job far fewer, so it rejects every job that was cut."""
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""The exceptions that decoding bytes from outside can raise."""
 
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def decode(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
-    """What the decoder reads; where it cannot follow, what it reads of the upper levels.
+    """Decode JSON; if it is nested too deeply for the decoder, decode its upper levels.
 
     Raises:
         msgspec.MsgspecError, ValueError: as the decoder does.
@@ -33,7 +37,7 @@ def decode(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
 
 
 def cut_off(raw: bytes, levels: int = LEVELS) -> bytes:
-    """The same JSON with null in the place of every list or object deeper than so many levels."""
+    """Return the same JSON, with null in place of every list or object below that many levels."""
     kept: list[bytes] = []
     depth = start = 0
     for token in _TOKENS.finditer(raw):

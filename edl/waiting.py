@@ -1,0 +1,58 @@
+"""Waiting: for the first of several events, and between the attempts of a request that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+
+from edl.clock import Clock
+
+_MAX_DOUBLINGS = 16
+
+
+async def wait_for_first(*awaitables: Awaitable[object]) -> None:
+    """Wait until one of the awaitables is done, then cancel the others. Results and errors are discarded."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+class RetryPauses:
+    """Pauses between attempts: each one twice as long as the one before, up to a limit, with jitter.
+
+    Args:
+        clock: sleeps.
+        first_s: the upper bound of the pause after the first failure, in seconds.
+        longest_s: the upper bound of every pause, in seconds.
+        rng: for jitter, so that many clients do not retry at the same moment.
+
+    Attributes:
+        failures: how many attempts in a row have failed.
+    """
+
+    def __init__(self, clock: Clock, *, first_s: float, longest_s: float, rng: random.Random) -> None:
+        self.failures = 0
+        self._clock, self._rng = clock, rng
+        self._first_s, self._longest_s = first_s, longest_s
+
+    def reset(self) -> None:
+        """Forget the failures: the next pause is a first one."""
+        self.failures = 0
+
+    async def after_failure(self, *, retry_after_s: float | None = None, at_once: bool = False) -> None:
+        """Count a failure and wait.
+
+        Args:
+            retry_after_s: how long the server asks the client to wait; None if it does not.
+            at_once: do not wait, unless the server asks for it.
+        """
+        bound_s = min(self._longest_s, self._first_s * 2 ** min(self.failures, _MAX_DOUBLINGS))
+        self.failures += 1
+        if retry_after_s is not None:
+            await self._clock.sleep(retry_after_s * self._rng.uniform(1.0, 1.1))
+        elif not at_once:
+            await self._clock.sleep(bound_s * self._rng.uniform(0.5, 1.0))

@@ -1,0 +1,44 @@
+"""Waiting for the first of several events, and pauses between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from edl.waiting import RetryPauses, wait_for_first
+from tests.worlds.fake_api import FakeClock
+
+
+def pauses(clock: FakeClock) -> RetryPauses:
+    return RetryPauses(clock, first_s=1.0, longest_s=8.0, rng=random.Random(1))  # noqa: S311 - jitter
+
+
+async def test_waiting_ends_with_the_first_event_and_cancels_the_others() -> None:
+    event = asyncio.Event()
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    event.set()
+    await wait_for_first(event.wait(), never)
+    await asyncio.sleep(0)
+    assert never.cancelled()
+
+
+async def test_pauses_double_up_to_the_longest_and_start_again_after_a_reset() -> None:
+    clock = FakeClock()
+    retries = pauses(clock)
+    for _ in range(30):
+        await retries.after_failure()
+    bounds = [min(8.0, 2.0**failures) for failures in range(30)]
+    assert all(bound / 2 <= slept <= bound for slept, bound in zip(clock.slept, bounds, strict=True))
+    retries.reset()
+    await retries.after_failure()
+    assert 0.5 <= clock.slept[-1] <= 1.0
+
+
+async def test_a_pause_lasts_as_long_as_the_server_asks_even_if_an_immediate_retry_is_wanted() -> None:
+    clock = FakeClock()
+    retries = pauses(clock)
+    await retries.after_failure(at_once=True)
+    assert clock.slept == []
+    await retries.after_failure(retry_after_s=20.0, at_once=True)
+    assert 20.0 <= clock.slept[-1] <= 22.0
+    assert retries.failures == 2
