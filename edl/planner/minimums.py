@@ -27,7 +27,7 @@ class Served:
     Attributes:
         due: by shape, pods that must be placed, even if trainers are deleted for them.
         in_grace: by shape, pods for which only free capacity is reserved.
-        short: how many pods no node could hold even without training.
+        short: how many pods do not fit even without training.
     """
 
     due: Mapping[int, int]
