@@ -53,17 +53,17 @@ def tools(*looks: list[PeerPod] | TemporaryError) -> tuple[Tools, list[float]]:
     return Tools(Listed(*looks), slept.append), slept
 
 
-def test_pods_are_in_the_order_of_their_numbers_not_of_their_names() -> None:
+def test_pods_are_sorted_by_index_and_not_by_name() -> None:
     twelve = [pod(f"j-trainer-{i}", f"10.0.0.{100 - i}", i) for i in (10, 2, 0, 11, 1)]
     assert [p.index for p in running_in_order(twelve)] == [0, 1, 2, 10, 11]
 
 
-def test_without_an_index_on_each_pod_the_addresses_count_as_numbers() -> None:
+def test_pods_without_an_index_are_sorted_by_numeric_address() -> None:
     mixed = [pod("a", "10.0.0.10", 0), pod("b", "10.0.0.9"), pod("c", "10.0.0.100", 1), pod("d", "fd00::1", 2)]
     assert [p.name for p in running_in_order(mixed)] == ["b", "a", "c", "d"]
 
 
-def test_only_those_that_run_and_stay_are_named() -> None:
+def test_only_running_pods_that_are_not_terminating_are_listed() -> None:
     some = [
         pod("a", "10.0.0.3", 2),
         pod("b", "", 0),
@@ -78,26 +78,26 @@ def test_only_those_that_run_and_stay_are_named() -> None:
     assert ask.count_pods_by_phase("x=y", "Failed") == 1
 
 
-def test_ports_count_up_in_the_order_of_the_ids() -> None:
+def test_ports_increase_in_the_order_of_the_ids() -> None:
     ask, _ = tools([pod("j-10", "10.0.0.1", 10), pod("j-2", "10.0.0.2", 2), pod("j-3", "fd00::3", 3)])
     assert ask.fetch_endpoints("x=y", 30236) == "10.0.0.2:30236,[fd00::3]:30237,10.0.0.1:30238"
     assert [ask.fetch_id("x=y", name, "") for name in ("j-2", "j-3", "j-10")] == [0, 1, 2]
     assert ask.fetch_id("x=y", "", "10.0.0.1") == 2
 
 
-def test_nobody_is_an_empty_line() -> None:
+def test_no_running_pod_gives_an_empty_line() -> None:
     ask, _ = tools([])
     assert ask.fetch_ips("x=y") == ""
     assert ask.fetch_endpoints("x=y", 1) == ""
 
 
-def test_a_pod_that_is_not_among_them_is_told_so() -> None:
+def test_a_pod_that_is_not_running_has_no_id() -> None:
     ask, _ = tools([pod("j-0", "10.0.0.1", 0)])
     with pytest.raises(PermanentError, match=r"fetch_id x=y: this pod \(j-9\) is not among the running ones \(j-0\)"):
         ask.fetch_id("x=y", "j-9", "10.0.0.1")
 
 
-def test_waiting_says_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_prints_how_many_pods_run(capsys: pytest.CaptureFixture[str]) -> None:
     two = [pod("a", "10.0.0.1", 0), pod("b", "10.0.0.2", 1)]
     ending = [two[0], pod("b", "10.0.0.2", 1, is_terminating=True)]
     ask, slept = tools([], ending, TemporaryError("the API: no answer"), [*two, pod("c", "10.0.0.3", 2)])
@@ -112,7 +112,7 @@ def test_waiting_says_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> 
     assert slept == [5.0, 5.0, 5.0]
 
 
-def test_waiting_for_containers_takes_all_of_all_pods(capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_for_containers_needs_every_container_of_every_pod(capsys: pytest.CaptureFixture[str]) -> None:
     ready, not_ready = pod("a", "10.0.0.1", 0, is_ready=True), pod("b", "10.0.0.2", 1)
     done = pod("c", "10.0.0.3", 2, phase="Succeeded")
     ask, slept = tools([], [done], [ready, not_ready, done], [ready, pod("b", "10.0.0.2", 1, is_ready=True), done])
@@ -121,13 +121,13 @@ def test_waiting_for_containers_takes_all_of_all_pods(capsys: pytest.CaptureFixt
     assert "ready: 1 of 2 sleep for 5 seconds...\n" in capsys.readouterr().out
 
 
-def test_failed_pods_that_are_on_their_way_out_are_of_the_time_before() -> None:
+def test_terminating_pods_do_not_count_as_failed() -> None:
     old = [pod(f"o-{i}", "", i, phase="Failed", is_terminating=True) for i in range(5)]
     ask, _ = tools([*old, pod("n", "", 0, phase="Failed")])
     assert [ask.too_many_failed("x=y", most) for most in (0, 1)] == [True, False]
 
 
-def test_names_give_what_the_api_would() -> None:
+def test_dns_gives_the_same_answers_as_the_api() -> None:
     names = Names("j", j_master_0="10.0.0.1", j_pserver_0="10.0.0.2", j_pserver_1="10.0.0.3", j_trainer_2="10.0.0.9")
     names.pods |= {"j-trainer-10": "10.0.0.8"}
     ask = Tools(DnsPods("j", "default", names), lambda _: None)
@@ -139,25 +139,25 @@ def test_names_give_what_the_api_would() -> None:
     assert ask.count_pods_by_phase("paddle-job=j", "Running") == 2
 
 
-def test_a_trainer_whose_index_is_far_up_is_found_by_the_address_that_is_left_over() -> None:
+def test_a_trainer_with_a_high_index_is_found_by_its_address() -> None:
     names = Names("j", j_master_0="10.0.0.1", j_trainer_3="10.0.0.2", j_trainer_700="10.0.0.3")
     assert [p.index for p in DnsPods("j", "default", names).pods("paddle-job=j")] == [3, 700]
     assert names.asked < 1000
 
 
-def test_no_more_names_are_asked_than_needed() -> None:
+def test_few_names_are_resolved() -> None:
     names = Names("j", j_trainer_0="10.0.0.1", j_trainer_1="10.0.0.2")
     assert len(DnsPods("j", "default", names).pods("paddle-job=j")) == 2
     assert names.asked < 150
 
 
 @pytest.mark.parametrize("selector", ["app=web", "paddle-job", "paddle-job=../x", "paddlepaddle.org/job=j"])
-def test_a_selector_that_names_cannot_answer_is_refused(selector: str) -> None:
+def test_a_selector_that_dns_cannot_answer_is_refused(selector: str) -> None:
     with pytest.raises(PermanentError, match="by DNS, pods are found by paddle-job=JOB"):
         DnsPods("j", "default", Names("j")).pods(selector)
 
 
-def test_phases_are_not_to_be_had_from_names() -> None:
+def test_phases_are_not_available_by_dns() -> None:
     ask = Tools(DnsPods("j", "default", Names("j")), lambda _: None)
     with pytest.raises(PermanentError, match="name a ServiceAccount"):
         ask.count_pods_by_phase("paddle-job=j", "Failed")
@@ -193,7 +193,7 @@ def test_the_domain_of_services_is_in_the_search_list(
     assert services_domain(namespace, tmp_path / "none") == ""
 
 
-def test_pods_that_are_not_there_are_not_a_silent_name_server_where_the_cluster_has_no_internet() -> None:
+def test_missing_pods_are_no_error_in_a_cluster_without_internet() -> None:
     """CoreDNS answers for its own domain only; for any other name it has nobody to ask."""
     names = Names("j", j_master_0="10.0.0.1", j_pserver_1="10.0.0.3")
     own = ".ads.svc.cluster.local."
@@ -208,13 +208,13 @@ def test_pods_that_are_not_there_are_not_a_silent_name_server_where_the_cluster_
     assert DnsPods("j", "ads", isolated, own[1:]).pods("paddle-job=j") == []
 
 
-def test_the_machine_resolves_names() -> None:
+def test_names_are_resolved_by_the_machine() -> None:
     (found,) = addresses_of(["localhost"])
     assert set(found) <= {"127.0.0.1", "::1"}
     assert found
 
 
-def test_the_threads_that_resolve_names_hear_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_that_resolve_names_block_all_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     heard_not: list[set[int]] = []
 
     def resolve(*_: object, **__: object) -> list[object]:

@@ -12,7 +12,7 @@ from tests.pod.processes import K8S_TOOLS, PADDLE_K8S, last_words, pod_environme
 TELL = "echo $PADDLE_PSERVERS $PADDLE_PSERVER_ID $PADDLE_TRAINER_ID; pwd; echo $PYTHONPATH"
 
 
-def test_a_fault_tolerant_pserver_knows_names_that_outlive_pods(tmp_path: Path) -> None:
+def test_a_fault_tolerant_pserver_gets_names_that_outlive_pods(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, TELL)
     assert (code, err) == (0, "")
     told, folder, path, _ = out.splitlines()
@@ -37,7 +37,7 @@ def test_a_fault_tolerant_trainer_needs_no_pservers_and_no_master(tmp_path: Path
         ({"PADDLE_JOB_NAME": ""}, "PADDLE_JOB_NAME is empty"),
     ],
 )
-def test_what_is_missing_is_named_in_the_log_and_in_the_last_words(
+def test_a_missing_value_is_named_in_the_log_and_in_the_termination_log(
     tmp_path: Path, wrong: dict[str, str], said: str
 ) -> None:
     code, _, err = run(tmp_path, "touch ran", **wrong)
@@ -47,7 +47,7 @@ def test_what_is_missing_is_named_in_the_log_and_in_the_last_words(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_role_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_role_is_refused(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, "touch ran", "start_fluid", PADDLE_TRAINING_ROLE="BOSS")
     assert (code, "PADDLE_TRAINING_ROLE 'BOSS': no such role" in err) == (2, True)
 
@@ -65,7 +65,7 @@ def test_a_role_that_is_none_is_refused(tmp_path: Path) -> None:
         ([*K8S_TOOLS, "fetch_ips", "app=web"], "k8s_tools: selector 'app=web': by DNS"),
     ],
 )
-def test_wrong_usage_is_told_without_a_traceback(tmp_path: Path, command: list[str], said: str) -> None:
+def test_wrong_usage_is_refused_without_a_traceback(tmp_path: Path, command: list[str], said: str) -> None:
     done = subprocess.run(
         command, env=pod_environment(tmp_path, ""), capture_output=True, text=True, check=False, timeout=60
     )
@@ -74,7 +74,7 @@ def test_wrong_usage_is_told_without_a_traceback(tmp_path: Path, command: list[s
     assert (done.stdout, "Traceback" in done.stderr) == ("", False)
 
 
-def test_start_master_without_edl_says_what_to_install(tmp_path: Path) -> None:
+def test_start_master_without_edl_names_what_to_install(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, "", "start_master", PATH=str(tmp_path))
     assert (code, err) == (
         2,

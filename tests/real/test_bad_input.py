@@ -221,7 +221,7 @@ def test_a_data_file_that_is_cut_is_told(troubles: RealCluster) -> None:
     message = await_condition(troubles, SHORT, "Failed", MANY)
     assert LIMIT.format(name=SHORT) in message
     assert "now 100 and" in message
-    assert "put it back, or begin a job of its own" in message
+    assert "restore the old file, or create a new job" in message
 
 
 @pytest.mark.parametrize(("name", "records"), [(AWAY, FILES * LINES), (LOCKED, RECORDS), (FULL, RECORDS)])
