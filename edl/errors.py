@@ -1,15 +1,15 @@
-"""The exceptions that edl raises on purpose; anything else that escapes is a bug of ours.
+"""The exceptions that edl raises on purpose. Any other exception that reaches a user is a bug in edl.
 
     EdlError
-    |-- TemporaryError(retry_after_s)   the world is not ready; trying again may succeed
-    |   `-- NotSyncedError              a cache has not caught up with what we know to have happened
-    |-- PermanentError                  the world said no, and would say no again
-    |-- ConflictError                   somebody else changed the object first: observe again, decide again
-    |-- PlanError                       a plan breaks a rule, or could not be made
-    `-- ConfigError                     what a person gave us (flags, files, objects) cannot be used
+    |-- TemporaryError(retry_after_s)   something is not ready; the same call may succeed later
+    |   `-- NotSyncedError              a cache does not show a known change yet
+    |-- PermanentError                  the other side refused, and would refuse the same call again
+    |-- ConflictError                   the object changed in the meantime: read it again, decide again
+    |-- PlanError                       a plan breaks a rule, or no plan was found
+    `-- ConfigError                     a flag, a file or an object that a person supplied cannot be used
         `-- InvalidJobError             a TrainingJob breaks the rules of its resource
 
-Messages name the object, the value, the rule and the remedy, because they are shown to people as they are.
+Each message names the object, the value, the rule and the remedy, because users see it unchanged.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class EdlError(Exception):
 
 
 class TemporaryError(EdlError):
-    """The world is not ready; trying again may succeed.
+    """Something is not ready; the same call may succeed later.
 
     Attributes:
-        retry_after_s: how long to wait before trying again, in seconds, where somebody knows; else None.
+        retry_after_s: seconds to wait before the next try; None if unknown.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
@@ -34,35 +34,35 @@ class TemporaryError(EdlError):
 
 
 class NotSyncedError(TemporaryError):
-    """A cache is not filled yet, or does not show our own last write yet."""
+    """A cache is not filled yet, or does not show edl's own last write yet."""
 
 
 class PermanentError(EdlError):
-    """The world refused, and asking again unchanged would be refused again."""
+    """The other side refused, and would refuse the same call again."""
 
 
 class ConflictError(EdlError):
-    """Somebody else changed or deleted the object first: observe again, decide again."""
+    """The object was changed or deleted in the meantime: read it again, then decide again."""
 
 
 class PlanFailure(StrEnum):
-    """How a decision can fail: the label of the metric, the word of the log and of the record."""
+    """Why a decision failed: the value of the metric label, of the log field and of the decision record."""
 
-    INFEASIBLE = "infeasible"  # a program has no solution, though an admitted set must have one
+    INFEASIBLE = "infeasible"  # a program has no solution, though every admitted set must have one
     UNBOUNDED = "unbounded"
-    NOT_A_NUMBER = "not_a_number"  # the solver's answer is NaN or infinite, or it met numerical trouble
-    LATE_SOLVER = "late_solver"  # the deadline passed within the decision, which ended by itself
-    LATE_THREAD = "late_thread"  # the thread did not answer; it is given up, and may still run
-    BUSY = "busy"  # a thread that was given up has not ended yet
-    REFUSED = "refused"  # a finished plan broke a rule
-    BUG = "bug"  # anything else that was raised
+    NOT_A_NUMBER = "not_a_number"  # the solver returned NaN or infinity, or reported numerical trouble
+    LATE_SOLVER = "late_solver"  # the decision passed its deadline and ended by itself
+    LATE_THREAD = "late_thread"  # the thread did not answer in time; edl abandoned it, and it may still run
+    BUSY = "busy"  # an abandoned thread has not ended yet
+    REFUSED = "refused"  # the finished plan broke a rule
+    BUG = "bug"  # any other exception
 
 
 class PlanError(EdlError):
-    """A plan breaks a rule, or no plan could be made.
+    """A plan breaks a rule, or no plan was found.
 
     Attributes:
-        failure: how it failed.
+        failure: why.
     """
 
     def __init__(self, message: str, failure: PlanFailure = PlanFailure.BUG) -> None:
@@ -71,14 +71,14 @@ class PlanError(EdlError):
 
 
 class ConfigError(EdlError):
-    """A flag, a file or an object that a person gave us cannot be used."""
+    """A flag, a file or an object that a person supplied cannot be used."""
 
 
 class InvalidJobError(ConfigError):
     """A TrainingJob breaks the rules of its resource.
 
     Attributes:
-        problems: one sentence for each broken rule, naming field, value, rule and remedy.
+        problems: one sentence for each broken rule; it names the field, the value, the rule and the remedy.
     """
 
     def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:

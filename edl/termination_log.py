@@ -1,6 +1,6 @@
-"""The last words of a container: what it leaves in its termination log, whence they come into the job's condition.
+"""The termination log of a container: the kubelet copies its text into the pod's status, and edl into the condition.
 
-Standard library only: the launcher and a trainer's loop both have something to say there.
+Standard library only, because the launcher and the training loop both write here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ TERMINATION_LOG = "/dev/termination-log"
 
 
 def write_termination_log(text: str, environment: Mapping[str, str]) -> None:
-    """Add a last word of this container where the kubelet reads it; without such a place, nothing happens."""
+    """Append one line to the termination log; do nothing if the file does not exist.
+
+    Args:
+        text: the line, without its end.
+        environment: `EDL_TERMINATION_LOG` names another file than /dev/termination-log.
+    """
     path = environment.get("EDL_TERMINATION_LOG") or TERMINATION_LOG
     with suppress(OSError):
         log = os.open(path, os.O_WRONLY | os.O_APPEND)

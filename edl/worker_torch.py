@@ -1,4 +1,4 @@
-"""A trainer's share of the data for a plain PyTorch loop.
+"""A trainer's share of the data for a PyTorch loop.
 
     from edl.worker import connect
     from edl.worker_torch import loader
@@ -6,9 +6,9 @@
         for batch in loader(job, batch_size=256, num_workers=4):
             step(batch)
 
-What this process's loop has consumed is acknowledged, batch by batch, and nothing else: a DataLoader's processes read
-what they are told to read and never speak for the trainer. So no number of them doubles or loses a record, and what
-was read ahead for a lease that is lost is dropped before the loop sees it.
+Only what the loop of this process has consumed is acknowledged, batch by batch. The processes of a DataLoader read
+the records that this process names; they never talk to the master about leases. However many there are, no record is
+doubled or lost. A batch that was read ahead is dropped if its lease was lost in the meantime.
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.worker.data import Reader, read_all
+from edl.worker.data import Reader, read_records
 from edl.worker.job import Job, Remote
-from edl.worker.lease import Fault
+from edl.worker.lease import BadRecord
 
 try:
     from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 except ImportError as error:
-    raise ConfigError("edl.worker_torch needs torch, which is not installed: pip install 'edl[torch]'") from error
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+    ) from error
 
 Collate = Callable[[list[Any]], Any]
+"""Turns a list of samples into a batch."""
 
 
 class Batches(IterableDataset):
-    """The batches of a trainer; of a DataLoader only as `DataLoader(Batches(...), batch_size=None)`.
+    """The batches of a trainer. In a DataLoader use it only as `DataLoader(Batches(...), batch_size=None)`.
 
     Args:
         job: connected.
-        batch_size: records of a batch; fewer at the ends of what is at hand.
-        read: turns a number, a line or a row into a sample; by default it stays what it is.
-        collate: makes a batch of samples.
+        batch_size: the most records of a batch; a batch is smaller if fewer are available.
+        read: turns a number, a line or a row into a sample; by default the record is unchanged.
+        collate: turns a list of samples into a batch.
     """
 
     def __init__(
@@ -48,11 +51,11 @@ class Batches(IterableDataset):
         """Batches until the job has ended.
 
         Raises:
-            ConfigError: this is a process of a DataLoader: none but the trainer itself may hold leases.
+            ConfigError: this is a process of a DataLoader; only the trainer's own process may hold leases.
         """
         if get_worker_info() is not None:
             raise ConfigError(
-                "Batches: a process of a DataLoader cannot hold a trainer's leases; give num_workers=0, or use"
+                "Batches: a process of a DataLoader cannot hold a trainer's leases; set num_workers=0, or use"
                 " edl.worker_torch.loader(job, num_workers=N)"
             )
         return map(self._collate, self._job.batches(self._size, self._read))
@@ -65,24 +68,24 @@ def loader(
     *,
     collate: Collate = default_collate,
     num_workers: int = 0,
-    **options: Any,  # noqa: ANN401 whatever a DataLoader takes
+    **options: Any,  # noqa: ANN401 - any option of a DataLoader
 ) -> Iterator[Any]:
-    """Batches until the job has ended, read by processes of a DataLoader.
+    """Batches until the job has ended; processes of a DataLoader read them.
 
     Args:
         job: connected.
-        batch_size: records of a batch; fewer at the ends of what is at hand.
-        read: turns a number, a line or a row into a sample, in those processes; by default it stays what it is.
-        collate: makes a batch of samples, there, too.
-        num_workers: how many processes; 0 reads in this one.
-        options: for the DataLoader, such as pin_memory or prefetch_factor.
+        batch_size: the most records of a batch; a batch is smaller if fewer are available.
+        read: turns a number, a line or a row into a sample, in those processes; by default the record is unchanged.
+        collate: turns a list of samples into a batch, in those processes too.
+        num_workers: how many processes; 0 reads in this process.
+        options: of the DataLoader, such as pin_memory or prefetch_factor.
     """
-    samples = _Samples(job.remote if num_workers else job, read)
-    sampler = _Told()
+    dataset = _RecordDataset(job.remote if num_workers else job, read)
+    sampler = _BatchSampler()
     if num_workers:
         options.setdefault("persistent_workers", True)
     data = DataLoader(
-        samples, batch_sampler=sampler, collate_fn=_Collate(collate), num_workers=num_workers, **options
+        dataset, batch_sampler=sampler, collate_fn=_Collate(collate), num_workers=num_workers, **options
     )
 
     def through(numbers: Iterable[list[int]]) -> Iterator[Any]:
@@ -92,8 +95,8 @@ def loader(
     return job.batches(batch_size, pipeline=through)
 
 
-class _Told:
-    """The sampler: batches of numbers that the job has said."""
+class _BatchSampler:
+    """Yields the batches of record numbers that the job has taken."""
 
     def __init__(self) -> None:
         self.numbers: Iterator[list[int]] = iter(())
@@ -102,21 +105,21 @@ class _Told:
         return self.numbers
 
 
-class _Samples(Dataset):
-    """Reads records by their numbers, in whatever process it is."""
+class _RecordDataset(Dataset):
+    """Reads records by their numbers, in any process."""
 
     def __init__(self, records: Job | Remote, read: Reader | None) -> None:
         self._records, self._read = records, read
 
-    def __getitems__(self, numbers: list[int]) -> list[Any] | Fault:
-        return read_all(self._records.source, numbers, self._read)
+    def __getitems__(self, numbers: list[int]) -> list[Any] | BadRecord:
+        return read_records(self._records.source, numbers, self._read)
 
 
 class _Collate:
-    """Leaves a fault as it is."""
+    """Collates samples, and passes a bad record on unchanged."""
 
     def __init__(self, collate: Collate) -> None:
         self._collate = collate
 
-    def __call__(self, found: list[Any] | Fault) -> Any:  # noqa: ANN401 whatever a batch is
-        return found if isinstance(found, Fault) else self._collate(found)
+    def __call__(self, found: list[Any] | BadRecord) -> Any:  # noqa: ANN401 - any kind of batch
+        return found if isinstance(found, BadRecord) else self._collate(found)

@@ -1,5 +1,5 @@
-"""The accounts of a data set: which trainer holds which records, what is done, what has to be handed out again.
+"""The ledger of one training job: which trainer leases which records, what is done, and what must be leased again.
 
-Pure state machine, standard library only; imports nothing of edl but `edl.errors`. Start with `ledger.py`; what a
-journal stores stands in `events.py`.
+A pure state machine. It imports the standard library and `edl.errors` only. Start reading in `ledger.py`; `events.py`
+lists everything that the journal stores.
 """

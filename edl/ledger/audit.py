@@ -1,8 +1,8 @@
-"""Proves from a journal alone that nothing was lost and nothing counted twice, with accounts of its own.
+"""The audit of a journal: it proves from the events alone that no position was lost and none was counted twice.
 
-It shares no code with the ledger but events and interval sets, and follows each position: to do, leased, done.
-What a ledger derives (which half of a failed range is suspect, when a record is given up) it need not know: it asks
-only that an epoch is closed when every position is done or named as quarantined.
+It shares only the events and the interval sets with the ledger, and follows each position independently: to do,
+leased, done. It does not repeat decisions of the ledger, such as which half of a failed range is suspect, or when a
+record is quarantined. It checks that every position of a closed epoch is done or listed as quarantined.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from edl.ledger.events import (
     CheckpointBegun,
-    CutTaken,
     DatasetSet,
     Done,
     EpochClosed,
@@ -22,24 +21,26 @@ from edl.ledger.events import (
     Restored,
     Returned,
     SessionOpened,
+    TruncateAccepted,
 )
 from edl.ledger.intervals import IntervalSet
 from edl.ledger.state import LedgerState
 
-_PROBLEMS_KEPT = 100
+_MAX_PROBLEMS = 100
 
 
 @dataclass(slots=True)
 class EpochAudit:
-    """What one epoch came to.
+    """The result of one epoch.
 
     Attributes:
+        epoch: its number, from 0.
         total: its positions.
-        done: those that count as trained on.
-        redispatched: how many were leased and came back undone, counted as often as it happened.
-        quarantined: ranges that were given up.
-        by: trainer -> positions done.
-        is_closed: nothing of it was left.
+        done: the positions that were reported or committed.
+        redispatched: positions that were leased and returned undone; each return counts.
+        quarantined: the ranges of quarantined positions.
+        done_by: trainer -> positions done.
+        is_closed: no position was left to do.
     """
 
     epoch: int
@@ -47,7 +48,7 @@ class EpochAudit:
     done: int = 0
     redispatched: int = 0
     quarantined: list[tuple[int, int]] = field(default_factory=list)
-    by: Counter[str] = field(default_factory=Counter)
+    done_by: Counter[str] = field(default_factory=Counter)
     is_closed: bool = False
 
 
@@ -55,7 +56,10 @@ class Audit:
     """Follows the events of a journal.
 
     Args:
-        state: where the journal begins; empty where it is whole. It is only read.
+        state: the state before the first event; an empty state if the journal is complete. It is only read.
+
+    Attributes:
+        problems: one sentence for each broken rule, at most 100.
     """
 
     def __init__(self, state: LedgerState) -> None:
@@ -80,45 +84,54 @@ class Audit:
         ]
         self._open = EpochAudit(state.epoch, state.total, redispatched=state.redispatched)
 
-    def take(self, event: Event) -> None:
+    def follow(self, event: Event) -> None:
         """Follow one event."""
         self._serial += 1
         try:
-            self._follow(event)
+            self._apply(event)
         except (ValueError, KeyError) as error:
-            self._say(f"event {self._serial}, {event!r}: {error}")
+            self._add_problem(f"event {self._serial}, {event!r}, breaks a rule: {error}")
 
     def finish(self, state: LedgerState) -> list[EpochAudit]:
-        """Compare with what the ledger makes of the same journal; returns all epochs."""
+        """Compare the audit with the ledger.
+
+        Args:
+            state: what the ledger derives from the same journal.
+
+        Returns:
+            All epochs, the open one included.
+        """
         self._open.done = self._done.size
         self._open.quarantined = list(state.quarantined)
-        theirs = {"done": state.done_ranges(), "leased": IntervalSet(self._ranges_leased(state))}
-        mine = {"done": self._done, "leased": IntervalSet(sorted((a, b) for _, a, b in self._leases.values()))}
-        for place, ranges in theirs.items():
-            if ranges != mine[place]:
-                self._say(f"epoch {state.epoch}: what is {place} differs between the ledger and this audit")
+        ledger = {"done": state.done_ranges(), "leased": IntervalSet(self._leased_ranges(state))}
+        audit = {"done": self._done, "leased": IntervalSet(sorted((a, b) for _, a, b in self._leases.values()))}
+        for place, ranges in ledger.items():
+            if ranges != audit[place]:
+                self._add_problem(
+                    f"epoch {state.epoch}: the ledger and the audit disagree about the positions that are {place}"
+                )
         if self._dataset is None or self._open.epoch >= self._dataset.epochs:
             return self._closed
         self._check_partition(state)
         return [*self._closed, self._open]
 
     @staticmethod
-    def _ranges_leased(state: LedgerState) -> list[tuple[int, int]]:
+    def _leased_ranges(state: LedgerState) -> list[tuple[int, int]]:
         return sorted((lease.start, lease.end) for lease in state.leases.values())
 
     def _check_partition(self, state: LedgerState) -> None:
         places = IntervalSet()
         suspects = ((start, end) for start, (end, _) in state.suspects.items())
-        held = [*state.todo, *suspects, *self._ranges_leased(state), *self._done, *state.quarantined]
+        held = [*state.todo, *suspects, *self._leased_ranges(state), *self._done, *state.quarantined]
         try:
             for start, end in sorted(held):
                 places.add(start, end)
         except ValueError as error:
-            self._say(f"epoch {state.epoch}: a position stands in two places: {error}")
+            self._add_problem(f"epoch {state.epoch}: a position is in two places: {error}")
         if places.gaps(state.total):
-            self._say(f"epoch {state.epoch}: positions stand nowhere: {places.gaps(state.total)[:5]}")
+            self._add_problem(f"epoch {state.epoch}: these positions are lost: {places.gaps(state.total)[:5]}")
 
-    def _follow(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         match event:
             case DatasetSet():
                 self._dataset = event
@@ -129,10 +142,10 @@ class Audit:
                 self._todo.remove(event.start, event.end)
                 self._leases[self._serial] = (event.session, event.start, event.end)
             case Done():
-                self._settle(event.fence, None)
+                self._end_lease(event.fence, None)
             case Returned() | Failed():
-                self._settle(event.fence, event.cursor)
-            case CutTaken():
+                self._end_lease(event.fence, event.cursor)
+            case TruncateAccepted():
                 session, start, end = self._leases[event.fence]
                 self._give_back(event.end, end)
                 self._leases[event.fence] = (session, start, event.end)
@@ -150,14 +163,14 @@ class Audit:
             case _:
                 pass
 
-    def _settle(self, fence: int, cursor: int | None) -> None:
-        """A lease ends; what is before the cursor (all of it, where there is none) is done."""
+    def _end_lease(self, fence: int, cursor: int | None) -> None:
+        """End a lease; the positions before the cursor are done, or all of them if the cursor is None."""
         session, start, end = self._leases.pop(fence)
         cursor = end if cursor is None else cursor
         if not start <= cursor <= end:
             raise ValueError(f"the cursor {cursor} is outside [{start}, {end})")
         self._done.add(start, cursor)
-        self._open.by[self._names[session]] += cursor - start
+        self._open.done_by[self._names[session]] += cursor - start
         self._give_back(cursor, end)
 
     def _give_back(self, start: int, end: int) -> None:
@@ -172,15 +185,21 @@ class Audit:
     def _close(self, event: EpochClosed) -> None:
         closing = self._open
         if event.epoch != closing.epoch:
-            self._say(f"epoch {event.epoch} is closed while {closing.epoch} is open")
+            self._add_problem(f"epoch {event.epoch} was closed while epoch {closing.epoch} was open")
         known = IntervalSet(sorted([*self._todo, *self._given_up]))
         named = IntervalSet((a, b) for a, b in event.quarantined)
         if self._leases or known != named:
-            self._say(f"epoch {event.epoch} was closed with work left: {list(known)[:5]}, {len(self._leases)} leases")
+            self._add_problem(
+                f"epoch {event.epoch} was closed with {len(self._leases)} open leases; the positions not done,"
+                f" {list(known)[:5]}, must be the quarantined ones, {list(named)[:5]}"
+            )
         closing.done, closing.is_closed = self._done.size, True
         closing.quarantined = [(a, b) for a, b in event.quarantined]
         if closing.done + named.size != closing.total:
-            self._say(f"epoch {event.epoch}: {closing.done} done and {named.size} quarantined of {closing.total}")
+            self._add_problem(
+                f"epoch {event.epoch} was closed with {closing.done} positions done and {named.size} quarantined,"
+                f" of {closing.total}"
+            )
         self._closed.append(closing)
         self._begin_epoch(event.epoch + 1)
 
@@ -191,11 +210,11 @@ class Audit:
         self._closed = [closed for closed in self._closed if closed.epoch < epoch]
         self._begin_epoch(epoch)
         if was.epoch == epoch:
-            self._open.redispatched, self._open.by = was.redispatched + undone, was.by
+            self._open.redispatched, self._open.done_by = was.redispatched + undone, was.done_by
         for start, end in done:
             self._todo.remove(start, end)
             self._done.add(start, end)
 
-    def _say(self, problem: str) -> None:
-        if len(self.problems) < _PROBLEMS_KEPT:
+    def _add_problem(self, problem: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(problem)

@@ -1,4 +1,4 @@
-"""What a ledger refuses, in sentences for people."""
+"""The errors of a ledger."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from edl.ledger.request import SessionKey
 
 
 class UnknownCheckpointError(PermanentError):
-    """No such checkpoint is kept, or what it saw was undone by a restore."""
+    """No such checkpoint is stored, or it was not committed."""
 
 
-def replaced(who: SessionKey) -> ConflictError:
-    """A newer process of the same pod has come."""
+def session_replaced(key: SessionKey) -> ConflictError:
+    """The error for a session that a newer process of the same pod has replaced."""
     return ConflictError(
-        f"session {who.name}: incarnation {who.incarnation!r} of pod {who.pod_uid} was replaced by a newer process;"
-        " this one must stop, or begin anew with a greater incarnation"
+        f"session {key.name}: a newer process of pod {key.pod_uid} has replaced incarnation {key.incarnation!r}; stop"
+        " this process, or start it again with a greater incarnation"
     )
 
 
-def differs(known: DatasetSet, given: DatasetSet) -> ConflictError:
-    """Another data set than the one that is being trained on."""
-    pairs = zip(DatasetSet._fields, known, given, strict=True)
+def dataset_conflict(known: DatasetSet, requested: DatasetSet) -> ConflictError:
+    """The error for a data set that differs from the one of the job."""
+    pairs = zip(DatasetSet._fields, known, requested, strict=True)
     what = ", ".join(f"{name} is {a!r}, not {b!r}" for name, a, b in pairs if a != b and name != "first_epoch")
     return ConflictError(
-        f"dataset: another one is being trained on: {what}; give the same again, or begin a job of its own"
+        f"dataset: this job already trains on another data set: {what}; send the same data set, or create another job"
     )

@@ -1,9 +1,9 @@
-"""What a journal is made of: everything that ever changes a ledger, one event each.
+"""The events of a journal: each change of a ledger is one of them.
 
-Applying a journal's events in their order rebuilds the ledger exactly; what is not told by an event (heartbeats,
-cursors, measured rates) may be lost with the process. An event's number is its place in the journal, from 1: that of
-a `Granted` is the fence of its lease, that of a `SessionOpened` names the session, that of a `CheckpointBegun` the
-checkpoint.
+Applying the events of a journal in order rebuilds the ledger exactly. Heartbeats, cursors and measured rates are not
+events, and a restart may lose them. The serial number of an event is its place in the journal, from 1. The number of
+a `Granted` is the fence of its lease, that of a `SessionOpened` identifies the session, and that of a
+`CheckpointBegun` identifies the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from edl.ledger.permutation import BLOCK
 
 
 class DatasetSet(NamedTuple):
-    """What is sharded, once and for ever."""
+    """The data set of the job; it is set once and never changes."""
 
     source: str
-    version: str  # changes when the files do
+    version: str  # changes when a file changes
     total: int  # positions of each epoch
     epochs: int
     seed: int
     shard_size: int | None
     max_quarantined_fraction: float
-    first_epoch: int  # above 0 where an epoch is begun again after its ledger was lost
-    block: int = BLOCK  # records that stay neighbours in the order; journals without it had this one
+    first_epoch: int  # above 0 if an epoch starts again after the ledger was lost
+    block: int = BLOCK  # neighbouring records that are permuted together; the default is for old journals
 
 
 class SessionOpened(NamedTuple):
-    """A trainer's process was seen for the first time; it ends an older one of the same pod."""
+    """A trainer process made its first request; it replaces an older process of the same pod."""
 
     pod_uid: str
     incarnation: int | str
@@ -39,7 +39,7 @@ class SessionOpened(NamedTuple):
 
 
 class SessionForgotten(NamedTuple):
-    """A process without leases was silent for long."""
+    """A session without leases made no request for a long time."""
 
     session: int
 
@@ -53,13 +53,13 @@ class Granted(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The whole lease was reported as consumed."""
+    """The holder reported the whole lease as consumed."""
 
     fence: int
 
 
 class Failed(NamedTuple):
-    """Something in `[cursor, end)` of a lease cannot be trained on; what is before the cursor was consumed."""
+    """A record in `[cursor, end)` of a lease failed; the positions before the cursor are consumed."""
 
     fence: int
     cursor: int
@@ -67,56 +67,56 @@ class Failed(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A lease ended early and nobody is to blame: what is before the cursor was consumed, the rest is to do."""
+    """A lease ended early without a failure; the positions before the cursor are consumed, the rest is to do."""
 
     fence: int
     cursor: int
     why: str
 
 
-class CutOffered(NamedTuple):
-    """The holder was asked to stop at `end`, because others have nothing to do."""
+class TruncateOffered(NamedTuple):
+    """The holder was asked to stop at `end`, because other trainers have no work."""
 
     fence: int
     end: int
 
 
-class CutTaken(NamedTuple):
-    """The holder's lease now ends at `end`; the rest is to do."""
+class TruncateAccepted(NamedTuple):
+    """The lease now ends at `end`; the rest is to do."""
 
     fence: int
     end: int
 
 
 class EpochClosed(NamedTuple):
-    """Nothing of the epoch is to do or leased; the next one is open, or the job is finished."""
+    """No position of the epoch is to do or leased; the next epoch opens, or the job is finished."""
 
     epoch: int
     quarantined: list[list[int]]
 
 
 class CheckpointBegun(NamedTuple):
-    """A model that has seen what is reported so far is being saved."""
+    """A trainer starts to save a model that was trained on everything reported so far."""
 
     session: int
     step: int
-    cursors: list[list[int]]  # fence, cursor: what is consumed of leases that are in work
+    cursors: list[list[int]]  # (fence, cursor) of each lease that is partly consumed
 
 
 class CheckpointCommitted(NamedTuple):
-    """That model is saved."""
+    """The model of the checkpoint is saved."""
 
     checkpoint: int
 
 
 class Restored(NamedTuple):
-    """Training goes on from that checkpoint; 0: from the start of the epoch."""
+    """Training continues from that checkpoint; 0 is the start of the epoch."""
 
     checkpoint: int
 
 
 class Elected(NamedTuple):
-    """The session saves the model of that step."""
+    """The session is elected to save the model of that step."""
 
     session: int
     step: int
@@ -124,14 +124,14 @@ class Elected(NamedTuple):
 
 
 class RosterSet(NamedTuple):
-    """Who may hold leases: the UIDs of the pods, sorted."""
+    """The pods that may hold leases: their UIDs, sorted."""
 
     generation: int
     pod_uids: list[str]
 
 
 class Replied(NamedTuple):
-    """What a session was told, so that a repeated question gets the same answer after a restart, too."""
+    """The reply to a sync call; it is stored, so that a repeated call gets the same reply after a restart too."""
 
     session: int
     seq: int
@@ -151,8 +151,8 @@ Event = (
     | Done
     | Failed
     | Returned
-    | CutOffered
-    | CutTaken
+    | TruncateOffered
+    | TruncateAccepted
     | EpochClosed
     | CheckpointBegun
     | CheckpointCommitted
@@ -170,8 +170,8 @@ _KINDS: dict[str, Any] = {
     "done": Done,
     "fail": Failed,
     "return": Returned,
-    "offer": CutOffered,
-    "cut": CutTaken,
+    "offer": TruncateOffered,
+    "cut": TruncateAccepted,
     "close": EpochClosed,
     "begin": CheckpointBegun,
     "commit": CheckpointCommitted,
@@ -180,29 +180,29 @@ _KINDS: dict[str, Any] = {
     "roster": RosterSet,
     "reply": Replied,
 }
-_WORDS: dict[type, str] = {kind: word for word, kind in _KINDS.items()}
+_KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class JournalError(EdlError):
-    """A journal is damaged, or was written by something else."""
+    """A journal is damaged, or another program wrote it."""
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
-    """One record of a journal: the events of one command, which stand or fall together."""
-    return _encode([(_WORDS[type(event)], *event) for event in events]).encode()
+    """One record of a journal: the events of one command, which are stored together or not at all."""
+    return _encode([(_KIND_NAMES[type(event)], *event) for event in events]).encode()
 
 
 def decode_events(record: bytes) -> list[Event]:
     """The events of a record.
 
     Raises:
-        JournalError: it is none of ours.
+        JournalError: the record has another format.
     """
     try:
-        return [_KINDS[word](*fields) for word, *fields in json.loads(record)]
+        return [_KINDS[name](*fields) for name, *fields in json.loads(record)]
     except (ValueError, KeyError, TypeError) as error:
         raise JournalError(
-            f"journal: the record {record[:80]!r} cannot be read by this version of edl ({error}); use the version"
-            " that wrote it"
+            f"journal: this version of edl cannot read the record {record[:80]!r} ({error}); use the version of edl"
+            " that wrote the journal"
         ) from error

@@ -1,7 +1,7 @@
-"""Sets of whole numbers kept as sorted, disjoint ranges: a million positions that were done in order are one range.
+"""Sets of whole numbers, stored as sorted, disjoint ranges: a million consecutive numbers are one range.
 
-Ranges are half-open, `[start, end)`. Adding what is there already, or removing what is not, is an error of the caller
-and raises: the ledger proves with it that nothing is lost and nothing is counted twice.
+Ranges are half-open, `[start, end)`. It is an error to add a number that is in the set, or to remove one that is not.
+The ledger relies on this: it guarantees that no position is lost and none is counted twice.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class IntervalSet:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self.size = 0
-        """How many numbers it holds."""
+        """How many numbers the set holds."""
         for start, end in ranges:
             self.add(start, end)
 
     def __iter__(self) -> Iterator[Range]:
-        """The ranges, ascending; no two of them touch."""
+        """The ranges in ascending order; no two of them touch."""
         return zip(self._starts, self._ends, strict=True)
 
     def __len__(self) -> int:
@@ -43,14 +43,14 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._starts == other._starts and self._ends == other._ends
 
-    # It changes, and is equal by what it holds, so no dictionary may key by it; mypy expects a method here.
+    # The set is mutable and compares by content, so it must not be a key of a dictionary; mypy expects a method here.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"
 
     def copy(self) -> IntervalSet:
-        """The same numbers in a set of their own."""
+        """An independent set with the same numbers."""
         new = IntervalSet()
         new._starts, new._ends, new.size = self._starts.copy(), self._ends.copy(), self.size
         return new
@@ -64,25 +64,25 @@ class IntervalSet:
         return self._starts[0], self._ends[0]
 
     def covers(self, start: int, end: int) -> bool:
-        """True where every number of `[start, end)` is in the set."""
+        """True if every number of `[start, end)` is in the set."""
         at = bisect_right(self._starts, start) - 1
         return start >= end or (at >= 0 and self._ends[at] >= end)
 
     def overlaps(self, start: int, end: int) -> bool:
-        """True where some number of `[start, end)` is in the set."""
+        """True if some number of `[start, end)` is in the set."""
         at = bisect_left(self._starts, end) - 1
         return start < end and at >= 0 and self._ends[at] > start
 
     def add(self, start: int, end: int) -> None:
-        """Put `[start, end)` in; an empty range changes nothing.
+        """Add `[start, end)`; an empty range changes nothing.
 
         Raises:
-            ValueError: some of it is in already.
+            ValueError: part of the range is in the set already.
         """
         if start >= end:
             return
         if self.overlaps(start, end):
-            raise ValueError(f"[{start}, {end}) is in the set already, in part or whole")
+            raise ValueError(f"[{start}, {end}) is already in the set, in part or completely")
         starts, ends = self._starts, self._ends
         at = bisect_left(starts, start)
         joins_left = at > 0 and ends[at - 1] == start
@@ -100,15 +100,15 @@ class IntervalSet:
         self.size += end - start
 
     def remove(self, start: int, end: int) -> None:
-        """Take `[start, end)` out; an empty range changes nothing.
+        """Remove `[start, end)`; an empty range changes nothing.
 
         Raises:
-            ValueError: some of it is not in the set.
+            ValueError: part of the range is not in the set.
         """
         if start >= end:
             return
         if not self.covers(start, end):
-            raise ValueError(f"[{start}, {end}) is not in the set, in part or whole")
+            raise ValueError(f"[{start}, {end}) is not in the set, in part or completely")
         starts, ends = self._starts, self._ends
         at = bisect_right(starts, start) - 1
         old_start, old_end = starts[at], ends[at]
@@ -124,7 +124,7 @@ class IntervalSet:
         self.size -= end - start
 
     def within(self, start: int, end: int) -> list[Range]:
-        """What of `[start, end)` is in the set, ascending."""
+        """The parts of `[start, end)` that are in the set, in ascending order."""
         found: list[Range] = []
         at = max(0, bisect_right(self._starts, start) - 1)
         while at < len(self._starts) and self._starts[at] < end:
@@ -135,6 +135,6 @@ class IntervalSet:
         return found
 
     def gaps(self, total: int) -> list[Range]:
-        """What of `[0, total)` is not in the set, ascending."""
+        """The parts of `[0, total)` that are not in the set, in ascending order."""
         edges = [0, *(edge for pair in self for edge in pair), total]
         return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]

@@ -1,11 +1,11 @@
-"""The order in which an epoch reads a data set: position -> record, from the seed and the epoch alone.
+"""The order in which an epoch reads a data set: position -> record. It depends on the seed and the epoch alone.
 
-Blocks of neighbouring records are permuted by a keyed bijection, so that the order of 10^18 records takes no memory;
-inside a window of positions the records are shuffled, so that neighbours are strangers. Trainers compute the order
-themselves: the number of trainers, faults and restarts cannot change it.
+A keyed bijection permutes blocks of neighbouring records, so the order of 10^18 records takes no memory. The records
+within a window of positions are then shuffled, which separates neighbours. Trainers compute the order themselves: the
+number of trainers, failures and restarts cannot change it.
 
-The bijection is a Feistel network of four rounds (Luby and Rackoff, 1988) on the next power of four, walked until it
-lands inside (cycle walking, Black and Rogaway, 2002).
+The bijection is a Feistel network of four rounds (Luby and Rackoff, 1988) on the next power of four. It is applied
+again until the result is in range (cycle walking, Black and Rogaway, 2002).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 BLOCK = 1024
-"""Records that stay neighbours before the window's shuffle: what is read from a file in one go."""
+"""Neighbouring records that are permuted together: a trainer reads them from a file at once."""
 WINDOW = 8 * BLOCK
 _ROUNDS = 4
 
 
 class BlockPermutation:
-    """A bijection of `[0, size)` that a key decides.
+    """A bijection of `[0, size)` that depends on a key.
 
     Args:
         size: at least 1.
@@ -34,13 +34,13 @@ class BlockPermutation:
         self._half = max(1, ((size - 1).bit_length() + 1) // 2)
         self._mask = (1 << self._half) - 1
 
-    def place(self, index: int) -> int:
-        """The image of `index`."""
+    def image(self, index: int) -> int:
+        """The number that `index` is mapped to."""
         return self._walk(index, range(_ROUNDS))
 
-    def index(self, place: int) -> int:
-        """What `place` is the image of."""
-        return self._walk(place, range(_ROUNDS - 1, -1, -1))
+    def preimage(self, image: int) -> int:
+        """The number that is mapped to `image`."""
+        return self._walk(image, range(_ROUNDS - 1, -1, -1))
 
     def _walk(self, value: int, rounds: range) -> int:
         backwards = rounds.step < 0
@@ -65,10 +65,10 @@ class EpochOrder:
 
     Args:
         total: records of the data set, at least 1.
-        seed: of the data set.
-        epoch: from 0.
-        block: how many neighbours move together; at least 1. Larger where records are read in large pieces: a
-            window of the shuffle then holds parts of few pieces.
+        seed: the seed of the data set.
+        epoch: counted from 0.
+        block: neighbouring records that are permuted together, at least 1. It is larger if records are read in large
+            pieces, so that a window of the shuffle needs few pieces.
     """
 
     def __init__(self, total: int, seed: int, epoch: int, block: int = BLOCK) -> None:
@@ -76,10 +76,10 @@ class EpochOrder:
         self._name = f"edl order {seed} {epoch}"
         self._blocks = BlockPermutation(-(-total // block), hashlib.sha256(self._name.encode()).digest())
         last = -(-total // block) - 1
-        self._tail_place = self._blocks.index(last)  # the one block that may be short
+        self._tail_place = self._blocks.preimage(last)  # the last block, which may be short
         self._tail = total - last * block
         self._window: tuple[int, list[int]] = (-1, [])
-        self._places: dict[int, int] = {}  # of the window's blocks
+        self._places: dict[int, int] = {}  # place -> block, for the blocks of the current window
 
     def record(self, position: int) -> int:
         """The record at a position.
@@ -91,15 +91,16 @@ class EpochOrder:
         return self._unshuffled(number * WINDOW + self._shuffled(number)[offset])
 
     def records(self, start: int, end: int) -> Iterator[int]:
-        """The records at the positions `[start, end)`, in their order."""
+        """The records at the positions `[start, end)`, in that order."""
         return map(self.record, range(start, end))
 
-    def records_at(self, ranges: Iterable[tuple[int, int]], most: int) -> list[int]:
-        """The records at the positions of ranges, at most so many, in ascending order."""
+    def records_at(self, ranges: Iterable[tuple[int, int]], limit: int) -> list[int]:
+        """The records at the first `limit` positions of some ranges, in ascending order."""
         positions = (position for start, end in ranges for position in range(start, end))
-        return sorted(map(self.record, islice(positions, most)))
+        return sorted(map(self.record, islice(positions, limit)))
 
     def _unshuffled(self, position: int) -> int:
+        """The record at a position before the shuffle within the window."""
         edge = self._tail_place * self._block
         if position < edge:
             place, offset = divmod(position, self._block)
@@ -110,14 +111,14 @@ class EpochOrder:
             place += self._tail_place + 1
         number = self._places.get(place)
         if number is None:
-            number = self._places[place] = self._blocks.place(place)
+            number = self._places[place] = self._blocks.image(place)
         return number * self._block + offset
 
     def _shuffled(self, number: int) -> list[int]:
-        """Offsets inside a window, by `random()`: Python keeps that sequence for ever, and may change `shuffle`."""
+        """The shuffled offsets of a window, sorted by `random()`: Python may change `shuffle`, but not `random`."""
         if self._window[0] != number:
             size = min(WINDOW, self._total - number * WINDOW)
-            draw = random.Random(f"{self._name} {number}").random  # noqa: S311 an order, not a secret
+            draw = random.Random(f"{self._name} {number}").random  # noqa: S311 - an order, not a secret
             keys = [draw() for _ in range(size)]
             self._window = (number, sorted(range(size), key=keys.__getitem__))
             self._places = {}

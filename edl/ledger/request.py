@@ -1,4 +1,4 @@
-"""What trainers say to a ledger, whatever carries it there, and the words of its answers."""
+"""What a trainer sends to a ledger, independent of the transport, and the constants of the ledger's replies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 ACCEPTED, DUPLICATE, STALE = "accepted", "duplicate", "stale"
-"""Of one report: it counts; it was counted before; it names no present lease of the session and has no effect."""
+"""The result of one reported lease: it counts now; it counted before; it matches no current lease of the session."""
 RUN, WAIT, EPOCH_END, JOB_END = "run", "wait", "epoch_end", "job_end"
-"""Of a reply: go on; nothing for you now; the epoch in `epoch` is over, ask again; stop."""
+"""The status of a reply: train; no work now, ask again; the epoch in `epoch` is over, ask again; the job is over."""
 
 
 class SessionKey(NamedTuple):
-    """A trainer's process: a later process of the same pod has a greater incarnation, or one never seen."""
+    """The identity of one trainer process.
+
+    Attributes:
+        incarnation: a number that grows from one process of the pod to the next, or a text that is never used twice.
+        name: for people.
+    """
 
     pod_uid: str
     incarnation: int | str
@@ -20,35 +25,35 @@ class SessionKey(NamedTuple):
 
 
 class Item(Protocol):
-    """A lease as its holder names it."""
+    """A lease as its holder reports it."""
 
     @property
     def epoch(self) -> int:
-        """Of the lease."""
+        """The epoch of the lease."""
 
     @property
     def start(self) -> int:
-        """Of the lease."""
+        """The first position of the lease."""
 
     @property
     def end(self) -> int:
-        """Of the lease; after a `truncate` where its holder really stops."""
+        """The end of the lease; after a `truncate`, the position where the holder really stops."""
 
     @property
     def fence(self) -> int:
-        """Of the lease."""
+        """The fence of the lease."""
 
 
 class FailedItem(Item, Protocol):
-    """A lease that could not be finished."""
+    """A lease that the holder cannot finish."""
 
     @property
     def error(self) -> str:
-        """Why; empty where the holder just gives it back."""
+        """Why; empty if the holder only gives the lease back."""
 
 
 class ProgressItem(Item, Protocol):
-    """A lease in work."""
+    """A lease that the holder keeps."""
 
     @property
     def cursor(self) -> int:
@@ -56,28 +61,28 @@ class ProgressItem(Item, Protocol):
 
     @property
     def hand(self) -> int:
-        """What is before it is in the hands of the training loop, consumed or not; 0 where nobody says."""
+        """The end of the positions that the training loop already has; 0 if the holder does not report it."""
 
 
 class SyncRequest(Protocol):
-    """What a trainer says in one call."""
+    """One sync call of a trainer."""
 
     @property
     def seq(self) -> int:
-        """Counts up per session."""
+        """A number that grows with each call of the session."""
 
     @property
     def done(self) -> Sequence[Item]:
-        """Leases consumed whole."""
+        """Leases that are consumed completely."""
 
     @property
     def failed(self) -> Sequence[FailedItem]:
-        """Leases that could not be finished."""
+        """Leases that the holder cannot finish."""
 
     @property
     def progress(self) -> Sequence[ProgressItem]:
-        """Leases in work or not begun."""
+        """Leases that the holder keeps."""
 
     @property
     def want(self) -> int:
-        """How many leases more."""
+        """How many additional leases the trainer asks for."""

@@ -1,4 +1,4 @@
-"""A ledger's durable state as plain JSON values and back, so that a restart need not replay a whole journal."""
+"""Snapshots: the durable state of a ledger as plain JSON values, so that a restart replays few records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from edl.ledger.entries import Checkpoint, ClosedEpoch, Lease, TrainerSession
 from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet
 from edl.ledger.intervals import IntervalSet
-from edl.ledger.state import Checkpoint, ClosedEpoch, Lease, LedgerState, TrainerSession
+from edl.ledger.state import LedgerState
 
 _FORMAT = 1
 _T = TypeVar("_T")
@@ -16,7 +17,7 @@ _Object = dict[str, Any]
 
 
 def state_to_json(state: LedgerState) -> _Object:
-    """Everything durable; two states are the same where these are equal."""
+    """Everything durable; two states are equal if these values are equal."""
     return {
         "format": _FORMAT,
         "serial": state.serial,
@@ -27,7 +28,7 @@ def state_to_json(state: LedgerState) -> _Object:
         "committed": _ranges(state.committed),
         "quarantined": _ranges(state.quarantined),
         "suspects": _suspects(state.suspects),
-        "leases": [[x.fence, x.session, x.start, x.end, x.errors, x.cut] for x in state.leases.values()],
+        "leases": [[x.fence, x.session, x.start, x.end, x.errors, x.truncate_at] for x in state.leases.values()],
         "sessions": [_session(session) for session in state.sessions.values()],
         "checkpoints": [_checkpoint(checkpoint) for checkpoint in state.checkpoints.values()],
         "closed": [[c.epoch, c.total, c.redispatched, [list(r) for r in c.quarantined]] for c in state.closed],
@@ -38,18 +39,18 @@ def state_to_json(state: LedgerState) -> _Object:
 
 
 def state_from_json(value: _Object) -> LedgerState:
-    """The state that `state_to_json` was given.
+    """The inverse of `state_to_json`.
 
     Raises:
-        JournalError: it is none.
+        JournalError: the value is not such a state.
     """
     try:
         if value["format"] != _FORMAT:
-            raise ValueError(f"format {value['format']!r}")
+            raise ValueError(f"its format is {value['format']!r}, not {_FORMAT}")
         return _state(value)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise JournalError(
-            f"journal: the snapshot cannot be read by this version of edl ({error}); use the version that wrote it"
+            f"journal: this version of edl cannot read the snapshot ({error}); use the version of edl that wrote it"
         ) from error
 
 
@@ -62,8 +63,8 @@ def _state(value: _Object) -> LedgerState:
     state.suspects = _suspects_from(value["suspects"])
     for entry in value["sessions"]:
         _add_session(state, entry)
-    for fence, session, start, end, errors, cut in value["leases"]:
-        lease = Lease(fence, session, start, end, errors, cut, cursor=start)
+    for fence, session, start, end, errors, truncate_at in value["leases"]:
+        lease = Lease(fence, session, start, end, errors, truncate_at, cursor=start)
         state.leases[fence] = state.sessions[session].leases[fence] = lease
     for entry in value["checkpoints"]:
         number, session, step, epoch, done, quarantined, suspects, committed = entry
@@ -85,19 +86,20 @@ def _state(value: _Object) -> LedgerState:
 
 
 def _session(session: TrainerSession) -> list[Any]:
-    replied = session.replied and list(session.replied)
-    finished = [list(entry) for entry in session.finished]
+    journaled_reply = session.journaled_reply and list(session.journaled_reply)
+    recent_reports = [list(entry) for entry in session.recent_reports]
     named = [session.number, session.pod_uid, session.incarnation, session.name]
-    return [*named, replied, session.done, session.ended, finished]
+    return [*named, journaled_reply, session.done, session.is_replaced, recent_reports]
 
 
 def _add_session(state: LedgerState, entry: list[Any]) -> None:
-    number, pod_uid, incarnation, name, replied, done, ended, finished = entry
-    session = TrainerSession(number, pod_uid, incarnation, name, _optional(Replied, replied), done, ended)
-    session.finished = deque(map(tuple, finished), maxlen=session.finished.maxlen)
-    state.sessions[number] = state.session_of[pod_uid, incarnation] = session
-    if not ended:
-        state.current[pod_uid] = session
+    number, pod_uid, incarnation, name, journaled_reply, done, is_replaced, recent_reports = entry
+    reply = _optional(Replied, journaled_reply)
+    session = TrainerSession(number, pod_uid, incarnation, name, reply, done, is_replaced)
+    session.recent_reports = deque(map(tuple, recent_reports), maxlen=session.recent_reports.maxlen)
+    state.sessions[number] = state.session_by_process[pod_uid, incarnation] = session
+    if not is_replaced:
+        state.session_by_pod[pod_uid] = session
 
 
 def _checkpoint(checkpoint: Checkpoint) -> list[Any]:

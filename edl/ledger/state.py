@@ -1,22 +1,19 @@
-"""What a ledger knows for certain, and how each event changes it: the same events always give the same state.
+"""The durable state of a ledger, and how each event changes it: the same events always give the same state.
 
-Every position of an epoch stands in exactly one place: to do, suspect (to do, and something in it failed before),
-leased, reported, committed or quarantined. The interval sets refuse to take a position twice or to give one they do
-not have, so that an event which would lose work or count it twice cannot be applied at all.
+Every position of an epoch is in exactly one place: to do, suspect (to do, but a lease with it has failed), leased,
+reported, committed or quarantined. An interval set refuses to add a position twice or to remove one that it does not
+hold. An event that would lose work or count it twice therefore cannot be applied.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from edl.ledger.entries import NOT_SUSPECT, Checkpoint, ClosedEpoch, Lease, TrainerSession
 from edl.ledger.events import (
     CheckpointBegun,
     CheckpointCommitted,
-    CutOffered,
-    CutTaken,
     DatasetSet,
     Done,
     Elected,
@@ -31,100 +28,14 @@ from edl.ledger.events import (
     RosterSet,
     SessionForgotten,
     SessionOpened,
+    TruncateAccepted,
+    TruncateOffered,
 )
 from edl.ledger.intervals import IntervalSet
 
-ERROR_CAP = 3
-"""So often a single record may fail before it is quarantined."""
-_FINISHED_KEPT = 64  # reports of a session that are recognised when they are repeated
-_COMMITTED_KEPT, _PENDING_KEPT = 8, 64
-_NOT_SUSPECT = -1
-
-
-@dataclass(slots=True)
-class Lease:
-    """A range that one session may train on.
-
-    Attributes:
-        errors: how often exactly this range has failed; -1 where nothing in it is suspect.
-        cut: where its holder was asked to stop, until the holder's next request.
-        cursor: what is before it was consumed; told by heartbeats, so it is not part of the durable state.
-        moved_s: when the cursor last moved, or the lease was granted; not durable.
-    """
-
-    fence: int
-    session: int
-    start: int
-    end: int
-    errors: int = _NOT_SUSPECT
-    cut: int | None = None
-    cursor: int = 0
-    moved_s: float = 0.0
-
-
-@dataclass(slots=True)
-class TrainerSession:
-    """One process of a trainer.
-
-    Attributes:
-        replied: the last reply that told of something durable.
-        done: positions that it reported.
-        finished: its last reports: (fence, epoch, start, end).
-        leases: fences of what it holds, in the order of their grants.
-        ended: a newer process of the same pod has come.
-        seq, reply, renewed_s, seen_epoch, lost, rate, counted, mark_s: of the running process of the master only.
-    """
-
-    number: int
-    pod_uid: str
-    incarnation: int | str
-    name: str
-    replied: Replied | None = None
-    done: int = 0
-    ended: bool = False
-    finished: deque[tuple[int, int, int, int]] = field(default_factory=lambda: deque(maxlen=_FINISHED_KEPT))
-    leases: dict[int, Lease] = field(default_factory=dict)
-    seq: int = -1
-    reply: Replied | None = None
-    renewed_s: float = 0.0
-    seen_epoch: int = 0
-    lost: list[int] = field(default_factory=list)
-    rate: float | None = None
-    counted: int = 0
-    mark_s: float = 0.0
-
-    @property
-    def holds_suspect(self) -> bool:
-        """Something in one of its leases has failed before."""
-        return any(lease.errors > _NOT_SUSPECT for lease in self.leases.values())
-
-
-@dataclass(slots=True)
-class Checkpoint:
-    """What a saved model has seen.
-
-    Attributes:
-        done: the positions of its epoch that were reported when it was begun.
-    """
-
-    number: int
-    session: int
-    step: int
-    epoch: int
-    done: IntervalSet
-    quarantined: IntervalSet
-    suspects: dict[int, tuple[int, int]]
-    committed: bool = False
-
-
-@dataclass(slots=True)
-class ClosedEpoch:
-    """What an epoch came to."""
-
-    epoch: int
-    total: int
-    redispatched: int
-    quarantined: list[tuple[int, int]]
+MAX_FAILURES = 3
+"""A single record is quarantined after this many failures."""
+_COMMITTED_KEPT, _PENDING_KEPT = 8, 64  # checkpoints
 
 
 class LedgerState:
@@ -132,9 +43,15 @@ class LedgerState:
 
     Attributes:
         serial: the number of the last event.
-        epoch: the open one, from 0; equals `dataset.epochs` when the job is finished.
-        suspects: start -> (end, how often that range failed).
-        redispatched: positions of this epoch that were leased and came back undone.
+        epoch: the open epoch, from 0; `dataset.epochs` once the job is finished.
+        todo, reported, committed, quarantined: positions of the open epoch.
+        suspects: start -> (end, number of failures of that range).
+        leases: fence -> lease.
+        sessions: number -> session; `session_by_process` and `session_by_pod` find the same ones by their identity.
+        checkpoints: number -> checkpoint.
+        closed: the epochs that are over.
+        redispatched: positions of the open epoch that were leased and returned undone; each return counts.
+        roster_uids: the UIDs of the pods on the roster.
     """
 
     def __init__(self) -> None:
@@ -145,8 +62,8 @@ class LedgerState:
         self.suspects: dict[int, tuple[int, int]] = {}
         self.leases: dict[int, Lease] = {}
         self.sessions: dict[int, TrainerSession] = {}
-        self.session_of: dict[tuple[str, int | str], TrainerSession] = {}
-        self.current: dict[str, TrainerSession] = {}
+        self.session_by_process: dict[tuple[str, int | str], TrainerSession] = {}
+        self.session_by_pod: dict[str, TrainerSession] = {}
         self.checkpoints: dict[int, Checkpoint] = {}
         self.closed: list[ClosedEpoch] = []
         self.redispatched = 0
@@ -161,8 +78,8 @@ class LedgerState:
             Done: self._done,
             Failed: self._failed,
             Returned: self._returned,
-            CutOffered: self._cut_offered,
-            CutTaken: self._cut_taken,
+            TruncateOffered: self._truncate_offered,
+            TruncateAccepted: self._truncate_accepted,
             EpochClosed: self._epoch_closed,
             CheckpointBegun: self._checkpoint_begun,
             CheckpointCommitted: self._checkpoint_committed,
@@ -179,43 +96,43 @@ class LedgerState:
 
     @property
     def is_finished(self) -> bool:
-        """Every epoch is closed."""
+        """True if every epoch is closed."""
         return self.dataset is not None and self.epoch >= self.dataset.epochs
 
     @property
     def is_failed(self) -> bool:
-        """More is quarantined than the data set allows."""
+        """True if more positions are quarantined than the data set allows."""
         data = self.dataset
         return data is not None and self.quarantined.size > data.max_quarantined_fraction * data.total
 
     @property
     def is_open(self) -> bool:
-        """There is an epoch to work on."""
+        """True if there is an epoch to train on."""
         return self.dataset is not None and not self.is_finished and not self.is_failed
 
     @property
-    def waiting(self) -> int:
-        """Positions that could be leased now."""
+    def available(self) -> int:
+        """How many positions could be leased now."""
         return self.todo.size + sum(end - start for start, (end, _) in self.suspects.items())
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The last begun of those that are committed."""
+        """The committed checkpoint that began last; None if there is none."""
         return max((c for c in self.checkpoints.values() if c.committed), key=lambda c: c.number, default=None)
 
     def apply(self, event: Event) -> None:
-        """Change the state as the event says.
+        """Apply one event.
 
         Raises:
-            JournalError: the event cannot follow what went before; the state is then not to be used any more.
+            JournalError: the event contradicts the state; the state must not be used afterwards.
         """
         self.serial += 1
         try:
             self._apply[type(event)](event)
         except (ValueError, KeyError, IndexError) as error:
             raise JournalError(
-                f"journal: event {self.serial}, {event!r}, cannot follow those before it: {error}; the journal is"
-                " damaged, or edl has a fault"
+                f"journal: event {self.serial}, {event!r}, contradicts the events before it: {error}; the journal is"
+                " damaged: put it back from a copy; or report this as a bug in edl"
             ) from error
 
     def _dataset_set(self, event: DatasetSet) -> None:
@@ -230,30 +147,30 @@ class LedgerState:
 
     def _session_opened(self, event: SessionOpened) -> None:
         session = TrainerSession(self.serial, event.pod_uid, event.incarnation, event.name, seen_epoch=self.epoch)
-        older = self.current.get(event.pod_uid)
+        older = self.session_by_pod.get(event.pod_uid)
         if older is not None:
-            older.ended = True
-        self.sessions[session.number] = self.current[event.pod_uid] = session
-        self.session_of[event.pod_uid, event.incarnation] = session
+            older.is_replaced = True
+        self.sessions[session.number] = self.session_by_pod[event.pod_uid] = session
+        self.session_by_process[event.pod_uid, event.incarnation] = session
 
     def _session_forgotten(self, event: SessionForgotten) -> None:
         session = self.sessions.pop(event.session)
-        del self.session_of[session.pod_uid, session.incarnation]
-        if self.current.get(session.pod_uid) is session:
-            del self.current[session.pod_uid]
+        del self.session_by_process[session.pod_uid, session.incarnation]
+        if self.session_by_pod.get(session.pod_uid) is session:
+            del self.session_by_pod[session.pod_uid]
 
     def _granted(self, event: Granted) -> None:
         lease = Lease(self.serial, event.session, event.start, event.end, cursor=event.start)
         if event.start in self.suspects:
             end, lease.errors = self.suspects.pop(event.start)
             if end != event.end:
-                raise ValueError(f"the suspect range ends at {end}")
+                raise ValueError(f"the suspect range ends at {end}, not at {event.end}")
         else:
             self.todo.remove(event.start, event.end)
         self.leases[lease.fence] = self.sessions[event.session].leases[lease.fence] = lease
 
-    def _drop(self, fence: int, cursor: int) -> Lease:
-        """Take a lease away; what is before the cursor counts as reported."""
+    def _end_lease(self, fence: int, cursor: int) -> Lease:
+        """Remove a lease; the positions before the cursor count as reported."""
         lease = self.leases.pop(fence)
         session = self.sessions[lease.session]
         del session.leases[fence]
@@ -267,20 +184,20 @@ class LedgerState:
         if start >= end:
             return
         self.redispatched += end - start
-        if errors == _NOT_SUSPECT:
+        if errors == NOT_SUSPECT:
             self.todo.add(start, end)
         else:
             self.suspects[start] = (end, errors)
 
     def _done(self, event: Done) -> None:
         lease = self.leases[event.fence]
-        self._drop(event.fence, lease.end)
-        finished = self.sessions[lease.session].finished
-        finished.append((lease.fence, self.epoch, lease.start, lease.end))
+        self._end_lease(event.fence, lease.end)
+        recent_reports = self.sessions[lease.session].recent_reports
+        recent_reports.append((lease.fence, self.epoch, lease.start, lease.end))
 
     def _failed(self, event: Failed) -> None:
-        lease = self._drop(event.fence, event.cursor)
-        self.sessions[lease.session].finished.append((lease.fence, self.epoch, lease.start, lease.end))
+        lease = self._end_lease(event.fence, event.cursor)
+        self.sessions[lease.session].recent_reports.append((lease.fence, self.epoch, lease.start, lease.end))
         start, end = event.cursor, lease.end
         middle = (start + end) // 2
         if end - start > 1:
@@ -289,36 +206,36 @@ class LedgerState:
         elif end > start:
             same = lease.start == start
             errors = 1 + (max(lease.errors, 0) if same else 0)
-            if errors >= ERROR_CAP:
+            if errors >= MAX_FAILURES:
                 self.quarantined.add(start, end)
             else:
                 self._give_back(start, end, errors)
 
     def _returned(self, event: Returned) -> None:
-        lease = self._drop(event.fence, event.cursor)
+        lease = self._end_lease(event.fence, event.cursor)
         self._give_back(event.cursor, lease.end, lease.errors)
 
-    def _cut_offered(self, event: CutOffered) -> None:
-        self.leases[event.fence].cut = event.end
+    def _truncate_offered(self, event: TruncateOffered) -> None:
+        self.leases[event.fence].truncate_at = event.end
 
-    def _cut_taken(self, event: CutTaken) -> None:
+    def _truncate_accepted(self, event: TruncateAccepted) -> None:
         lease = self.leases[event.fence]
         if not lease.start <= event.end <= lease.end:
-            raise ValueError(f"the cut is outside the lease [{lease.start}, {lease.end})")
+            raise ValueError(f"the new end {event.end} is outside the lease [{lease.start}, {lease.end})")
         self._give_back(event.end, lease.end, lease.errors)
-        lease.end, lease.cut = event.end, None
+        lease.end, lease.truncate_at = event.end, None
         if lease.start == lease.end:
-            self._drop(event.fence, lease.end)
+            self._end_lease(event.fence, lease.end)
 
     def _epoch_closed(self, event: EpochClosed) -> None:
-        if event.epoch != self.epoch or self.waiting or self.leases:
-            raise ValueError("something of the epoch is to do or leased")
+        if event.epoch != self.epoch or self.available or self.leases:
+            raise ValueError("positions of the epoch are to do or leased")
         self.closed.append(ClosedEpoch(self.epoch, self.total, self.redispatched, list(self.quarantined)))
         self.epoch += 1
         self._open_epoch()
 
     def done_ranges(self) -> IntervalSet:
-        """What is reported or committed, in one set."""
+        """The positions that are reported or committed."""
         return IntervalSet(sorted([*self.reported, *self.committed]))
 
     def _checkpoint_begun(self, event: CheckpointBegun) -> None:
@@ -327,14 +244,14 @@ class LedgerState:
         for lease in self.leases.values():
             cursor = consumed.get(lease.fence, lease.start)
             done.add(lease.start, cursor)
-            if lease.errors != _NOT_SUSPECT and cursor < lease.end:  # a restore gives leases back
+            if lease.errors != NOT_SUSPECT and cursor < lease.end:  # a restore returns every lease
                 suspects[cursor] = (lease.end, lease.errors)
         self.checkpoints[self.serial] = Checkpoint(
             self.serial, event.session, event.step, self.epoch, done, self.quarantined.copy(), suspects
         )
-        self._prune(committed=False, kept=_PENDING_KEPT)
+        self._delete_old_checkpoints(committed=False, kept=_PENDING_KEPT)
 
-    def _prune(self, *, committed: bool, kept: int) -> None:
+    def _delete_old_checkpoints(self, *, committed: bool, kept: int) -> None:
         numbers = sorted(n for n, c in self.checkpoints.items() if c.committed is committed)
         for number in numbers[:-kept]:
             del self.checkpoints[number]
@@ -347,11 +264,11 @@ class LedgerState:
                 for low, high in self.reported.within(start, end):
                     self.reported.remove(low, high)
                     self.committed.add(low, high)
-        self._prune(committed=True, kept=_COMMITTED_KEPT)
+        self._delete_old_checkpoints(committed=True, kept=_COMMITTED_KEPT)
 
     def _restored(self, event: Restored) -> None:
         for fence, lease in list(self.leases.items()):
-            self._drop(fence, lease.start)
+            self._end_lease(fence, lease.start)
         undone, before = self.redispatched + self.reported.size + self.committed.size, self.epoch
         checkpoint = self.checkpoints[event.checkpoint] if event.checkpoint else None
         if checkpoint is not None:
@@ -362,10 +279,10 @@ class LedgerState:
         self.checkpoints = {n: c for n, c in self.checkpoints.items() if c is checkpoint or n < event.checkpoint}
         self.election = None
         if checkpoint is not None and not self.is_finished:
-            self._settle(checkpoint)
+            self._load_checkpoint(checkpoint)
 
-    def _settle(self, checkpoint: Checkpoint) -> None:
-        """Put the positions of an epoch that was just opened where they stood."""
+    def _load_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Move the positions of a newly opened epoch to where the checkpoint has them."""
         self.committed, self.quarantined = checkpoint.done.copy(), checkpoint.quarantined.copy()
         self.suspects = dict(checkpoint.suspects)
         for start, end in [*self.committed, *self.quarantined, *((a, b) for a, (b, _) in self.suspects.items())]:
@@ -379,4 +296,4 @@ class LedgerState:
         self.roster, self.roster_uids = event, frozenset(event.pod_uids)
 
     def _replied(self, event: Replied) -> None:
-        self.sessions[event.session].replied = event
+        self.sessions[event.session].journaled_reply = event

@@ -1,22 +1,24 @@
-"""What a master holds, as people and the controller read it."""
+"""The status of a ledger, which people and the controller read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from edl.ledger.entries import TrainerSession
 from edl.ledger.events import DatasetSet
 from edl.ledger.ledger import Ledger
 from edl.ledger.permutation import EpochOrder
-from edl.ledger.state import LedgerState, TrainerSession
+from edl.ledger.state import LedgerState
 
-_LISTED, _NAMED = 1000, 100
+_MAX_ENTRIES, _MAX_RECORDS = 1000, 100
 _Object = dict[str, Any]
 
 
 def ledger_status(ledger: Ledger) -> _Object:
-    """Counts are positions of the open epoch, or of the last one where the job is finished.
+    """The body of `GET /v1/status`.
 
-    `consumed` is `done` and what trainers say that they have behind them of leases in work.
+    All counts are positions of the open epoch; of the last epoch if the job is finished. `consumed` is `done` plus
+    the positions of open leases that heartbeats have reported as consumed.
     """
     state = ledger.state
     latest = state.latest_checkpoint
@@ -25,13 +27,13 @@ def ledger_status(ledger: Ledger) -> _Object:
         "state": _phase(state),
         "dataset": _dataset(state.dataset) if state.dataset else None,
         **_counts(state),
-        "sessions": {"live": sum(1 for _ in ledger.alive), "holding": len(holders)},
-        "holders": [_holder(session) for session in holders[:_LISTED]],
+        "sessions": {"live": sum(1 for _ in ledger.live_sessions), "holding": len(holders)},
+        "holders": [_holder(session) for session in holders[:_MAX_ENTRIES]],
         "checkpoint": {"id": latest.number, "step": latest.step, "epoch": latest.epoch} if latest else None,
         "roster": {"generation": state.roster.generation, "pods": len(state.roster_uids)} if state.roster else None,
         "closed": [
             {"epoch": c.epoch, "total": c.total, "redispatched": c.redispatched, "quarantined": c.quarantined}
-            for c in state.closed[-_LISTED:]
+            for c in state.closed[-_MAX_ENTRIES:]
         ],
     }
 
@@ -54,32 +56,32 @@ def _counts(state: LedgerState) -> _Object:
             "done": last.total - quarantined,
             "consumed": last.total - quarantined,
             "quarantined": quarantined,
-            **_left_out(state.dataset, last.epoch, last.quarantined),
+            **_quarantine(state.dataset, last.epoch, last.quarantined),
             "redispatched": last.redispatched,
         }
     done = state.reported.size + state.committed.size
     return {
         "epoch": state.epoch,
         "total": state.total,
-        "todo": state.waiting,
+        "todo": state.available,
         "leased": sum(lease.end - lease.start for lease in state.leases.values()),
         "reported": state.reported.size,
         "committed": state.committed.size,
         "done": done,
         "consumed": done + sum(lease.cursor - lease.start for lease in state.leases.values()),
         "quarantined": state.quarantined.size,
-        **_left_out(state.dataset, state.epoch, list(state.quarantined)),
+        **_quarantine(state.dataset, state.epoch, list(state.quarantined)),
         "redispatched": state.redispatched,
     }
 
 
-def _left_out(dataset: DatasetSet | None, epoch: int, ranges: list[tuple[int, int]]) -> _Object:
-    """Where the positions are that were given up, and the first of the records that stand there."""
+def _quarantine(dataset: DatasetSet | None, epoch: int, ranges: list[tuple[int, int]]) -> _Object:
+    """The quarantined ranges of positions, and the first records at these positions."""
     records = []
     if dataset is not None and ranges:
         order = EpochOrder(dataset.total, dataset.seed, epoch, dataset.block)
-        records = order.records_at(ranges, _NAMED)
-    return {"quarantined_ranges": ranges[:_LISTED], "quarantined_records": records}
+        records = order.records_at(ranges, _MAX_RECORDS)
+    return {"quarantined_ranges": ranges[:_MAX_ENTRIES], "quarantined_records": records}
 
 
 def _dataset(dataset: DatasetSet) -> _Object:

@@ -1,4 +1,5 @@
-"""The data master: a ledger behind an HTTP API, with a journal on disk. One process for each job.
+"""The data master: a ledger behind an HTTP API, with a journal on disk. Each job has one such process.
 
-`master.py` ties ledger and journal together, `http_api.py` serves it, `datasets.py` knows where the records are.
+Start reading in `master.py`, which connects the ledger and the journal. `http_api.py` serves it, and `datasets.py`
+finds the records of a data set.
 """

@@ -1,7 +1,7 @@
-"""The bodies of the master's HTTP API: what is accepted, field by field, and what is answered.
+"""The bodies of the master's HTTP API, requests and answers, field by field.
 
-The OpenAPI document is made from these classes, so that it cannot say anything else. Fields that are not named here,
-NaN, infinities and a key that stands twice in an object are refused.
+The OpenAPI document is generated from these classes, so the two always agree. The master refuses unknown fields, NaN,
+infinity, and an object with the same key twice.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from msgspec import Meta
 from edl.ledger.events import Replied
 from edl.ledger.request import SessionKey
 
-MOST_ITEMS = 1000
+MAX_ITEMS = 1000
 _Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 _Body = TypeVar("_Body")
 
 
 class MalformedError(ValueError):
-    """A body that cannot be used; the message says what is wrong where."""
+    """A body that the master cannot use; the message names the field and the rule."""
 
 
-class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One process of a trainer; a later one of the same pod has a greater incarnation, or one never seen."""
+class SessionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One trainer process; each process of a pod sends a greater incarnation than the last one, or a new text."""
 
     pod_uid: _Name
     incarnation: _Whole | _Name
@@ -34,12 +34,12 @@ class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> SessionKey:
-        """For the ledger."""
+        """The session as the ledger identifies it."""
         return SessionKey(self.pod_uid, self.incarnation, self.name)
 
 
-class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A lease, as it was granted; after a `truncate` with the end where its holder stops."""
+class ItemBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A lease as the master granted it; after a `truncate`, `end` is where its holder really stops."""
 
     epoch: _Whole
     start: _Whole
@@ -51,14 +51,17 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ValueError(f"the end {self.end} is before the start {self.start}")
 
 
-class FailedItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A lease that could not be finished; with an empty error it is just given back."""
+class FailedItemBody(ItemBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A lease that the trainer cannot finish; an empty error only gives it back."""
 
     error: Annotated[str, Meta(max_length=4096)]
 
 
-class ProgressItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A lease in work; what is before the cursor was consumed, and what is before `hand` is in the loop's hands."""
+class ProgressItemBody(ItemBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A lease that the trainer keeps.
+
+    The positions before `cursor` are consumed; the training loop has the positions before `hand`.
+    """
 
     cursor: _Whole
     hand: _Whole = 0
@@ -67,23 +70,25 @@ class ProgressItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not self.start <= self.cursor <= self.end:
             raise ValueError(f"the cursor {self.cursor} is outside [{self.start}, {self.end}]")
         if self.hand > self.end:
-            raise ValueError(f"what is in hand ends at {self.hand}, behind the end {self.end}")
+            raise ValueError(f"the hand {self.hand} is after the end {self.end}")
 
 
 class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Heartbeat, renewal, report and lease in one."""
+    """Heartbeat, renewal, report and lease in one call."""
 
-    session: Session
+    session: SessionBody
     seq: _Whole
-    done: Annotated[list[Item], Meta(max_length=MOST_ITEMS)] = []
-    failed: Annotated[list[FailedItem], Meta(max_length=MOST_ITEMS)] = []
-    progress: Annotated[list[ProgressItem], Meta(max_length=MOST_ITEMS)] = []
-    want: Annotated[int, Meta(ge=0, le=MOST_ITEMS)] = 0
-    wait_s: Annotated[float, Meta(ge=0, le=3600, description="the master holds a request for at most 25 s")] = 0.0
+    done: Annotated[list[ItemBody], Meta(max_length=MAX_ITEMS)] = []
+    failed: Annotated[list[FailedItemBody], Meta(max_length=MAX_ITEMS)] = []
+    progress: Annotated[list[ProgressItemBody], Meta(max_length=MAX_ITEMS)] = []
+    want: Annotated[int, Meta(ge=0, le=MAX_ITEMS)] = 0
+    wait_s: Annotated[
+        float, Meta(ge=0, le=3600, description="how long to wait for work; the master answers after 25 s at most")
+    ] = 0.0
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True):
-    """A range to train on."""
+    """A range of positions to train on; the lease expires `ttl_s` seconds after the request was sent."""
 
     epoch: int
     start: int
@@ -93,14 +98,14 @@ class LeaseAnswer(msgspec.Struct, frozen=True):
 
 
 class TruncateAnswer(msgspec.Struct, frozen=True):
-    """Stop at `end`; the rest goes to others with the next `seq`."""
+    """Stop at `end`; with the next `seq` the rest becomes available to other trainers."""
 
     fence: int
     end: int
 
 
 class SyncAnswer(msgspec.Struct, frozen=True):
-    """The same for the same `seq`."""
+    """The answer to a sync call; a repeated `seq` gets the same answer."""
 
     leases: list[LeaseAnswer]
     results: list[str]
@@ -111,7 +116,7 @@ class SyncAnswer(msgspec.Struct, frozen=True):
 
 
 class DatasetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """What is sharded."""
+    """The data set of the job."""
 
     source: Annotated[str, Meta(min_length=1, max_length=4096, pattern="^(index|lines|parquet):")]
     epochs: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
@@ -123,7 +128,8 @@ class DatasetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class PieceAnswer(msgspec.Struct, frozen=True):
     """Neighbouring records of one file: some lines, or a row group.
 
-    `place` is the byte where the lines begin, or the number of the row group; `length` counts the lines' bytes.
+    `first` is the number of the first record and `count` the number of records. `place` is the byte where the lines
+    begin, or the number of the row group; `length` is the number of bytes of the lines.
     """
 
     path: str
@@ -136,46 +142,46 @@ class PieceAnswer(msgspec.Struct, frozen=True):
 
 
 class BeginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A session starts to save the model."""
+    """A trainer starts to save the model."""
 
-    session: Session
+    session: SessionBody
     step: _Whole
 
 
 class CommitBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The model is saved."""
+    """The model of the checkpoint is saved."""
 
     id: _Whole
 
 
 class RestoreBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Training goes on from that checkpoint, or from the last one."""
+    """Continue training from a checkpoint; `latest` is the last committed one."""
 
     id: _Whole | Annotated[str, Meta(pattern="^latest$")]
 
 
 class IdAnswer(msgspec.Struct, frozen=True):
-    """A checkpoint; 0 for the start of the epoch."""
+    """The number of a checkpoint; 0 is the start of the epoch."""
 
     id: int
 
 
 class ElectionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who saves the model of a step."""
+    """A trainer asks whether it should save the model of a step."""
 
-    session: Session
+    session: SessionBody
     step: _Whole
     ttl_s: Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class ElectionAnswer(msgspec.Struct, frozen=True):
-    """Whether it is the one who asked."""
+    """True if the trainer that asks should save the model."""
 
     elected: bool
 
 
 class RosterPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A trainer that may hold leases."""
+    """A trainer's pod that may hold leases."""
 
     uid: _Name
     name: _Name
@@ -183,47 +189,56 @@ class RosterPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RosterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every trainer that may hold leases; the others lose theirs at once."""
+    """Every pod that may hold leases; all other pods lose their leases at once."""
 
     generation: _Whole
     pods: Annotated[list[RosterPod], Meta(max_length=20_000)]
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """Why a request was refused."""
+    """Why the master refused a request."""
 
     code: str
     message: str
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """Every refusal."""
+    """The answer to every request that the master refuses."""
 
     error: ErrorDetail
 
 
 def read_body(data: bytes, kind: type[_Body]) -> _Body:
-    """A body as the class says.
+    """Decode and validate a body.
+
+    Args:
+        data: the JSON text.
+        kind: the class of the body.
 
     Raises:
-        MalformedError: it is not JSON, or not such a body.
+        MalformedError: the text is not JSON, or not such a body.
     """
     try:
         body = msgspec.json.decode(data, type=kind)
-        _find_duplicate_keys(data.decode())  # the decoder above takes the last of two equal keys
+        _decode_strictly(data.decode())  # msgspec accepts a duplicate key and keeps the last value
         return body
     except RecursionError as error:
-        raise MalformedError("the body is nested too deeply") from error
-    except ValueError as error:  # msgspec's, json's and our own
+        raise MalformedError("the body has too many nested levels") from error
+    except ValueError as error:  # raised by msgspec, by json and above
         raise MalformedError(str(error)[:500]) from error
 
 
 def sync_answer(reply: Replied, ttl_s: float) -> bytes:
-    """A ledger's reply as it is sent."""
+    """The body of a sync answer.
+
+    Args:
+        reply: of the ledger.
+        ttl_s: how long the granted leases last, counted from when the request was sent.
+    """
     answer = SyncAnswer(
         [LeaseAnswer(epoch, start, end, fence, ttl_s) for epoch, start, end, fence in reply.leases],
         reply.results,
-        [TruncateAnswer(*cut) for cut in reply.truncate],
+        [TruncateAnswer(*truncate) for truncate in reply.truncate],
         reply.revoked,
         reply.epoch,
         reply.status,
@@ -235,7 +250,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise MalformedError(f"the key {twice[:100]!r} stands twice in one object")
+        raise MalformedError(f"an object has the key {twice[:100]!r} twice; send each key once")
 
 
-_find_duplicate_keys = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys).decode
+_decode_strictly = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys).decode

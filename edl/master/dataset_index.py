@@ -1,7 +1,8 @@
-"""Where the records of a data set lie: pieces of neighbouring records that are read in one go.
+"""The index of a data set: which file holds a record, and where. It lists pieces of neighbouring records.
 
-A piece is some lines of a file, or a row group of one. The index takes 24 bytes a piece, whatever the records are,
-and is kept in a file beside the journal, so that a master that starts again need not read the data set again.
+A piece is some lines of a file, or one row group. A trainer reads a piece at once. The index takes 24 bytes for each
+piece, whatever the size of the records. It is stored in a file next to the journal, so that a restarted master does
+not read the data set again.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ class Piece(NamedTuple):
     """Neighbouring records of one file.
 
     Attributes:
+        file: the file that holds it.
         first: the number of its first record.
-        records: how many it holds.
+        records: how many records it holds.
         place: where it begins: a byte offset, or the number of a row group.
-        length: bytes of it; without a meaning for a row group.
+        length: its size in bytes; meaningless for a row group.
     """
 
     file: SourceFile
@@ -38,7 +40,7 @@ class Piece(NamedTuple):
 
 
 def version_of(files: list[SourceFile]) -> str:
-    """What changes when a file comes, goes or changes."""
+    """A hash that changes when a file is added, removed or changed."""
     return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:32]
 
 
@@ -46,30 +48,32 @@ class DatasetIndex:
     """The pieces of a data set, in the order of their files.
 
     Args:
-        files: what is read, by path.
+        files: the files of the data set, sorted by path.
 
     Attributes:
-        total: records so far.
-        largest: records of the largest piece.
+        version: a hash of the files.
+        total: how many records the pieces hold.
+        largest: how many records the largest piece holds.
     """
 
     def __init__(self, files: list[SourceFile]) -> None:
         self.files = files
         self.version = version_of(files)
         self.total = self.largest = 0
-        self._firsts, self._places, self._owners = array("Q"), array("Q"), array("Q")
+        # For each piece: its first record, its place in its file, and the index of its file.
+        self._firsts, self._places, self._files = array("Q"), array("Q"), array("Q")
 
-    def add(self, owner: int, place: int, count: int) -> None:
-        """The next piece of a file.
+    def add(self, file: int, place: int, count: int) -> None:
+        """Append a piece.
 
         Args:
-            owner: which of the files.
-            place: where in it the piece begins.
-            count: its records, at least 1.
+            file: the index of its file.
+            place: where in the file it begins.
+            count: how many records it holds, at least 1.
         """
         self._firsts.append(self.total)
         self._places.append(place)
-        self._owners.append(owner)
+        self._files.append(file)
         self.total += count
         self.largest = max(self.largest, count)
 
@@ -80,15 +84,18 @@ class DatasetIndex:
             record: in `[0, total)`.
         """
         number = bisect_right(self._firsts, record) - 1
-        owner, place, first = self._owners[number], self._places[number], self._firsts[number]
+        file, place, first = self._files[number], self._places[number], self._firsts[number]
         is_last = number + 1 == len(self._firsts)
         end = self.total if is_last else self._firsts[number + 1]
-        same = not is_last and self._owners[number + 1] == owner
-        stop = self._places[number + 1] if same else self.files[owner].size
-        return Piece(self.files[owner], first, end - first, place, stop - place)
+        same = not is_last and self._files[number + 1] == file
+        stop = self._places[number + 1] if same else self.files[file].size
+        return Piece(self.files[file], first, end - first, place, stop - place)
 
     def save(self, folder: Path) -> None:
-        """Keep it in a file, whole or not at all; where there is no room it is made again after a restart."""
+        """Write the index to a file, completely or not at all.
+
+        A write that fails is not an error: a restarted master builds the index again.
+        """
         head = {
             "files": self.files,
             "total": self.total,
@@ -96,7 +103,7 @@ class DatasetIndex:
             "pieces": len(self._firsts),
             "order": sys.byteorder,
         }
-        arrays = b"".join(part.tobytes() for part in (self._firsts, self._places, self._owners))
+        arrays = b"".join(part.tobytes() for part in (self._firsts, self._places, self._files))
         line = json.dumps(head).encode() + b"\n"
         path = folder / f"dataset-{self.version}"
         new = path.with_suffix(".new")
@@ -111,7 +118,11 @@ class DatasetIndex:
 
 
 def load_index(folder: Path, version: str) -> DatasetIndex | None:
-    """The index that was kept; None where it is missing or damaged: it can be made again."""
+    """Read a stored index.
+
+    Returns:
+        The index; None if it is missing or damaged, and the caller has to build it again.
+    """
     try:
         data = (folder / f"dataset-{version}").read_bytes()
     except OSError:
@@ -126,6 +137,6 @@ def load_index(folder: Path, version: str) -> DatasetIndex | None:
     index = DatasetIndex([SourceFile(*file) for file in head["files"]])
     index.total, index.largest = head["total"], head["largest"]
     size = 8 * head["pieces"]
-    for number, part in enumerate((index._firsts, index._places, index._owners)):  # noqa: SLF001 of our own class
+    for number, part in enumerate((index._firsts, index._places, index._files)):  # noqa: SLF001 - the same module
         part.frombytes(arrays[number * size : (number + 1) * size])
     return index

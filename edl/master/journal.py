@@ -1,7 +1,7 @@
-"""A journal on a disk: records are synced in groups by a thread of its own, and what was synced survives any crash.
+"""A journal on disk: a thread of its own writes and syncs records in groups. A synced record survives a crash.
 
-A group is everything that came while the group before it was being synced, at most 256 records: alone a record waits
-for one sync, and under load a sync carries many.
+A group holds the records that were queued while the group before it was synced, at most 256. A single record waits
+for one sync; under load one sync covers many records.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ from edl.master.ledger_store import StoreBlockedError
 
 GROUP = 256
 _RETRY_S = 1.0
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_KEPT_BYTES = 256 * 1024 * 1024  # of journals before the last snapshot, for audits
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_KEPT_BYTES = 256 * 1024 * 1024  # of journal files before the last snapshot; an audit reads them
 
 
 class FileLedgerStore:
-    """The `LedgerStore` on a folder that nobody else writes to.
+    """The `LedgerStore` in a folder that no other process writes to.
 
     Args:
-        path: the folder; it is made where it is missing.
+        path: the folder; it is created if it is missing.
 
     Raises:
         ConfigError: the folder cannot be used, or another master uses it.
+
+    Attributes:
+        appended: how many records the journal has, including those that are not synced yet.
+        blocked: why nothing can be written now; None if writing works.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,18 +46,18 @@ class FileLedgerStore:
         self._lock = _lock(path)
         self._file = -1
         self._offset = 0
-        self._pending: deque[bytes | tuple[int, bytes]] = deque()  # records, and (number, state) of snapshots
+        self._pending: deque[bytes | tuple[int, bytes]] = deque()  # records, and (number, state) for snapshots
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._error: BaseException | None = None
+        self._error: OSError | None = None
         self._synced = 0
         self.appended = 0
         self.blocked: str | None = None
 
     def load(self) -> tuple[bytes | None, Iterator[bytes]]:
-        """The last snapshot and the records after it; the iterator must be used up before `start`."""
+        """The last snapshot, or None, and the records after it; read all records before `start`."""
         snapshots = self._folder.snapshots()
         state = self._folder.read_snapshot(snapshots[-1][1]) if snapshots else None
         return state, self._records(snapshots[-1][0] if snapshots else 0)
@@ -63,14 +67,18 @@ class FileLedgerStore:
         files = [(n, p) for n, p in self._folder.journals() if n >= number]
         for at, (first, path) in enumerate(files):
             if first != self.appended:
-                raise JournalError(f"journal {path}: the records from {self.appended} on are missing; put them back")
+                raise JournalError(
+                    f"journal {path}: the records from {self.appended} to {first} are missing; put their file back"
+                )
             tails: list[Tail] = []
             yield from self._folder.records(path, first, tails)
             (tail,) = tails
-            torn = path.stat().st_size - tail.whole
+            torn = path.stat().st_size - tail.valid_bytes
             if torn and at + 1 < len(files):
-                raise JournalError(f"journal {path}: damaged at byte {tail.whole}; put it back from a copy")
-            self.appended, self._offset, begin = tail.number, tail.whole, first
+                raise JournalError(
+                    f"journal {path}: damaged at byte {tail.valid_bytes}; put the file back from a copy"
+                )
+            self.appended, self._offset, begin = tail.number, tail.valid_bytes, first
         self._synced = self.appended
         try:
             self._open(begin)
@@ -88,7 +96,7 @@ class FileLedgerStore:
         _sync_folder(self._folder.path)
 
     def start(self) -> None:
-        """Begin to write; from the event loop that will wait."""
+        """Start to write; call it in the event loop that later calls `durable`."""
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._write, args=(loop,), name="edl-journal", daemon=True)
         self._thread.start()
@@ -102,20 +110,20 @@ class FileLedgerStore:
         return self.appended
 
     def snapshot(self, state: bytes) -> None:
-        """Queue the state after all records so far; a restart begins with it."""
+        """Queue a snapshot: the state after all records so far; a restart begins with it."""
         with self._changed:
             self._pending.append((self.appended, state))
             self._changed.notify()
 
     async def durable(self, number: int) -> None:
-        """Wait until that record and all before it are on the disk.
+        """Wait until that record and all records before it are on the disk.
 
         Raises:
-            StoreBlockedError: the disk is full; the record is kept and written once there is room.
-            JournalError: the disk has failed; nothing can be promised any more.
+            StoreBlockedError: the disk is full; the store keeps the record, and writes it once there is space.
+            JournalError: the disk has failed, and no further record can be written.
         """
         if self._error is not None:
-            raise JournalError(f"journal {self._folder.path}: {self._error}; restart the master") from self._error
+            raise JournalError(self._failure(self._error)) from self._error
         if number <= self._synced:
             return
         if self.blocked is not None:
@@ -125,7 +133,7 @@ class FileLedgerStore:
         await future
 
     async def close(self) -> None:
-        """Write what is queued, where that is possible, and let go of the folder."""
+        """Write the queued records if possible, and release the folder."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -136,24 +144,25 @@ class FileLedgerStore:
         os.close(self._lock)
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The thread: one group after the other."""
+        """The body of the thread: write one group after the other."""
         number = self._synced
         try:
             while True:
-                group = self._take()
+                group = self._next_group()
                 if group is None:
                     return
                 if isinstance(group, tuple):
                     self._rotate(*group)
-                elif self._put(loop, frame(number, group)):
+                elif self._write_synced(loop, frame(number, group)):
                     number += len(group)
-                    _tell(loop, self._on_synced, number)
+                    _call_on_loop(loop, self._on_synced, number)
                 else:
                     return
         except OSError as error:
-            _tell(loop, self._on_failed, error)
+            _call_on_loop(loop, self._on_failed, error)
 
-    def _take(self) -> list[bytes] | tuple[int, bytes] | None:
+    def _next_group(self) -> list[bytes] | tuple[int, bytes] | None:
+        """The next records to write, or the next snapshot; None if the store is closed and nothing is left."""
         with self._changed:
             while not self._pending:
                 if self._is_closing:
@@ -161,7 +170,7 @@ class FileLedgerStore:
                 self._changed.wait()
             if isinstance(self._pending[0], tuple):
                 entry = self._pending.popleft()
-                assert isinstance(entry, tuple)  # noqa: S101 for the type checker
+                assert isinstance(entry, tuple)  # noqa: S101 - for the type checker
                 return entry
             group: list[bytes] = []
             while self._pending and len(group) < GROUP and isinstance(self._pending[0], bytes):
@@ -170,33 +179,32 @@ class FileLedgerStore:
                     group.append(record)
             return group
 
-    def _put(self, loop: asyncio.AbstractEventLoop, data: bytes) -> bool:
-        """Write a frame and sync it, waiting for room as long as it takes; False where the store is closed first."""
+    def _write_synced(self, loop: asyncio.AbstractEventLoop, data: bytes) -> bool:
+        """Write a frame and sync it. Wait while the disk is full; return False if the store is closed meanwhile."""
         was_full = False
         while True:
             try:
                 _write_all(self._file, data, self._offset)
                 os.fdatasync(self._file)
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in _DISK_FULL:
                     raise
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, self._offset)
                 was_full = True
-                _tell(
-                    loop, self._on_blocked, f"journal {self._folder.path}: {error.strerror}; make room on its volume"
-                )
+                why = f"journal {self._folder.path}: {error.strerror}; make room on its volume"
+                _call_on_loop(loop, self._on_blocked, why)
                 with self._changed:
                     if self._is_closing or (self._changed.wait(_RETRY_S) and self._is_closing):
                         return False
             else:
                 self._offset += len(data)
                 if was_full:
-                    _tell(loop, self._on_blocked, None)
+                    _call_on_loop(loop, self._on_blocked, None)
                 return True
 
     def _rotate(self, number: int, state: bytes) -> None:
-        """Write the snapshot, then begin a new file; a crash between leaves what was there."""
+        """Write the snapshot, then start a new file; after a crash in between, the old file is still complete."""
         path = self._folder.snapshot(number)
         draft = path.with_suffix(".draft")
         try:
@@ -206,21 +214,22 @@ class FileLedgerStore:
                 os.fsync(file.fileno())
         except OSError as error:
             draft.unlink(missing_ok=True)
-            if error.errno in _FULL:
-                return  # the journal goes on in the old file
+            if error.errno in _DISK_FULL:
+                return  # continue with the old file
             raise
         draft.replace(path)
         os.close(self._file)
         self._offset = 0
         self._open(number)
-        self._drop_old()
+        self._delete_old_files()
 
-    def _drop_old(self) -> None:
+    def _delete_old_files(self) -> None:
         kept, files = 0, self._folder.journals()[:-1]
         for number, path in reversed(files):
             kept += path.stat().st_size
             if kept > _KEPT_BYTES:
-                self._folder.snapshot(number).unlink(missing_ok=True)  # first: alone it would tell of missing records
+                # The snapshot goes first: alone it would make the next start report missing records.
+                self._folder.snapshot(number).unlink(missing_ok=True)
                 path.unlink()
 
     def _on_synced(self, number: int) -> None:
@@ -237,7 +246,13 @@ class FileLedgerStore:
 
     def _on_failed(self, error: OSError) -> None:
         self._error = error
-        self._fail_waiting(JournalError(f"journal {self._folder.path}: {error.strerror}; restart the master"))
+        self._fail_waiting(JournalError(self._failure(error)))
+
+    def _failure(self, error: OSError) -> str:
+        return (
+            f"journal {self._folder.path}: writing failed: {error.strerror or error}; check the disk, then restart"
+            " the master"
+        )
 
     def _fail_waiting(self, error: Exception) -> None:
         while self._waiting:
@@ -251,16 +266,16 @@ def _lock(path: Path) -> int:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        whose = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
+        user = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
         raise ConfigError(
-            f"--journal {path}: {error.strerror}{whose}; give a folder or a volume that this user can write to"
+            f"--journal {path}: {error.strerror}{user}; give a folder or a volume that this user can write to"
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
         raise ConfigError(
-            f"--journal {path}: another master uses it; give each master a folder of its own"
+            f"--journal {path}: another master uses this folder; give each master its own folder"
         ) from error
     return lock
 
@@ -280,6 +295,6 @@ def _sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *values: object) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits
+def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *values: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
         loop.call_soon_threadsafe(callback, *values)

@@ -1,4 +1,4 @@
-"""`edl audit`: reads a journal, or a copy of a live one, and says what each epoch came to."""
+"""`edl audit`: reads a journal, or a copy of one, and reports the result of each epoch."""
 
 from __future__ import annotations
 
@@ -14,42 +14,46 @@ from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
 from edl.master.journal_files import JournalFolder, Tail
 
-_NAMED = 1000
+_MAX_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was found.
+    """The result of an audit.
 
     Attributes:
+        epochs: the epochs of the journal.
         problems: one sentence for each broken rule.
-        dataset: what was sharded; None where nobody has said it.
+        dataset: the data set of the job; None if the journal has none.
     """
 
     epochs: tuple[EpochAudit, ...]
     problems: tuple[str, ...]
     dataset: DatasetSet | None = None
 
-    def left_out(self, epoch: EpochAudit) -> list[int]:
-        """Which records the quarantined positions of an epoch are, the first thousand of them."""
+    def quarantined_records(self, epoch: EpochAudit) -> list[int]:
+        """The records at the quarantined positions of an epoch, at most 1000 of them."""
         if self.dataset is None or not epoch.quarantined:
             return []
         data = self.dataset
         order = EpochOrder(data.total, data.seed, epoch.epoch, data.block)
-        return order.records_at(epoch.quarantined, _NAMED)
+        return order.records_at(epoch.quarantined, _MAX_RECORDS)
 
 
 def audit(path: Path) -> AuditReport:
-    """Follow a journal from its beginning, or from the oldest snapshot that is kept.
+    """Follow a journal from its beginning, or from the oldest snapshot if the beginning was deleted.
+
+    Args:
+        path: the folder of the journal.
 
     Raises:
-        ConfigError: there is no journal.
-        JournalError: it is damaged.
+        ConfigError: the folder holds no journal.
+        JournalError: the journal is damaged.
     """
     folder = JournalFolder(path)
     files, snapshots = folder.journals(), dict(folder.snapshots())
     if not files and not snapshots:
-        raise ConfigError(f"{path}: no journal is there; give the folder that `edl master --journal` was given")
+        raise ConfigError(f"{path}: this folder holds no journal; give the folder of `edl master --journal`")
     number = 0 if files and files[0][0] == 0 else min(snapshots, default=0)
     state = LedgerState()
     if number:
@@ -59,17 +63,17 @@ def audit(path: Path) -> AuditReport:
         if first < number:
             continue
         if first != number:
-            problems.append(f"{file.name}: the records from {number} on are missing")
+            problems.append(f"{file.name}: the records from {number} to {first} are missing")
             break
-        if first in snapshots and state_to_json(state) != _saved(folder, snapshots[first]):
-            problems.append(f"{snapshots[first].name}: the snapshot is not what the records before it lead to")
+        if first in snapshots and state_to_json(state) != _snapshot_values(folder, snapshots[first]):
+            problems.append(f"{snapshots[first].name}: the snapshot contradicts the records before it")
         number = _follow(folder, file, number, follower, state)
     epochs = follower.finish(state)
     return AuditReport(tuple(epochs), (*problems, *follower.problems), state.dataset)
 
 
 def audit_json(report: AuditReport) -> str:
-    """For scripts."""
+    """The report as JSON, for scripts."""
     epochs = [
         {
             "epoch": e.epoch,
@@ -77,9 +81,9 @@ def audit_json(report: AuditReport) -> str:
             "done": e.done,
             "redispatched": e.redispatched,
             "quarantined": e.quarantined,
-            "records": report.left_out(e),
+            "records": report.quarantined_records(e),
             "closed": e.is_closed,
-            "by": dict(sorted(e.by.items())),
+            "by": dict(sorted(e.done_by.items())),
         }
         for e in report.epochs
     ]
@@ -87,32 +91,36 @@ def audit_json(report: AuditReport) -> str:
 
 
 def audit_text(report: AuditReport) -> str:
-    """For people."""
+    """The report as text, for people."""
     lines = []
     for e in report.epochs:
-        lost = sum(end - start for start, end in e.quarantined)
+        quarantined = sum(end - start for start, end in e.quarantined)
         state = "closed" if e.is_closed else "open"
         lines.append(
-            f"epoch {e.epoch} ({state}): {e.done} of {e.total} done, {lost} quarantined,"
+            f"epoch {e.epoch} ({state}): {e.done} of {e.total} done, {quarantined} quarantined,"
             f" {e.redispatched} dispatched again"
         )
-        lines += [f"  {name}: {count}" for name, count in sorted(e.by.items())]
-        lines += [f"  quarantined: record {record}" for record in report.left_out(e)]
+        lines += [f"  {name}: {count}" for name, count in sorted(e.done_by.items())]
+        lines += [f"  quarantined: record {record}" for record in report.quarantined_records(e)]
     lines += [f"BROKEN: {problem}" for problem in report.problems]
-    lines.append("ok: nothing lost, nothing counted twice" if not report.problems else "NOT ok")
+    if report.problems:
+        lines.append(f"NOT ok: {len(report.problems)} problems; positions may be lost or counted twice")
+    else:
+        lines.append("ok: no position is lost, none is counted twice")
     return "\n".join(lines)
 
 
-def _saved(folder: JournalFolder, path: Path) -> object:
-    """A snapshot as plain JSON values, made again by us so that it compares."""
+def _snapshot_values(folder: JournalFolder, path: Path) -> object:
+    """A snapshot as plain JSON values, converted to the current format, so that it can be compared."""
     return state_to_json(state_from_json(json.loads(folder.read_snapshot(path))))
 
 
 def _follow(folder: JournalFolder, file: Path, number: int, follower: Audit, state: LedgerState) -> int:
+    """Apply the records of a file to the audit and to the ledger's state; returns the number of the next record."""
     tails: list[Tail] = []
     for record in folder.records(file, number, tails):
         for event in decode_events(record):
-            follower.take(event)
+            follower.follow(event)
             try:
                 state.apply(event)
             except JournalError as error:

@@ -1,12 +1,12 @@
-"""The files of a journal: frames of records with checksums, and snapshots of the state before each file of them.
+"""The files of a journal: frames of records with checksums, and a snapshot of the state before each file.
 
-`journal-N` holds the records after the first N; `snapshot-N` the state after N records, where `journal-N` goes on.
-A frame is what was written and synced in one go, and the next frame is begun only when it is on the disk. So a crash
-can tear the last frame alone, and that one was never acknowledged: it is cut off. A broken frame with a whole one
-behind it is damage, and nobody but a person may decide to lose what was acknowledged.
+`journal-N` holds the records after the first N, and `snapshot-N` the state after N records. A frame is written and
+synced at once, and the next frame is written only after that. A crash can therefore damage only the last frame, whose
+records were never acknowledged: reading drops it. A damaged frame with a valid one after it means lost records that
+were acknowledged. Reading refuses it, because only a person may decide to lose them.
 
-Frame: `edlJ`, length of the payload, number of its first record, CRC-32 of both and the payload, then the payload:
-one record a line. Everything can be read while a master writes, and from a copy made meanwhile.
+Frame: `edlJ`, length of the payload, number of its first record, CRC-32 of these two and of the payload, then the
+payload with one record per line. The files can be read while a master writes them, and so can a copy made meanwhile.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SNAPSHOT_MAGIC = b"edlS"
 
 
 def frame(first: int, records: list[bytes]) -> bytes:
-    """One frame.
+    """The bytes of one frame.
 
     Args:
-        first: number of its first record, from 0.
+        first: the number of its first record, from 0.
         records: without line breaks.
     """
     payload = b"\n".join(records)
@@ -40,14 +40,14 @@ def frame(first: int, records: list[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where reading a file ended.
+    """The end of the valid part of a file.
 
     Attributes:
-        whole: bytes of whole frames; what is behind them was torn.
-        number: records before this point, counted over all files.
+        valid_bytes: the size of the valid frames; a crash damaged the bytes after them.
+        number: how many records come before this point, counted over all files.
     """
 
-    whole: int
+    valid_bytes: int
     number: int
 
 
@@ -62,26 +62,26 @@ class JournalFolder:
         self.path = path
 
     def journals(self) -> list[tuple[int, Path]]:
-        """(records before it, file), ascending."""
+        """(number of records before it, file) of each journal file, in ascending order."""
         return self._named("journal-")
 
     def snapshots(self) -> list[tuple[int, Path]]:
-        """(records before it, file), ascending."""
+        """(number of records before it, file) of each snapshot, in ascending order."""
         return self._named("snapshot-")
 
     def journal(self, number: int) -> Path:
-        """The file of the records from that number on."""
+        """The file that starts with the record of that number."""
         return self.path / f"journal-{number:015d}"
 
     def snapshot(self, number: int) -> Path:
-        """The state before that record."""
+        """The file with the state before the record of that number."""
         return self.path / f"snapshot-{number:015d}"
 
     def read_snapshot(self, path: Path) -> bytes:
-        """What was given to `snapshot_bytes`.
+        """The state in a snapshot.
 
         Raises:
-            JournalError: it is damaged.
+            JournalError: the snapshot is damaged, or cannot be read.
         """
         data = _read(path)
         head = len(_SNAPSHOT_MAGIC) + _CRC.size
@@ -89,32 +89,32 @@ class JournalFolder:
             zlib.crc32(data[head:])
         ):
             raise JournalError(
-                f"journal {path}: the snapshot is damaged; delete this one file, so that the records before it are"
-                " replayed from the snapshot or the journal that came earlier"
+                f"journal {path}: the snapshot is damaged; delete this one file, so that the master replays the"
+                " records from an earlier snapshot, or from the beginning of the journal"
             )
         return data[head:]
 
     def records(self, path: Path, number: int, tails: list[Tail]) -> Iterator[bytes]:
-        """The records of one file; puts where they end into `tails`.
+        """The records of one file.
 
         Args:
             path: the file.
-            number: of its first record.
-            tails: gets one entry when all were read.
+            number: the number of its first record.
+            tails: the end of the valid part is appended to this list once all records are read.
 
         Raises:
-            JournalError: it is damaged: a broken frame has whole ones behind it, or records are missing.
+            JournalError: a damaged frame has valid frames after it, or records are missing.
         """
         data, at = _read(path), 0
         while at < len(data):
             payload = _payload(data, at)
             if payload is None:
-                _refuse_damage(path, data, at)
+                _check_is_torn_tail(path, data, at)
                 break
             first, content = payload
             if first != number:
                 raise JournalError(
-                    f"journal {path}: record {first} follows record {number - 1} at byte {at}; records are missing:"
+                    f"journal {path}: at byte {at} record {first} follows record {number - 1}: records are missing;"
                     " put the whole journal back from a copy"
                 )
             records = content.split(b"\n")
@@ -129,12 +129,12 @@ class JournalFolder:
 
 
 def snapshot_bytes(state: bytes) -> bytes:
-    """The content of a snapshot's file."""
+    """The content of a snapshot file that holds this state."""
     return _SNAPSHOT_MAGIC + _CRC.pack(zlib.crc32(state)) + state
 
 
 def _payload(data: bytes, at: int) -> tuple[int, bytes] | None:
-    """(number of the first record, payload) of the frame at `at`; None where there is no whole one."""
+    """(number of the first record, payload) of the frame at a byte; None if there is no valid frame."""
     begin = at + len(MAGIC)
     if data[at:begin] != MAGIC or len(data) < at + _HEADER:
         return None
@@ -147,22 +147,23 @@ def _payload(data: bytes, at: int) -> tuple[int, bytes] | None:
     return first, content
 
 
-def _refuse_damage(path: Path, data: bytes, at: int) -> None:
+def _check_is_torn_tail(path: Path, data: bytes, at: int) -> None:
+    """Refuse a damaged frame, unless it is the last one, which a crash may have torn."""
     if data[at : at + len(MAGIC)] == MAGIC and len(data) >= at + _HEADER:
         length, _ = _FIELDS.unpack_from(data, at + len(MAGIC))
         if length and at + _HEADER + length < len(data):
             raise _damaged(path, at)
-    behind = data.find(MAGIC, at + 1)
-    while behind >= 0:
-        if _payload(data, behind) is not None:
+    later = data.find(MAGIC, at + 1)
+    while later >= 0:
+        if _payload(data, later) is not None:
             raise _damaged(path, at)
-        behind = data.find(MAGIC, behind + 1)
+        later = data.find(MAGIC, later + 1)
 
 
 def _damaged(path: Path, at: int) -> JournalError:
     return JournalError(
-        f"journal {path}: damaged at byte {at}, and more was written behind it; put the journal back from a copy, or"
-        " begin the training anew with an empty folder"
+        f"journal {path}: damaged at byte {at}, and more data follows; put the journal back from a copy, or start the"
+        " training again with an empty folder"
     )
 
 
@@ -170,4 +171,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise JournalError(f"journal {path}: cannot be read: {error.strerror}; give a readable folder") from error
+        raise JournalError(f"journal {path}: cannot be read: {error.strerror}; make the file readable") from error

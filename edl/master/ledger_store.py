@@ -1,4 +1,4 @@
-"""What the master needs from its disk: a place where every record of the ledger survives a crash."""
+"""The port between the master and its disk: a store whose records survive a crash."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from edl.errors import TemporaryError
 
 
 class StoreBlockedError(TemporaryError):
-    """Nothing can be written for now: the disk is full."""
+    """The disk is full; nothing can be written for now."""
 
 
 class LedgerStore(Protocol):
-    """Where a ledger's journal lives."""
+    """The journal of a ledger."""
 
     @property
     def appended(self) -> int:
-        """How many records there are, synced or not."""
+        """How many records the journal has, including those that are not synced yet."""
 
     @property
     def blocked(self) -> str | None:
-        """Why nothing can be written now; None where it can."""
+        """Why nothing can be written now; None if writing works."""
 
     def load(self) -> tuple[bytes | None, Iterator[bytes]]:
-        """The last snapshot, and the records after it, which must be used up before `start`.
+        """The last snapshot, or None, and the records after it.
+
+        The caller must read all records before it calls `start`.
 
         Raises:
             EdlError: the journal is damaged.
         """
 
     def start(self) -> None:
-        """Begin to write; called in the event loop that will wait."""
+        """Start to write; call it in the event loop that later calls `durable`."""
 
     def append(self, record: bytes) -> int:
-        """Queue a record; returns its number, for `durable`. Records have no line breaks."""
+        """Queue a record without line breaks; returns its number, from 1, for `durable`."""
 
     def snapshot(self, state: bytes) -> None:
-        """Queue the state after all records so far."""
+        """Queue a snapshot: the state after all records so far."""
 
     async def durable(self, number: int) -> None:
-        """Wait until that record, and all before it, survive any crash.
+        """Wait until that record and all records before it survive a crash.
 
         Raises:
-            StoreBlockedError: the disk is full; the record is kept and written once there is room.
+            StoreBlockedError: the disk is full; the store keeps the record, and writes it once there is space.
             EdlError: the disk has failed.
         """
 
     async def close(self) -> None:
-        """Write what is queued, where that is possible."""
+        """Write the queued records if possible, and close the journal."""

@@ -1,8 +1,9 @@
-"""The data master: a ledger whose every change is on a disk before anybody hears of it.
+"""The data master: a ledger whose every change is on disk before anybody sees it.
 
-It knows no HTTP and no files. A command changes the ledger at once, its events are queued for the journal, and the
-answer waits until they, and all before them, are durable: what one trainer is told never rests on what another
-trainer's lost report has changed. Requests for work that find none are held and woken when there is some.
+This module knows neither HTTP nor files. A command changes the ledger at once, and its events are queued for the
+journal. The answer waits until these events and all events before them are durable. An answer to one trainer
+therefore never depends on a change that a crash could still undo. A request for work that finds none is held until
+there is work.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from edl.ledger.status import ledger_status
 from edl.master.ledger_store import LedgerStore, StoreBlockedError
 
 SNAPSHOT_EVENTS = 100_000
-"""So many events a restart replays at most."""
-LONGEST_WAIT_S = 25.0
+"""The master writes a snapshot after this many events, so a restart replays no more."""
+MAX_WAIT_S = 25.0
+"""The longest time for which the master holds a request, in seconds."""
 _TICK_S = 1.0
 _T = TypeVar("_T")
 
@@ -37,8 +39,17 @@ class LedgerLostError(PermanentError):
     """The journal is empty although the job has made progress."""
 
 
+class StoppingError(TemporaryError):
+    """The master is stopping."""
+
+
 class ExpectedProgress(NamedTuple):
-    """How far the job was, by its status."""
+    """The progress that the job's status shows.
+
+    Attributes:
+        epoch: the open epoch, from 0.
+        done: positions of it that are done.
+    """
 
     epoch: int
     done: int
@@ -46,20 +57,17 @@ class ExpectedProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a journal tells.
+    """A ledger that was rebuilt from its journal.
 
     Attributes:
-        first_epoch: what a data set begins with.
-        replayed: events since the last snapshot.
+        ledger: ready to serve.
+        first_epoch: the epoch with which a new data set begins.
+        replayed: how many events were replayed after the last snapshot.
     """
 
     ledger: Ledger
     first_epoch: int
     replayed: int
-
-
-class StoppingError(TemporaryError):
-    """The master is about to end."""
 
 
 def recover(
@@ -70,17 +78,17 @@ def recover(
     expected: ExpectedProgress | None,
     restarts_epoch: bool,
 ) -> Recovered:
-    """The ledger that a journal tells of.
+    """Rebuild the ledger from its journal.
 
     Args:
-        store: opened, not started.
-        settings: the times to keep to.
-        now_s: monotonic; everybody who held a lease has one TTL from now.
-        expected: how far the job was, where that is known.
-        restarts_epoch: a lost ledger begins that epoch again.
+        store: opened and not started.
+        settings: the time limits of the ledger.
+        now_s: monotonic seconds; every session gets one TTL from now.
+        expected: the progress that the journal must show; None if unknown.
+        restarts_epoch: if the journal is empty although it should not be, begin the expected epoch again.
 
     Raises:
-        LedgerLostError: the journal is empty and was not.
+        LedgerLostError: the journal is empty although the job has made progress.
         EdlError: the journal is damaged.
     """
     snapshot, records = store.load()
@@ -113,9 +121,9 @@ class Master:
 
     def __init__(self, recovered: Recovered, store: LedgerStore, clock: Clock) -> None:
         self._ledger, self._store, self._clock = recovered.ledger, store, clock
-        self._first_epoch, self._replayable = recovered.first_epoch, recovered.replayed
-        self._parked: dict[tuple[SessionKey, int], asyncio.Future[Replied]] = {}
-        self._waiters: dict[asyncio.Future[None], None] = {}  # first come, first served
+        self._first_epoch, self._events_since_snapshot = recovered.first_epoch, recovered.replayed
+        self._held: dict[tuple[SessionKey, int], asyncio.Future[Replied]] = {}  # (session, seq) -> its reply
+        self._waiters: dict[asyncio.Future[None], None] = {}  # held requests, the oldest first
         self._broken: JournalError | None = None
         self._last_phase = self._phase()
         self._was_blocked = False
@@ -123,16 +131,16 @@ class Master:
 
     @property
     def dataset(self) -> DatasetSet | None:
-        """What is sharded; None until somebody has said it."""
+        """The data set of the job; None until it is set."""
         return self._ledger.state.dataset
 
     @property
     def blocked(self) -> str | None:
-        """Why nothing can be acknowledged now; None where it can."""
+        """Why the journal cannot be written now; None if writing works."""
         return self._store.blocked
 
     async def run(self) -> None:
-        """Let time pass, until cancelled.
+        """Apply the time limits of the ledger once a second, until cancelled.
 
         Raises:
             EdlError: the journal can no longer be written.
@@ -140,7 +148,7 @@ class Master:
         while True:
             await self._clock.sleep(_TICK_S)
             if self._store.blocked is None:
-                self._do(lambda: self._ledger.tick(self._clock.monotonic_s()))
+                self._execute(lambda: self._ledger.tick(self._clock.monotonic_s()))
             if self._broken is not None:
                 raise self._broken
             try:
@@ -149,79 +157,83 @@ class Master:
                 continue
 
     async def drain(self) -> None:
-        """Take no more commands, and answer the requests that are held."""
+        """Refuse new requests, and answer every request that is held."""
         self._is_stopping = True
         self._wake(len(self._waiters))
-        while self._parked:
-            await asyncio.wait(self._parked.values())
+        while self._held:
+            await asyncio.wait(self._held.values())
             await asyncio.sleep(0)
 
     def status(self) -> dict[str, Any]:
-        """What it holds; also while the disk is full."""
+        """The body of `GET /v1/status`; it is served while the disk is full, too."""
         return {**ledger_status(self._ledger), "blocked": self._store.blocked, "records": self._store.appended}
 
-    async def sync(self, who: SessionKey, request: SyncRequest, wait_s: float) -> tuple[Replied, float]:
-        """One call of a trainer.
+    async def sync(self, key: SessionKey, request: SyncRequest, wait_s: float) -> tuple[Replied, float]:
+        """Handle one sync call of a trainer.
 
         Args:
-            who: the session.
-            request: what it says.
-            wait_s: how long to hold the request where there is no work for it.
+            key: the session.
+            request: its reports and how many leases it wants.
+            wait_s: how long to hold the request if there is no work, in seconds.
 
         Returns:
-            The answer, and for how long its leases last, counted from when the request was first sent.
+            The reply, and how long its leases last in seconds, counted from when the request was first sent.
 
         Raises:
             ConflictError: see `Ledger.sync`.
-            StoreBlockedError: the disk is full; the same request is to be tried again.
+            StoreBlockedError: the disk is full; the caller should send the same request again.
         """
         self._refuse_while_blocked()
-        arrived_s, key = self._clock.monotonic_s(), (who, request.seq)
-        is_repeat, held_s = self._ledger.is_repeat(who, request.seq), 0.0
-        reply = self._do(lambda: self._ledger.sync(who, request, arrived_s))
-        if is_repeat and key in self._parked:
-            reply = await asyncio.shield(self._parked[key])
-        elif not is_repeat and wait_s > 0 and request.want and _says_nothing(reply):
-            reply = await self._park(who, request, min(wait_s, LONGEST_WAIT_S, self._ledger.settings.ttl_s / 2))
+        arrived_s, call = self._clock.monotonic_s(), (key, request.seq)
+        is_repeat, held_s = self._ledger.is_repeat(key, request.seq), 0.0
+        reply = self._execute(lambda: self._ledger.sync(key, request, arrived_s))
+        if is_repeat and call in self._held:
+            reply = await asyncio.shield(self._held[call])
+        elif not is_repeat and wait_s > 0 and request.want and _has_no_content(reply):
+            reply = await self._hold(key, request, min(wait_s, MAX_WAIT_S, self._ledger.settings.ttl_s / 2))
             held_s = self._clock.monotonic_s() - arrived_s
         await self._store.durable(self._store.appended)
         return reply, self._ledger.settings.ttl_s + held_s
 
     async def set_dataset(self, dataset: DatasetSet) -> bool:
         """See `Ledger.set_dataset`."""
-        return await self._settled(lambda: self._ledger.set_dataset(dataset._replace(first_epoch=self._first_epoch)))
+        first_epoch = self._first_epoch
+        return await self._execute_durably(
+            lambda: self._ledger.set_dataset(dataset._replace(first_epoch=first_epoch))
+        )
 
-    async def begin_checkpoint(self, who: SessionKey, step: int) -> int:
+    async def begin_checkpoint(self, key: SessionKey, step: int) -> int:
         """See `Ledger.begin_checkpoint`."""
-        return await self._settled(lambda: self._ledger.begin_checkpoint(who, step))
+        return await self._execute_durably(lambda: self._ledger.begin_checkpoint(key, step))
 
     async def commit_checkpoint(self, number: int) -> None:
         """See `Ledger.commit_checkpoint`."""
-        await self._settled(lambda: self._ledger.commit_checkpoint(number))
+        await self._execute_durably(lambda: self._ledger.commit_checkpoint(number))
 
     async def restore(self, number: int | None) -> int:
         """See `Ledger.restore`."""
-        return await self._settled(lambda: self._ledger.restore(number))
+        return await self._execute_durably(lambda: self._ledger.restore(number))
 
-    async def elect(self, who: SessionKey, step: int, ttl_s: float) -> bool:
+    async def elect(self, key: SessionKey, step: int, ttl_s: float) -> bool:
         """See `Ledger.elect`."""
-        return await self._settled(lambda: self._ledger.elect(who, step, ttl_s, self._clock.monotonic_s()))
+        return await self._execute_durably(lambda: self._ledger.elect(key, step, ttl_s, self._clock.monotonic_s()))
 
     async def set_roster(self, generation: int, pod_uids: Iterable[str]) -> None:
         """See `Ledger.set_roster`."""
-        await self._settled(lambda: self._ledger.set_roster(generation, pod_uids))
+        await self._execute_durably(lambda: self._ledger.set_roster(generation, pod_uids))
 
-    async def _settled(self, command: Callable[[], _T]) -> _T:
+    async def _execute_durably(self, command: Callable[[], _T]) -> _T:
+        """Run a command, and return its result once its events are on disk."""
         self._refuse_while_blocked()
-        answer = self._do(command)
+        result = self._execute(command)
         await self._store.durable(self._store.appended)
-        return answer
+        return result
 
-    def _do(self, command: Callable[[], _T]) -> _T:
-        """Run a command and queue its events, whatever it answers."""
+    def _execute(self, command: Callable[[], _T]) -> _T:
+        """Run a command and queue its events, also if it raises an error."""
         if self._was_blocked:
             self._was_blocked = False
-            self._ledger.grace(self._clock.monotonic_s())
+            self._ledger.renew_all(self._clock.monotonic_s())
         try:
             return command()
         except JournalError as error:
@@ -231,41 +243,41 @@ class Master:
             events = self._ledger.take_events()
             if events:
                 self._store.append(encode_events(events))
-                self._replayable += len(events)
-                if self._replayable >= SNAPSHOT_EVENTS:
-                    self._replayable = 0
+                self._events_since_snapshot += len(events)
+                if self._events_since_snapshot >= SNAPSHOT_EVENTS:
+                    self._events_since_snapshot = 0
                     self._store.snapshot(json.dumps(state_to_json(self._ledger.state)).encode())
                 self._wake_some()
 
     def _refuse_while_blocked(self) -> None:
         if self._is_stopping:
-            raise StoppingError("the master is stopping; ask again", retry_after_s=1.0)
+            raise StoppingError("the master is stopping; send the request again in a second", retry_after_s=1.0)
         if self._store.blocked is not None:
             self._was_blocked = True
             raise StoreBlockedError(self._store.blocked, retry_after_s=5.0)
 
-    async def _park(self, who: SessionKey, request: SyncRequest, wait_s: float) -> Replied:
-        """Hold a request until there is work for it, or its time is up."""
+    async def _hold(self, key: SessionKey, request: SyncRequest, wait_s: float) -> Replied:
+        """Hold a request until there is work for it, or until its time is over."""
         held: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
-        key, until_s = (who, request.seq), self._clock.monotonic_s() + wait_s
-        self._parked[key] = held
+        call, until_s = (key, request.seq), self._clock.monotonic_s() + wait_s
+        self._held[call] = held
         try:
             while True:
-                await self._woken(until_s - self._clock.monotonic_s())
+                await self._wait_for_wake(until_s - self._clock.monotonic_s())
                 now_s = self._clock.monotonic_s()
-                reply = self._do(partial(self._ledger.poll, who, request.seq, request.want, now_s))
+                reply = self._execute(partial(self._ledger.poll, key, request.seq, request.want, now_s))
                 if reply.status != WAIT or now_s >= until_s or self._is_stopping:
                     held.set_result(reply)
                     return reply
         except EdlError as error:
             held.set_exception(error)
-            held.exception()  # known, whether or not anybody else waits for it
+            held.exception()  # retrieve it: asyncio warns about an exception that nobody retrieves
             raise
         finally:
-            del self._parked[key]
+            del self._held[call]
             held.cancel()
 
-    async def _woken(self, timeout_s: float) -> None:
+    async def _wait_for_wake(self, timeout_s: float) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -274,11 +286,11 @@ class Master:
             self._waiters.pop(waiter, None)
 
     def _wake_some(self) -> None:
-        """As many as there may be work for; all where something is new for all."""
+        """Wake all held requests if the phase has changed; else at most one for each available position."""
         phase = self._phase()
-        everybody, self._last_phase = phase != self._last_phase, phase
+        has_changed, self._last_phase = phase != self._last_phase, phase
         if self._waiters:
-            self._wake(len(self._waiters) if everybody else self._ledger.state.waiting)
+            self._wake(len(self._waiters) if has_changed else self._ledger.state.available)
 
     def _wake(self, count: int) -> None:
         for waiter in list(islice(self._waiters, count)):
@@ -286,9 +298,10 @@ class Master:
             waiter.set_result(None)
 
     def _phase(self) -> tuple[object, ...]:
+        """What every held request depends on."""
         state = self._ledger.state
         return state.epoch, state.is_open, state.roster
 
 
-def _says_nothing(reply: Replied) -> bool:
+def _has_no_content(reply: Replied) -> bool:
     return reply.status == WAIT and not (reply.results or reply.truncate or reply.revoked)

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes from a master: its calls, and where the positions of the open epoch stand."""
+"""The Prometheus metrics of a master: its calls, and the positions of the open epoch."""
 
 from __future__ import annotations
 
@@ -14,37 +14,57 @@ PLACES = ("todo", "leased", "reported", "committed", "quarantined")
 
 
 class MasterMetrics:
-    """Every metric of a master."""
+    """Every metric of a master.
+
+    Attributes:
+        registry: the metrics, for Prometheus.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._calls = Counter("edl_master_calls", "Calls by route and status.", ("route", "code"), registry=registry)
+        self._calls = Counter(
+            "edl_master_calls", "HTTP calls by route and status code.", ("route", "code"), registry=registry
+        )
         self._seconds = Histogram(
-            "edl_master_call_seconds", "Time of a call.", ("route",), buckets=_SECONDS, registry=registry
+            "edl_master_call_seconds", "Duration of an HTTP call.", ("route",), buckets=_SECONDS, registry=registry
         )
         self._reports = Counter("edl_master_reports", "Reported leases by result.", ("result",), registry=registry)
-        self._granted = Counter("edl_master_leases", "Leases granted.", registry=registry)
-        self._positions = Gauge("edl_master_positions", "Positions of the epoch.", ("place",), registry=registry)
-        self._epoch = Gauge("edl_master_epoch", "The open epoch, from 0.", registry=registry)
-        self._sessions = Gauge("edl_master_sessions", "Trainers heard within a TTL.", registry=registry)
-        self._records = Gauge("edl_master_journal_records", "Records of the journal.", registry=registry)
-        self._blocked = Gauge("edl_master_journal_blocked", "1 while the disk is full.", registry=registry)
-        Gauge("edl_build_info", "1, with the version.", ("version",), registry=registry).labels(__version__).set(1)
+        self._granted = Counter("edl_master_leases", "Granted leases.", registry=registry)
+        self._positions = Gauge(
+            "edl_master_positions", "Positions of the open epoch by place.", ("place",), registry=registry
+        )
+        self._epoch = Gauge("edl_master_epoch", "The open epoch, counted from 0.", registry=registry)
+        self._sessions = Gauge(
+            "edl_master_sessions", "Sessions of trainers that made a call within one lease TTL.", registry=registry
+        )
+        self._records = Gauge("edl_master_journal_records", "Records in the journal.", registry=registry)
+        self._blocked = Gauge(
+            "edl_master_journal_blocked",
+            "1 if the journal cannot be written because the disk is full.",
+            registry=registry,
+        )
+        Gauge(
+            "edl_build_info", "Always 1; the label names the version of edl.", ("version",), registry=registry
+        ).labels(__version__).set(1)
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        """A call was answered."""
+    def count_call(self, route: str, status: int, seconds: float) -> None:
+        """Count one answered call."""
         self._calls.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def synced(self, reply: Replied) -> None:
-        """A trainer was told something."""
+    def count_reply(self, reply: Replied) -> None:
+        """Count the results and the leases of one sync reply."""
         for result in reply.results:
             self._reports.labels(result).inc()
         if reply.leases:
             self._granted.inc(len(reply.leases))
 
     def render(self, status: dict[str, Any]) -> bytes:
-        """The page, with what the status says."""
+        """The page for Prometheus.
+
+        Args:
+            status: the body of `GET /v1/status`.
+        """
         for place in PLACES:
             self._positions.labels(place).set(status[place])
         self._epoch.set(status["epoch"])

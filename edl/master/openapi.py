@@ -1,4 +1,4 @@
-"""The OpenAPI document of a master, made from the classes that judge its bodies."""
+"""The OpenAPI document of a master, generated from the classes that validate its bodies."""
 
 from __future__ import annotations
 
@@ -12,50 +12,86 @@ from edl.master import bodies
 _Object = dict[str, Any]
 _REF = "#/components/schemas/{name}"
 _ROUTES: tuple[tuple[str, str, str, type | None, type | None], ...] = (
-    ("post", "/v1/sync", "Heartbeat, renewal, report and lease in one", bodies.SyncBody, bodies.SyncAnswer),
-    ("post", "/v1/dataset", "Say what is sharded", bodies.DatasetBody, bodies.DatasetBody),
-    ("get", "/v1/dataset/piece", "Where a record of a file lies", None, bodies.PieceAnswer),
-    ("post", "/v1/checkpoint/begin", "The model is being saved", bodies.BeginBody, bodies.IdAnswer),
-    ("post", "/v1/checkpoint/commit", "The model is saved", bodies.CommitBody, bodies.IdAnswer),
-    ("post", "/v1/checkpoint/restore", "Go on from a checkpoint", bodies.RestoreBody, bodies.IdAnswer),
-    ("post", "/v1/save-election", "Who saves the model", bodies.ElectionBody, bodies.ElectionAnswer),
-    ("put", "/v1/roster", "Who may hold leases; the controller's token", bodies.RosterBody, None),
-    ("get", "/v1/status", "What the master holds", None, None),
+    (
+        "post",
+        "/v1/sync",
+        "Send a heartbeat, renew and report leases, ask for leases",
+        bodies.SyncBody,
+        bodies.SyncAnswer,
+    ),
+    (
+        "post",
+        "/v1/dataset",
+        "Set the data set of the job; the same data set again changes nothing",
+        bodies.DatasetBody,
+        bodies.DatasetBody,
+    ),
+    ("get", "/v1/dataset/piece", "Find the file and the place of a record", None, bodies.PieceAnswer),
+    (
+        "post",
+        "/v1/checkpoint/begin",
+        "Begin a checkpoint, before the model is saved",
+        bodies.BeginBody,
+        bodies.IdAnswer,
+    ),
+    (
+        "post",
+        "/v1/checkpoint/commit",
+        "Commit a checkpoint, after the model is saved",
+        bodies.CommitBody,
+        bodies.IdAnswer,
+    ),
+    (
+        "post",
+        "/v1/checkpoint/restore",
+        "Continue training from a committed checkpoint",
+        bodies.RestoreBody,
+        bodies.IdAnswer,
+    ),
+    (
+        "post",
+        "/v1/save-election",
+        "Ask whether this trainer should save the model of a step",
+        bodies.ElectionBody,
+        bodies.ElectionAnswer,
+    ),
+    ("put", "/v1/roster", "Set the pods that may hold leases; needs the controller's token", bodies.RosterBody, None),
+    ("get", "/v1/status", "Read the progress, the sessions and the leases", None, None),
 )
-_OPEN_ROUTES = (
-    ("/openapi.json", "This document", "application/json"),
-    ("/metrics", "For Prometheus", "text/plain"),
-    ("/healthz", "The master answers", "text/plain"),
+_ROUTES_WITHOUT_TOKEN = (
+    ("/openapi.json", "Read this document", "application/json"),
+    ("/metrics", "Read the metrics, for Prometheus", "text/plain"),
+    ("/healthz", "Check that the master answers; the text names a blocked journal", "text/plain"),
 )
 _RECORD = {
     "name": "record",
     "in": "query",
     "required": True,
-    "description": "its number, from 0",
+    "description": "number of the record, from 0",
     "schema": {"type": "integer", "minimum": 0, "maximum": 10**18},
 }
-_REFUSALS = {
-    "400": "malformed",
-    "401": "no token",
-    "403": "a foreign job's token, or the wrong role",
-    "404": "no such checkpoint",
-    "409": "a replaced session, an old seq, or another data set",
+_ERRORS = {
+    "400": "the request is malformed",
+    "401": "the token is missing",
+    "403": "the token belongs to another job or to the wrong role",
+    "404": "there is no such checkpoint",
+    "409": "the session was replaced, the seq is old, or the job has another data set",
     "413": "the body is too large",
-    "429": "too many calls or connections; see Retry-After",
-    "503": "the disk is full or the master is stopping; see Retry-After",
+    "429": "too many calls or connections; try again after Retry-After",
+    "503": "the disk is full, or the master is stopping; try again after Retry-After",
 }
 
 
 def openapi() -> _Object:
-    """The document, OpenAPI 3.1."""
+    """The document, in OpenAPI 3.1."""
     kinds = [kind for route in _ROUTES for kind in route[3:] if isinstance(kind, type)] + [bodies.ErrorAnswer]
     _, schemas = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
     paths: _Object = {}
     for method, path, summary, body, answer in _ROUTES:
         paths[path] = {method: _operation(summary, body, answer)}
     paths["/v1/dataset/piece"]["get"]["parameters"] = [_RECORD]
-    for path, summary, content in _OPEN_ROUTES:
-        ok = {"description": "done", "content": {content: {}}}
+    for path, summary, content in _ROUTES_WITHOUT_TOKEN:
+        ok = {"description": "success", "content": {content: {}}}
         paths[path] = {"get": {"summary": summary, "security": [], "responses": {"200": ok}}}
     return {
         "openapi": "3.1.0",
@@ -68,9 +104,9 @@ def openapi() -> _Object:
 
 def _operation(summary: str, body: type | None, answer: type | None) -> _Object:
     schema = {"$ref": _REF.format(name=answer.__name__)} if answer is not None else {"type": "object"}
-    responses: _Object = {"200": {"description": "done", "content": {"application/json": {"schema": schema}}}}
+    responses: _Object = {"200": {"description": "success", "content": {"application/json": {"schema": schema}}}}
     error = {"schema": {"$ref": _REF.format(name="ErrorAnswer")}}
-    for status, text in _REFUSALS.items():
+    for status, text in _ERRORS.items():
         responses[status] = {"description": text, "content": {"application/json": error}}
     operation: _Object = {"summary": summary, "responses": responses}
     if body is not None:

@@ -1,4 +1,4 @@
-"""`edl master status`: asks a master what it holds."""
+"""`edl master status`: reads the status of a running master."""
 
 from __future__ import annotations
 
@@ -10,53 +10,58 @@ from typing import Any
 from edl.errors import ConfigError, PermanentError, TemporaryError
 
 _TIMEOUT_S = 10.0
+_PLACES = ("total", "todo", "leased", "reported", "committed", "quarantined")
 
 
 def fetch_status(url: str, token: str) -> dict[str, Any]:
-    """The answer of `GET /v1/status`.
+    """The body of `GET /v1/status`.
 
     Args:
         url: of the master, http or https.
         token: of the job.
 
     Raises:
-        ConfigError: the address is none.
-        PermanentError: the master refuses.
-        TemporaryError: nobody answers there.
+        ConfigError: the URL has another form.
+        PermanentError: the master refused the request.
+        TemporaryError: no master answered.
     """
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"URL {url!r}: give http://HOST:PORT or https://HOST:PORT")
-    request = urllib.request.Request(  # noqa: S310 the scheme was judged
+        raise ConfigError(f"URL {url!r}: this is not the URL of a master; give http://HOST:PORT or https://HOST:PORT")
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
         url.rstrip("/") + "/v1/status", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-            found: dict[str, Any] = json.load(answer)
-            return found
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked above
+            status: dict[str, Any] = json.load(answer)
+            return status
     except urllib.error.HTTPError as error:
-        raise PermanentError(f"{url}: the master refuses: {error.read(500).decode(errors='replace')}") from error
+        body = error.read(500).decode(errors="replace")
+        raise PermanentError(f"{url}: the master refused the request: {error.code} {body}") from error
     except (OSError, ValueError) as error:
-        raise TemporaryError(f"{url}: no master answers there: {error}") from error
+        raise TemporaryError(
+            f"{url}: no master answers: {error}; check the address, and that the master runs"
+        ) from error
 
 
 def status_text(status: dict[str, Any]) -> str:
-    """For people."""
+    """The status as text, for people.
+
+    Args:
+        status: the body of `GET /v1/status`.
+    """
     dataset = status["dataset"] or {}
-    source, epochs = dataset.get("source", "no data set"), dataset.get("epochs", "?")
+    source, epochs = dataset.get("source", "no data set yet"), dataset.get("epochs", "?")
     lines = [
         f"{status['state']}: epoch {status['epoch']} of {epochs}, {source}",
-        "  ".join(
-            f"{place} {status[place]}"
-            for place in ("total", "todo", "leased", "reported", "committed", "quarantined")
-        ),
+        "  ".join(f"{place} {status[place]}" for place in _PLACES),
         f"trainers: {status['sessions']['live']} live, {status['sessions']['holding']} with leases",
     ]
     if status["blocked"]:
-        lines.append(f"BLOCKED: {status['blocked']}")
+        lines.append(f"BLOCKED: {status['blocked']}; the master grants no leases until then")
     for holder in status["holders"]:
-        rate = "-" if holder["rate"] is None else f"{holder['rate']:.1f}/s"
+        rate = "speed unknown" if holder["rate"] is None else f"{holder['rate']:.1f}/s"
         lines.append(
-            f"  {holder['name']}: {holder['leases']} leases, {holder['positions']} to do,"
+            f"  {holder['name']}: {holder['leases']} leases, {holder['positions']} positions to do,"
             f" {holder['done']} done, {rate}"
         )
     return "\n".join(lines)

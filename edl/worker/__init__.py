@@ -1,12 +1,12 @@
-"""What a trainer imports to read its share of the data while other trainers come and go.
+"""What a trainer imports: it reads the trainer's share of the data, while other trainers come and go.
 
     from edl.worker import connect
     with connect() as job:
         for record in job.records():
             train(record)
 
-Needs the standard library only; data sets in files need the extras `lines` or `parquet`. `edl.worker_torch` has the
-same for a PyTorch loop. Start reading in `job.py`.
+It needs the standard library only; data sets in files also need the extra `lines` or `parquet`. `edl.worker_torch`
+does the same for a PyTorch loop. Start reading in `job.py`.
 """
 
 from edl.worker.job import Job, Remote, connect

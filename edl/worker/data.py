@@ -1,8 +1,8 @@
-"""What a trainer's loop is handed: a number, a line of a file, or a row of a Parquet file.
+"""The records that a training loop gets: numbers, lines of files, or rows of Parquet files.
 
-Pieces of neighbouring records are read whole, in the order of the leases, and the last ones are kept: a window of the
-epoch's order takes its records from few pieces. A file that is not as the master saw it ends the loop with an error,
-because its records are not those that were counted; a record that cannot be decoded is one bad record.
+A piece of neighbouring records is read at once, and the last pieces stay in memory: a window of the epoch's order
+takes its records from few pieces. If a file differs from what the master counted, the loop ends with an error. A
+record that cannot be decoded is one bad record.
 """
 
 from __future__ import annotations
@@ -16,112 +16,121 @@ from urllib.parse import urlencode
 
 from edl.errors import EdlError
 from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
-from edl.worker.lease import Fault
+from edl.worker.lease import BadRecord
 
-_KEPT_BYTES = 64 * 1024 * 1024
+_CACHE_BYTES = 64 * 1024 * 1024
 _CHUNK_ROWS = 1024
-_KEPT_CHUNKS = 32
-_BOM = b"\xef\xbb\xbf"
+_CACHED_CHUNKS = 32
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Reader = Callable[[Any], Any]
+"""Turns a record (a number, a line or a row) into what the training loop needs."""
 _Object = dict[str, Any]
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """The records of a data set."""
 
-    def record(self, number: int) -> Any:  # noqa: ANN401 whatever the data set holds
-        """One record.
+    def record(self, number: int) -> Any:  # noqa: ANN401 - any kind of record
+        """Read one record.
 
         Args:
-            number: from 0.
+            number: of the record, from 0.
 
         Raises:
-            ValueError: that record is bad.
+            ValueError: this record is bad.
             EdlError: the data set cannot be read.
         """
 
 
-class Numbers:
-    """`index:N`: the code knows what a number means."""
+class IndexSource:
+    """The records of `index:N`: numbers, whose meaning the training code knows."""
 
     def record(self, number: int) -> int:
-        """The number."""
+        """The number itself."""
         return number
 
 
 class _Piece(Protocol):
-    """A piece that was read."""
+    """A piece in memory."""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Its size in bytes."""
 
-    def record(self, index: int) -> Any:  # noqa: ANN401 whatever the data set holds
-        """One of its records, counted from its first."""
+    def record(self, index: int) -> Any:  # noqa: ANN401 - any kind of record
+        """One of its records; the index counts from its first record."""
 
 
-class Pieces:
-    """Records of files, of which the pieces that were read last are kept.
+class FileSource:
+    """The records of files; the pieces that were read last stay in memory.
 
     Args:
         source: lines:GLOB or parquet:GLOB.
-        locate: asks the master where a record lies.
+        locate: asks the master for the piece that holds a record.
 
     Raises:
-        ConfigError: what reads such files is not installed.
+        ConfigError: a package that reads such files is not installed.
     """
 
     def __init__(self, source: str, locate: Callable[[int], _Object]) -> None:
         self._store, self._locate = FileStore(source), locate
         kinds: dict[str, Callable[[FileStore, _Object], _Piece]] = {LINES: _Lines, PARQUET: _Rows}
         self._read = kinds[self._store.kind]
-        self._kept: OrderedDict[int, tuple[int, _Piece]] = OrderedDict()  # first record -> (count, piece)
-        self._firsts: list[int] = []
+        self._cache: OrderedDict[int, tuple[int, _Piece]] = OrderedDict()  # first record -> (count, piece)
+        self._firsts: list[int] = []  # the first records of the cached pieces, sorted
         self._bytes = 0
 
-    def record(self, number: int) -> Any:  # noqa: ANN401 whatever the data set holds
+    def record(self, number: int) -> Any:  # noqa: ANN401 - any kind of record
         """See `Source.record`."""
         at = bisect_right(self._firsts, number) - 1
         if at >= 0:
             first = self._firsts[at]
-            count, piece = self._kept[first]
+            count, piece = self._cache[first]
             if number < first + count:
-                self._kept.move_to_end(first)
+                self._cache.move_to_end(first)
                 return piece.record(number - first)
         found = self._locate(number)
         first = int(found["first"])
         piece = self._read(self._store, found)
-        self._kept[first] = found["count"], piece
+        self._cache[first] = found["count"], piece
         insort(self._firsts, first)
         self._bytes += piece.size
-        while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-            old, (_, gone) = self._kept.popitem(last=False)
-            self._firsts.remove(old)
-            self._bytes -= gone.size
+        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+            old_first, (_, old) = self._cache.popitem(last=False)
+            self._firsts.remove(old_first)
+            self._bytes -= old.size
         return piece.record(number - first)
 
 
-def source_of(dataset: _Object, ask: Callable[[str], _Object]) -> Source:
-    """Where the records of a data set come from.
+def source_of(dataset: _Object, get: Callable[[str], _Object]) -> Source:
+    """The records of a data set.
 
     Args:
-        dataset: as the master's status tells it.
-        ask: one GET of the master.
+        dataset: the field `dataset` of the master's status.
+        get: sends a GET request for a path to the master.
 
     Raises:
-        ConfigError: what reads such a data set is not installed.
+        ConfigError: a package that reads such a data set is not installed.
     """
     if dataset["source"].startswith("index:"):
-        return Numbers()
-    return Pieces(dataset["source"], lambda number: ask(f"/v1/dataset/piece?{urlencode({'record': number})}"))
+        return IndexSource()
+    return FileSource(dataset["source"], lambda number: get(f"/v1/dataset/piece?{urlencode({'record': number})}"))
 
 
-def read_all(source: Source, numbers: list[int], read: Reader | None) -> list[Any] | Fault:
-    """Some records, as the loop wants them; or which of them is bad and why.
+def read_records(source: Source, numbers: list[int], read: Reader | None) -> list[Any] | BadRecord:
+    """Read some records.
+
+    Args:
+        source: the records of the data set.
+        numbers: which records to read.
+        read: turns each record into what the loop needs; None leaves it unchanged.
+
+    Returns:
+        The records in the order of `numbers`, or the first bad one.
 
     Raises:
-        EdlError: the data set cannot be read, and no record is to blame.
+        EdlError: the data set cannot be read; no record is to blame.
     """
     found = []
     for index, number in enumerate(numbers):
@@ -131,12 +140,12 @@ def read_all(source: Source, numbers: list[int], read: Reader | None) -> list[An
         except EdlError:
             raise
         except Exception as error:
-            return Fault(f"record {number}: {type(error).__name__}: {error}", index)
+            return BadRecord(f"record {number}: {type(error).__name__}: {error}", index)
     return found
 
 
 class _Lines:
-    """Some lines of a file, without their ends."""
+    """Some lines of a file, without their line ends."""
 
     def __init__(self, store: FileStore, found: _Object) -> None:
         file = SourceFile(found["path"], found["size"], found["stamp"])
@@ -146,30 +155,30 @@ class _Lines:
         self.size = len(text)
         self._lines: list[bytes] = text.split(b"\n")
         if not self._lines[-1]:
-            self._lines.pop()  # what is behind the last line's end is no line
+            self._lines.pop()  # the text ends with a line end, and no line follows it
         if len(self._lines) != found["count"]:
             raise DatasetError(
-                f"dataset {store.source!r}: the file {file.path} has {len(self._lines)} lines from byte"
-                f" {found['place']} on where the master saw {found['count']}; give trainers the master's files"
+                f"dataset {store.source!r}: the file {file.path} has {len(self._lines)} lines after byte"
+                f" {found['place']}, but the master counted {found['count']}; trainers need the master's files"
             )
         if found["place"] == 0:
-            self._lines[0] = self._lines[0].removeprefix(_BOM)
-        self._name = f"the file {file.path}: in the lines from byte {found['place']} on"
+            self._lines[0] = self._lines[0].removeprefix(_BYTE_ORDER_MARK)
+        self._name = f"the file {file.path}: after byte {found['place']}"
 
     def record(self, index: int) -> str:
-        """A line; an empty one is a record, too."""
+        """One line; an empty line is a record too."""
         line = self._lines[index].removesuffix(b"\r")
         try:
             return line.decode()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{self._name} line {index + 1} is not UTF-8: {error.reason} at its byte {error.start + 1}; convert"
-                " the file, or unpack it where it is compressed"
+                f"{self._name} line {index + 1} is not UTF-8: {error.reason} at byte {error.start + 1} of the line;"
+                " convert the file to UTF-8, or decompress it"
             ) from error
 
 
 class _Rows:
-    """A row group of a Parquet file, as dictionaries by the columns' names."""
+    """A row group of a Parquet file; each row is a dictionary: column name -> value."""
 
     def __init__(self, store: FileStore, found: _Object) -> None:
         file = SourceFile(found["path"], found["size"], found["stamp"])
@@ -180,17 +189,17 @@ class _Rows:
             except (arrow.ArrowException, IndexError, OSError) as error:
                 raise DatasetError(
                     f"dataset {store.source!r}: the file {file.path}: row group {found['place']} cannot be read:"
-                    f" {error}; write the file again"
+                    f" {error}; replace the file by an intact copy"
                 ) from error
         self.size = int(self._table.nbytes)
         self._chunks: OrderedDict[int, list[_Object]] = OrderedDict()
 
     def record(self, index: int) -> _Object:
-        """A row."""
+        """One row."""
         number, offset = divmod(index, _CHUNK_ROWS)
         chunk = self._chunks.get(number)
         if chunk is None:
             chunk = self._chunks[number] = self._table.slice(number * _CHUNK_ROWS, _CHUNK_ROWS).to_pylist()
-            if len(self._chunks) > _KEPT_CHUNKS:
+            if len(self._chunks) > _CACHED_CHUNKS:
                 self._chunks.popitem(last=False)
         return chunk[offset]

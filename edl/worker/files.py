@@ -1,7 +1,7 @@
-"""The files of a data set: how they are found and opened, and what tells that one has changed.
+"""The files of a data set: how to find them, open them, and notice that one has changed.
 
-Shared by the master, which counts their records, and by trainers, which read them: both must see the same files. It
-needs nothing but the standard library until a file is looked at; then it asks for the extra that reads such files.
+The master counts their records and trainers read them, so both must see the same files. The module needs only the
+standard library until a file is read; then it needs the extra for such files.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ _READERS = {LINES: ("fsspec",), PARQUET: ("fsspec", "pyarrow")}
 
 
 class DatasetError(PermanentError):
-    """A data set cannot be read, or is not the one that is being trained on."""
+    """A data set cannot be read, or differs from the one of the job."""
 
 
 class SourceFile(NamedTuple):
-    """A file as it was when it was looked at.
+    """A file and the state in which it was found.
 
     Attributes:
-        size: bytes.
-        stamp: its entity tag or time of change, whichever its store tells; empty where it tells neither.
+        path: as its store names it.
+        size: in bytes.
+        stamp: its entity tag, else its modification time; empty if its store has neither.
     """
 
     path: str
@@ -36,74 +37,85 @@ class SourceFile(NamedTuple):
 
 
 class FileStore:
-    """Where the files of a data set lie.
+    """The store that holds the files of a data set.
 
     Args:
-        source: lines:GLOB or parquet:GLOB; a GLOB may begin with a protocol that fsspec knows, such as s3://.
+        source: lines:GLOB or parquet:GLOB. A GLOB may begin with a protocol of fsspec, such as s3://.
 
     Raises:
-        ConfigError: what reads such files is not installed, or their place is not known.
+        ConfigError: a package that reads such files is not installed, or the protocol is unknown.
+
+    Attributes:
+        source: as above.
+        kind: lines or parquet.
     """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.kind, _, glob = source.partition(":")
         for module in _READERS[self.kind]:
-            self._need(module)
+            self._require(module)
         try:
             self._files, self._glob = importlib.import_module("fsspec.core").url_to_fs(glob)
         except (ValueError, ImportError, OSError) as error:
-            raise ConfigError(f"dataset {source!r}: {error}; give a path, or install what reads it") from error
+            raise ConfigError(
+                f"dataset {source!r}: its store cannot be opened: {error}; give a path, or install the package for"
+                " its protocol (see fsspec)"
+            ) from error
 
-    def _need(self, module: str) -> None:
+    def _require(self, module: str) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(
-                f"dataset {self.source!r} needs {module}, which is not installed here: pip install 'edl[{self.kind}]'"
+                f"dataset {self.source!r} needs the package {module}, which is not installed here; run"
+                f" pip install 'edl[{self.kind}]'"
             ) from error
 
     def find(self) -> list[SourceFile]:
-        """Every file that the glob names, by path.
+        """Every file that the glob matches, sorted by path.
 
         Raises:
-            DatasetError: there is none, or they cannot be listed.
+            DatasetError: it matches no file, or the files cannot be listed.
         """
-        with self._told(self._glob):
+        with self._translated_errors(self._glob):
             self._files.invalidate_cache()
             found = self._files.glob(self._glob, detail=True)
-        files = [_seen(path, info) for path, info in sorted(found.items()) if info.get("type") == "file"]
+        files = [_source_file(path, info) for path, info in sorted(found.items()) if info.get("type") == "file"]
         if not files:
-            what = "only folders or devices are there" if found else "no file is there"
-            raise DatasetError(f"dataset {self.source!r}: {what}; name files that the master can read, as FOLDER/*")
+            what = "only folders or devices, no file" if found else "no file"
+            raise DatasetError(
+                f"dataset {self.source!r}: the glob matches {what}; name files that the master can read,"
+                " such as FOLDER/*"
+            )
         return files
 
     @contextmanager
     def opened(self, file: SourceFile) -> Iterator[Any]:
-        """The bytes of a file, for reading; the file is looked at again when the block ends.
+        """Open a file for reading bytes; when the block ends, check that the file is still the same.
 
         Raises:
-            DatasetError: it is missing, cannot be read, or is not as it was.
+            DatasetError: the file is missing, cannot be read, or has changed.
         """
-        with self._told(file.path):
+        with self._translated_errors(file.path):
             try:
                 with self._files.open(file.path, "rb") as data:
                     yield data
-            finally:  # what is wrong with its content may come from that
+            finally:  # also after an error: a change may be its cause
                 self._check(file)
 
     def _check(self, file: SourceFile) -> None:
         self._files.invalidate_cache()
-        now = _seen(file.path, self._files.info(file.path))
+        now = _source_file(file.path, self._files.info(file.path))
         if now != file:
             raise DatasetError(
                 f"dataset {self.source!r}: the file {file.path} has changed: it had {file.size} bytes and the stamp"
-                f" {file.stamp!r}, now {now.size} and {now.stamp!r}; put it back, or begin a job of its own"
+                f" {file.stamp!r}, now {now.size} and {now.stamp!r}; restore the old file, or create a new job"
             )
 
     @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
-        """What a store raises, in our words."""
+    def _translated_errors(self, path: str) -> Iterator[None]:
+        """Turn the errors of a store into errors of edl."""
         try:
             yield
         except EdlError:
@@ -119,6 +131,6 @@ class FileStore:
             ) from error
 
 
-def _seen(path: str, info: Mapping[str, Any]) -> SourceFile:
+def _source_file(path: str, info: Mapping[str, Any]) -> SourceFile:
     stamp = next((str(info[name]) for name in _STAMPS if info.get(name)), "")
     return SourceFile(path, int(info.get("size") or 0), stamp)

@@ -1,19 +1,18 @@
-"""What a trainer imports to get its share of the data, whatever happens to other trainers and to the master.
+"""A trainer's connection to its job: the trainer's share of the data, also while other trainers or the master fail.
 
     from edl.worker import connect
     with connect() as job:
         for record in job.records():
             train(record)
 
-Nothing but the standard library, unless the data set is one of files: then the extra that reads them, too.
+A record counts as consumed when the loop asks for the next one. If a trainer ends while it trains on a record, other
+trainers get that record. A record that is only prefetched is never acknowledged. A thread sends heartbeats and
+fetches leases ahead. The loop times its leases by this process's own monotonic clock, from when a request was sent:
+a trainer without a network stops before other trainers get its work. If the master does not answer, the loop waits.
 
-A record counts as consumed when the loop asks for the next one, so that a trainer which dies while it trains on a
-record leaves that record to others; what is only prefetched is never acknowledged. A thread heartbeats and fetches
-work ahead. Leases are kept to by this process's own monotonic clock, counted from when a request was sent: a trainer
-that was cut off stops before others get its work. A lost master is waited for.
-
-A record that was trained on right before a crash may have changed the model although it is dispatched again: exactly
-once is said of the accounts. Where that matters, tie them to checkpoints: `with job.checkpoint(step)`.
+"Exactly once" is a statement about the ledger. A trainer that ends right after a training step may have changed the
+model although other trainers get the record again. If that matters, tie the ledger to checkpoints of the model:
+`with job.checkpoint(step)`.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from typing import Any
 from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
 from edl.ledger.permutation import EpochOrder
 from edl.termination_log import write_termination_log
-from edl.worker.data import Reader, Source, read_all, source_of
-from edl.worker.lease import Fault, Handed
+from edl.worker.connection import MasterConnection
+from edl.worker.data import Reader, Source, read_records, source_of
+from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.session import MasterSession
-from edl.worker.wire import Wire
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
-"""Reads batches of records, given by their numbers, and yields them in the same order; a `Fault` for a bad one."""
-_FAREWELL_S = 5.0
-_LOG = logging.getLogger(__name__)
+"""Reads batches of record numbers and yields the batches in the same order; a `BadRecord` replaces a bad batch."""
+_LAST_CALL_S = 5.0
+_log = logging.getLogger(__name__)
 
 
 def connect(
@@ -48,34 +47,37 @@ def connect(
     ca_file: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Job:
-    """The job that this trainer works for.
+    """Connect this trainer to its job.
 
     Args:
-        master: URL of the master; by default EDL_MASTER.
-        token: of the job; by default the content of EDL_TOKEN_FILE.
-        ca_file: PEM of who signed the master's certificate, where the system does not know it.
-        environment: where POD_UID and POD_NAME tell who this is.
+        master: the URL of the master; by default EDL_MASTER.
+        token: the token of the job; by default the content of the file EDL_TOKEN_FILE.
+        ca_file: PEM file of the authority that signed the master's certificate; None uses the system's authorities.
+        environment: POD_UID and POD_NAME identify this process.
 
     Raises:
-        ConfigError: something of it is missing or cannot be used.
+        ConfigError: a value is missing, or cannot be used.
     """
     url = master or environment.get("EDL_MASTER", "")
     if not url:
         raise ConfigError(
-            "connect: EDL_MASTER is empty: this job has no master, or this is no pod of a job; give master="
+            "connect: EDL_MASTER is empty: this job has no master, or this process does not run in a pod of a job;"
+            " pass master=URL"
         )
     token = token or _token(environment.get("EDL_TOKEN_FILE", ""))
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
-    # Never seen before, and no number: after a clock was set back, that of a later process would be the smaller one.
-    who = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
-    return Job(MasterSession(Wire(url, token, ca_file), who), Remote(url, token, ca_file))
+    # A random text: if the clock is set back, the timestamp of a later process is smaller than an earlier one.
+    identity = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
+    return Job(MasterSession(MasterConnection(url, token, ca_file), identity), Remote(url, token, ca_file))
 
 
 class Remote:
-    """Where another process of this trainer finds the records; it can be sent there, and holds no lease.
+    """The records of a job for another process of the same trainer. It can be pickled, and holds no lease.
 
     Args:
-        url, token, ca_file: as `connect` takes them.
+        url: of the master.
+        token: of the job.
+        ca_file: as `connect` takes it.
     """
 
     def __init__(self, url: str, token: str, ca_file: str | None) -> None:
@@ -84,25 +86,27 @@ class Remote:
 
     @property
     def source(self) -> Source:
-        """Where this job's records come from, looked up when it is first asked for.
+        """The records of the job; the first use asks the master for the data set.
 
         Raises:
-            PermanentError: the master refuses.
-            ConfigError: what reads them is not installed.
+            PermanentError: the master refused the request.
+            ConfigError: a package that reads the data set is not installed.
         """
         if self._source is None:
-            asking = MasterSession(Wire(*self._master), {})  # never started: it asks, and holds nothing
-            dataset = asking.call("GET", "/v1/status")["dataset"]
-            self._source = source_of(dataset, lambda path: asking.call("GET", path))
+            session = MasterSession(MasterConnection(*self._master), {})  # never started, so it holds no lease
+            dataset = session.call("GET", "/v1/status")["dataset"]
+            self._source = source_of(dataset, lambda path: session.call("GET", path))
         return self._source
 
 
 class Job:
-    """A trainer's connection to its master; a context that gives back what it holds when it ends.
+    """A trainer's connection to its job: a context that gives back what it holds when the block ends.
+
+    `edl.model.jobs.Job`, the planner's view of a job, is another class.
 
     Args:
-        session: what speaks to the master.
-        remote: for processes that read for this one.
+        session: with the master.
+        remote: the records, for other processes of this trainer.
     """
 
     def __init__(self, session: MasterSession, remote: Remote) -> None:
@@ -119,13 +123,13 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         failed = isinstance(error, Exception)
-        if isinstance(error, EdlError):  # nothing that the user's code has done: the job's condition should say it
+        if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
             write_termination_log(str(error), os.environ)
         self._session.close(f"{type(error).__name__}: {error}" if failed else "")
 
     @property
     def epoch(self) -> int:
-        """The epoch of the record that was handed out last, from 0."""
+        """The epoch of the last record that the loop got, from 0."""
         return self._order[0] if self._order[0] >= 0 else 0
 
     def set_dataset(
@@ -137,10 +141,17 @@ class Job:
         shard_size: int | None = None,
         max_quarantined_fraction: float | None = None,
     ) -> None:
-        """Say what is sharded, where the job does not say it; every trainer may, all the same.
+        """Set the data set, if the job's spec does not. Every trainer may call it, with the same values.
+
+        Args:
+            source: index:N, lines:GLOB or parquet:GLOB.
+            epochs: how often to train on each record, at least 1.
+            seed: decides the order of the records.
+            shard_size: the most records of one lease; None for no limit.
+            max_quarantined_fraction: in [0, 1]; the job fails if more of an epoch cannot be trained on.
 
         Raises:
-            PermanentError: another data set is being trained on.
+            PermanentError: the job has another data set.
         """
         body: dict[str, Any] = {"source": source, "epochs": epochs, "seed": seed}
         if shard_size is not None:
@@ -150,78 +161,79 @@ class Job:
         self._session.call("POST", "/v1/dataset", body)
 
     def records(self, read: Reader | None = None) -> Generator[Any, None, None]:
-        """The records that this trainer is to train on, until the job has ended.
+        """The records that this trainer trains on, until the job has ended.
 
         Args:
-            read: turns a record (the number of `index:N`, the line or the row of a file) into what the loop wants;
-                by default it stays what it is. Where it raises, the record is reported, tried again, and left out
-                when it keeps failing.
+            read: turns a record (the number of `index:N`, a line or a row) into what the loop needs; by default the
+                record is unchanged. If it raises an error, the record is tried again, and is quarantined after
+                three failures.
 
         Raises:
-            PermanentError: the master refuses this trainer, the job has failed, or a file is not as it was.
-            ConfigError: what reads such files is not installed.
+            PermanentError: the master refuses this trainer, the job has failed, or a file has changed.
+            ConfigError: a package that reads such files is not installed.
         """
         for lease in self._session.leases():
             order, source = self._order_of(lease.epoch), self.source
             for position in lease.positions():
                 try:
-                    found = read_all(source, [order.record(position)], read)
+                    found = read_records(source, [order.record(position)], read)
                 except EdlError:
-                    lease.fail(Fault(""))  # no record is to blame
+                    lease.give_back()  # no record is to blame
                     raise
-                if isinstance(found, Fault):
+                if isinstance(found, BadRecord):
                     lease.fail(found)
                     break
                 yield found[0]
-        self._check_end()
+        self._check_result()
 
     def batches(
         self, size: int, read: Reader | None = None, *, pipeline: Pipeline | None = None
     ) -> Generator[Any, None, None]:
-        """Lists of records; those of one are acknowledged when the loop asks for the next one.
+        """Lists of records; a list is acknowledged as a whole when the loop asks for the next one.
 
-        A batch is smaller where no more records are at hand: nobody waits for others with a part of a batch.
+        A batch is smaller if fewer records are available: a trainer does not wait with an incomplete batch.
 
         Args:
-            size: of a batch, at least 1.
+            size: the most records of a batch, at least 1.
             read: as `records` takes it.
-            pipeline: reads batches ahead, and may do it elsewhere; what it has read is not acknowledged before the
-                loop has consumed it, and not handed to the loop where the lease was lost meanwhile.
+            pipeline: reads batches ahead, maybe in other processes. A batch that it has read is acknowledged only
+                after the loop has consumed it, and is dropped if its lease was lost in the meantime.
 
         Raises:
-            As `records`; ConfigError also where the size is none.
+            PermanentError: see `records`.
+            ConfigError: see `records`; or the size is less than 1.
         """
         if size < 1:
-            raise ConfigError(f"batches: the size {size} is less than 1; give a batch at least one record")
-        through = pipeline or (lambda numbers: (read_all(self.source, some, read) for some in numbers))
+            raise ConfigError(f"batches: the size {size} is less than 1; give at least 1")
+        through = pipeline or (lambda numbers: (read_records(self.source, some, read) for some in numbers))
         self._session.rewind()
         while (first := self._session.take(size, waits=True)) is not None:
-            ahead = deque[Handed]()
+            ahead = deque[PositionBatch]()
             for found in through(self._numbers(first, size, ahead)):
-                handed = ahead.popleft()
-                if isinstance(found, Fault):
-                    self._session.fail(handed, found)
-                elif self._session.show(handed):
-                    self._order = (handed.epoch, self._order_of(handed.epoch))
+                batch = ahead.popleft()
+                if isinstance(found, BadRecord):
+                    self._session.fail(batch, found)
+                elif self._session.deliver(batch):
+                    self._order = (batch.epoch, self._order_of(batch.epoch))
                     yield found
-                    self._session.consumed(handed)
-        self._check_end()
+                    self._session.consumed(batch)
+        self._check_result()
 
-    def _numbers(self, first: Handed, size: int, ahead: deque[Handed]) -> Iterator[list[int]]:
-        """The records of one batch after the other, while there are some at hand."""
-        handed: Handed | None = first
-        while handed is not None:
-            ahead.append(handed)
-            order = self._order_of(handed.epoch)
-            yield [order.record(position) for position in handed.positions]
-            handed = self._session.take(size, waits=False)
+    def _numbers(self, first: PositionBatch, size: int, ahead: deque[PositionBatch]) -> Iterator[list[int]]:
+        """The record numbers of one batch after the other, while positions are available."""
+        batch: PositionBatch | None = first
+        while batch is not None:
+            ahead.append(batch)
+            order = self._order_of(batch.epoch)
+            yield [order.record(position) for position in batch.positions]
+            batch = self._session.take(size, waits=False)
 
     @property
     def source(self) -> Source:
-        """Where this job's records come from.
+        """The records of the job.
 
         Raises:
-            ConfigError: what reads them is not installed.
+            ConfigError: a package that reads the data set is not installed.
         """
         if self._source is None:
             self._source = source_of(self.dataset, lambda path: self._session.call("GET", path))
@@ -229,44 +241,47 @@ class Job:
 
     @property
     def dataset(self) -> dict[str, Any]:
-        """What is sharded, as the master's status tells it.
+        """The data set: the field `dataset` of the master's status.
 
         Raises:
-            PermanentError: nobody has said it yet.
+            PermanentError: the job has no data set yet.
         """
         if self._dataset is None:
             self._dataset = self.status()["dataset"]
         if self._dataset is None:
-            raise PermanentError("dataset: none is given yet; give the job one, or call set_dataset()")
+            raise PermanentError("dataset: the job has none yet; set spec.dataset, or call set_dataset()")
         return self._dataset
 
     def checkpoint(self, step: int) -> contextlib.AbstractContextManager[int]:
-        """What was reported when the block begins is committed when it ends without an error.
+        """A block that saves the model: `with job.checkpoint(step) as number: save(model)`.
 
-        with job.checkpoint(step) as number: save(model)
+        Everything that is consumed when the block begins is committed when the block ends without an error.
+
+        Args:
+            step: of the training.
         """
         return self._checkpoint(step)
 
     @contextlib.contextmanager
     def _checkpoint(self, step: int) -> Iterator[int]:
         self._session.flush()
-        body = {"session": self._session.who, "step": step}
+        body = {"session": self._session.identity, "step": step}
         number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
         yield number
         self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
 
     def should_save(self, step: int, ttl_s: float = 600.0) -> bool:
-        """True for one trainer per step: it saves the model, the others go on.
+        """True for one trainer per step: this trainer saves the model, and the others continue.
 
         Args:
             step: the same number on every trainer.
-            ttl_s: after such a time another trainer may be asked.
+            ttl_s: another trainer may be elected after this many seconds.
         """
-        body = {"session": self._session.who, "step": step, "ttl_s": ttl_s}
+        body = {"session": self._session.identity, "step": step, "ttl_s": ttl_s}
         return bool(self._session.call("POST", "/v1/save-election", body)["elected"])
 
     def status(self) -> dict[str, Any]:
-        """What the master holds."""
+        """The body of the master's `GET /v1/status`."""
         return self._session.call("GET", "/v1/status")
 
     def _order_of(self, epoch: int) -> EpochOrder:
@@ -274,31 +289,34 @@ class Job:
             data = self.dataset
             self._order = (epoch, EpochOrder(data["total"], data["seed"], epoch, data["block"]))
         order = self._order[1]
-        assert order is not None  # noqa: S101 for the type checker
+        assert order is not None  # noqa: S101 - for the type checker
         return order
 
-    def _check_end(self) -> None:
+    def _check_result(self) -> None:
+        """The job has ended: raise an error if it failed, and warn if this trainer got no record."""
         if self._order[0] < 0:
-            _LOG.warning(
-                "no record was left for this trainer: the job's data is used up; to train on it again, begin a job"
-                " with a journal of its own"
+            _log.warning(
+                "this trainer got no record, because the job has used all of its data; to train on the data again,"
+                " create a new job with an empty journal"
             )
         try:
-            status = self._session.call("GET", "/v1/status", patience_s=_FAREWELL_S)
+            status = self._session.call("GET", "/v1/status", limit_s=_LAST_CALL_S)
         except TemporaryError:
-            return  # the job has ended, and its master may have gone with it
+            return  # the job has ended, and its master may be gone too
         if status["state"] == "failed":
             raise PermanentError(
-                f"job: {status['quarantined']} records of epoch {status['epoch']} cannot be trained on, more than the"
-                " data set allows; look at the data, or raise maxQuarantinedFraction"
+                f"job: {status['quarantined']} records of epoch {status['epoch']} cannot be trained on, which is more"
+                " than maxQuarantinedFraction allows; check the data, or raise maxQuarantinedFraction"
             )
 
 
 def _token(path: str) -> str:
     if not path:
-        raise ConfigError("connect: EDL_TOKEN_FILE is empty; give token=, or the file with the job's token")
+        raise ConfigError(
+            "connect: EDL_TOKEN_FILE is empty; set it to the file with the job's token, or pass token=TOKEN"
+        )
     try:
-        with open(path, encoding="ascii") as file:  # noqa: PTH123 no more imports than needed
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - saves an import
             return file.read().strip()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"connect: EDL_TOKEN_FILE {path}: cannot be read: {error}; give a readable file") from error
+        raise ConfigError(f"connect: EDL_TOKEN_FILE {path}: cannot be read: {error}; name a readable file") from error

@@ -1,4 +1,4 @@
-"""A trainer's lease: which positions it may work on, and how far it is."""
+"""The leases that a trainer holds: which positions it may train on, and how many of them are consumed."""
 
 from __future__ import annotations
 
@@ -8,92 +8,103 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a lease cannot be finished.
+class BadRecord:
+    """A record that cannot be read.
 
     Attributes:
-        index: which record of a batch it was.
+        error: why; the master stores it and gives the record to other trainers to try.
+        index: the place of the record in its batch, from 0.
     """
 
-    text: str
+    error: str
     index: int = 0
 
 
-class Holder(Protocol):
-    """Whose lease it is."""
+class LeaseHolder(Protocol):
+    """The session that holds a lease."""
 
-    def hand_out(self, lease: Lease) -> int | None:
-        """The next position; None at the end."""
+    def next_position(self, lease: HeldLease) -> int | None:
+        """The next position of a lease; None at its end."""
 
-    def give_up(self, lease: Lease, error: str) -> None:
-        """Something in it cannot be trained on."""
+    def end_lease(self, lease: HeldLease, error: str) -> None:
+        """Give a lease back; a text says that a record of it cannot be trained on."""
 
 
 @dataclass(eq=False)
-class Lease:
-    """A range of positions of an epoch that this trainer may work on.
+class HeldLease:
+    """A range of positions of one epoch that this trainer may train on.
 
     Attributes:
-        end: where it stops; a `truncate` of the master moves it.
-        cursor: what is before it was consumed.
-        handed: what is before it was handed out, to the loop or to what reads ahead of it.
-        shown: what is before it has reached the loop.
-        deadline_s: monotonic; nothing is handed out after it.
-        is_gone: the master has taken it back, or it is reported.
+        session: the session that holds it.
+        epoch, start, end, fence: as the master granted them; a `truncate` of the master lowers `end`.
+        deadline_s: monotonic seconds; the loop gets no position of the lease after it.
+        cursor: the positions before it are consumed.
+        handed_out: the positions before it were handed out, to the loop or to a pipeline that reads ahead.
+        delivered: the positions before it have reached the loop.
+        is_ended: the lease was reported, or the master has taken it back.
     """
 
-    session: Holder
+    session: LeaseHolder
     epoch: int
     start: int
     end: int
     fence: int
     deadline_s: float
     cursor: int = field(init=False)
-    handed: int = field(init=False)
-    shown: int = field(init=False)
-    is_gone: bool = False
+    handed_out: int = field(init=False)
+    delivered: int = field(init=False)
+    is_ended: bool = False
 
     def __post_init__(self) -> None:
-        self.cursor = self.handed = self.shown = self.start
+        self.cursor = self.handed_out = self.delivered = self.start
 
     @property
     def item(self) -> dict[str, Any]:
-        """As the master names it."""
+        """The lease as a report names it."""
         return {"epoch": self.epoch, "start": self.start, "end": self.end, "fence": self.fence}
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What a heartbeat tells of it; what is in hand, where more than one position is."""
-        hand = {"hand": self.shown} if self.shown > self.cursor + 1 else {}
+        """The lease as a heartbeat reports it; `hand` is only there if the loop has more than one position."""
+        hand = {"hand": self.delivered} if self.delivered > self.cursor + 1 else {}
         return {**self.item, "cursor": self.cursor, **hand}
 
     def positions(self) -> Iterator[int]:
         """The positions that are not consumed yet, while the lease lasts.
 
-        A position is consumed when the next one is asked for.
+        A position counts as consumed when the caller asks for the next one.
         """
-        self.handed = self.cursor
-        while (position := self.session.hand_out(self)) is not None:
+        self.handed_out = self.cursor
+        while (position := self.session.next_position(self)) is not None:
             yield position
 
-    def fail(self, fault: Fault) -> None:
-        """The record in hand cannot be trained on."""
-        self.session.give_up(self, fault.text)
+    def fail(self, bad: BadRecord) -> None:
+        """Report that the record at the current position cannot be trained on."""
+        self.session.end_lease(self, bad.error)
+
+    def give_back(self) -> None:
+        """Return what is not consumed to the master, without blaming a record."""
+        self.session.end_lease(self, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """Positions of one epoch that were handed out together, by lease; they count when all of them are consumed."""
+class PositionBatch:
+    """Positions of one epoch that were handed out together; they count once all of them are consumed.
+
+    Attributes:
+        epoch: of all positions.
+        parts: (lease, start, end) for each lease that contributes positions.
+    """
 
     epoch: int
-    parts: tuple[tuple[Lease, int, int], ...]
+    parts: tuple[tuple[HeldLease, int, int], ...]
 
     @property
-    def is_ours(self) -> bool:
-        """No lease of it was taken back or cut short of it."""
-        return all(not lease.is_gone and end <= lease.end for lease, _, end in self.parts)
+    def is_valid(self) -> bool:
+        """True if none of its leases has ended, or was truncated below its positions."""
+        return all(not lease.is_ended and end <= lease.end for lease, _, end in self.parts)
 
     @property
     def positions(self) -> list[int]:
-        """All of them, in the order of the leases."""
+        """All positions, in the order of the leases."""
         return [position for _, start, end in self.parts for position in range(start, end)]

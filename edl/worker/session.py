@@ -1,377 +1,318 @@
-"""A trainer's leases: a thread that speaks to the master, and the loop that consumes what they hold.
+"""The session of a trainer with its master: a thread talks to the master, and the training loop consumes leases.
 
-Both share one lock. The thread sends one request at a time and repeats it unchanged until it is answered, so that
-every report acts once. The loop never works on a lease after its deadline: it waits until the master has renewed it
-or said that it is gone.
+Both share one lock. The thread sends one request at a time, and repeats it unchanged until the master answers, so
+each report takes effect once. The loop never gets a position of a lease after its deadline: it waits until the master
+has renewed or revoked the lease.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from edl.clock import RetryPauses
 from edl.errors import EdlError, TemporaryError
-from edl.worker.lease import Fault, Handed, Lease
-from edl.worker.wire import Wire
+from edl.worker.connection import MasterConnection
+from edl.worker.lease import BadRecord, HeldLease, PositionBatch
+from edl.worker.lease_queue import LeaseQueue, Reports
 
-_AHEAD, _MOST_AHEAD = 2, 48  # leases prefetched; more where they are so short that the loop runs dry
 _LONG_POLL_S = 10.0
 _CALL_TIMEOUT_S = 10.0
-_FIRST_BEAT_S = 1.0
-_BEATS_PER_TTL = 4
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.1, 5.0
-_GOODBYE_S = 5.0
+_FIRST_HEARTBEAT_S = 1.0
+_HEARTBEATS_PER_TTL = 4
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _JITTER = 0.1, 5.0, 0.5
+_CLOSE_TIMEOUT_S = 5.0
+_CHECK_EVERY_S = 1.0
 
 
 class StoppedError(EdlError):
-    """The session was closed."""
+    """The session is closed."""
 
 
 class MasterSession:
-    """One process of a trainer, as its master knows it.
+    """One trainer process and its master.
 
     Args:
-        wire: to the master.
-        who: `pod_uid`, `incarnation` and `name`.
+        connection: to the master.
+        identity: `pod_uid`, `incarnation` and `name` of this process.
     """
 
-    def __init__(self, wire: Wire, who: dict[str, Any]) -> None:
-        self.who = who
-        self._wire, self._calls = wire, wire.fork()
+    def __init__(self, connection: MasterConnection, identity: dict[str, Any]) -> None:
+        self.identity = identity
+        self._sync_connection, self._call_connection = connection, connection.duplicate()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._call_lock = threading.Lock()
-        self._held: dict[int, Lease] = {}
-        self._done: list[Lease] = []
-        self._failed: list[tuple[Lease, str]] = []
-        self._seq, self._syncs = 0, 0
-        self._ahead = _AHEAD
-        self._ttl_s = 0.0
-        self._status = "run"
-        self._wants_sync = self._is_closing = self._is_polling = False
+        self._leases = LeaseQueue(self._changed.notify_all)
+        self._seq = 0
+        self._answered, self._flush_until = 0, 0  # sync requests: answered so far, and the count that `flush` needs
+        self._is_closing = self._is_polling = False
         self._error: EdlError | None = None
         self._thread = threading.Thread(target=self._run, name="edl-worker", daemon=True)
 
     def start(self) -> None:
-        """Begin to heartbeat and to fetch work."""
+        """Start to send heartbeats and to fetch leases."""
         self._thread.start()
 
     def close(self, error: str = "") -> None:
-        """Report what was consumed, give back the rest and stop.
+        """Report what is consumed, give back the rest, and stop.
 
         Args:
-            error: what went wrong with the record in hand.
+            error: why the loop failed; it blames the positions that the loop has.
         """
         with self._lock:
-            for lease in list(self._held.values()):
-                blamed = error if lease.shown > lease.cursor else ""
-                self._put_failed(lease, blamed)
+            self._leases.give_back_all(error)
             self._is_closing = True
             if self._is_polling:
-                self._wire.abort()
+                self._sync_connection.abort()
             self._changed.notify_all()
         if self._thread.is_alive():
-            self._thread.join(_GOODBYE_S + 1.0)
-        self._calls.close()
+            self._thread.join(_CLOSE_TIMEOUT_S + 1.0)
+        self._call_connection.close()
 
-    def leases(self) -> Iterator[Lease]:
+    def leases(self) -> Iterator[HeldLease]:
         """Each lease in turn, until the job has ended.
 
         Raises:
             PermanentError: the master refuses this trainer.
+            StoppedError: the session is closed.
         """
         while True:
             with self._lock:
-                lease = next(iter(self._held.values()), None)
-                while lease is None:
-                    if self._error is not None:
-                        raise self._error
-                    if self._status == "job_end":
-                        return
-                    if self._is_closing:
-                        raise StoppedError("records: the job was closed; call connect() again")
-                    self._changed.wait(1.0)
-                    lease = next(iter(self._held.values()), None)
+                if not self._wait_until(lambda: bool(self._leases.held) or self._leases.status == "job_end"):
+                    raise StoppedError("records: the job is closed; call connect() again")
+                lease = self._leases.first()
+            if lease is None:
+                return
             yield lease
 
-    def hand_out(self, lease: Lease) -> int | None:
-        """The next position of a lease; the one before it is consumed. None at its end.
+    def next_position(self, lease: HeldLease) -> int | None:
+        """The next position of a lease; the one before it is consumed. None at the end of the lease.
 
-        Waits while the lease is past its deadline and the master has not said what became of it.
+        Waits while the lease is past its deadline and the master has neither renewed nor revoked it.
         """
         with self._lock:
-            lease.cursor = lease.handed
-            while not lease.is_gone and lease.cursor < lease.end:
-                if self._error is not None:
-                    raise self._error
-                if self._is_closing:
-                    return None
-                if time.monotonic() < lease.deadline_s:
-                    lease.handed = lease.shown = lease.cursor + 1
-                    return lease.cursor
-                self._changed.wait(1.0)
-            if not lease.is_gone:
-                self._put_done(lease)
-            return None
+            lease.cursor = lease.handed_out
+            self._wait_until(
+                lambda: lease.is_ended or lease.cursor >= lease.end or time.monotonic() < lease.deadline_s
+            )
+            if lease.is_ended or self._is_closing:
+                return None
+            if lease.cursor >= lease.end:
+                self._leases.end_done(lease)
+                return None
+            lease.handed_out = lease.delivered = lease.cursor + 1
+            return lease.cursor
 
-    def give_up(self, lease: Lease, error: str) -> None:
-        """Something in a lease cannot be trained on; what was consumed of it counts."""
+    def end_lease(self, lease: HeldLease, error: str) -> None:
+        """Give a lease back; what is consumed of it counts. An error blames the position that the loop has."""
         with self._lock:
-            if not lease.is_gone:
-                self._put_failed(lease, error)
+            if not lease.is_ended:
+                self._leases.end_failed(lease, error)
                 self._changed.notify_all()
 
     def rewind(self) -> None:
-        """What was handed out and not consumed is to be handed out again."""
+        """Hand out again what was handed out and not consumed."""
         with self._lock:
-            for lease in self._held.values():
-                lease.handed = lease.shown = lease.cursor
+            self._leases.rewind()
 
-    def take(self, most: int, *, waits: bool) -> Handed | None:
-        """The next positions, of as many leases as are at hand; nothing is consumed by that.
+    def take(self, limit: int, *, waits: bool) -> PositionBatch | None:
+        """The next positions; they are not consumed yet.
 
         Args:
-            most: positions; fewer where no more are at hand, because those who wait for more keep what they have.
-            waits: until there are some; None then means that the job has ended.
+            limit: the most positions. The batch is smaller if fewer are available: a trainer that waited for more
+                would keep those that it has from the others.
+            waits: wait until there are some; None then means that the job has ended.
 
         Raises:
-            EdlError: the master refuses this trainer, or the session was closed.
+            EdlError: the master refuses this trainer, or the session is closed.
+        """
+        taken: list[PositionBatch] = []
+
+        def is_ready() -> bool:
+            if self._is_closing:
+                return False
+            batch = self._leases.gather(limit)
+            taken.extend([batch] if batch.parts else [])
+            has_ended = not self._leases.held and self._leases.status == "job_end"
+            return bool(taken) or not waits or has_ended
+
+        with self._lock:
+            if not self._wait_until(is_ready):
+                raise StoppedError("batches: the job is closed; call connect() again")
+        return taken[0] if taken else None
+
+    def deliver(self, batch: PositionBatch) -> bool:
+        """Mark a batch as delivered to the loop.
+
+        Waits while a lease is past its deadline and the master has neither renewed nor revoked it.
+
+        Returns:
+            True if the loop may train on it. False if it lost a lease; its other leases are given back then.
         """
         with self._lock:
-            while True:
-                if self._error is not None:
-                    raise self._error
-                if self._is_closing:
-                    raise StoppedError("batches: the job was closed; call connect() again")
-                handed = self._gather(most)
-                if handed.parts or not waits:
-                    return handed if handed.parts else None
-                if not self._held and self._status == "job_end":
-                    return None
-                self._changed.wait(1.0)
-
-    def _gather(self, most: int) -> Handed:
-        parts: list[tuple[Lease, int, int]] = []
-        for lease in list(self._held.values()):
-            if lease.cursor >= lease.end:  # it was shortened to what is consumed
-                self._put_done(lease)
-            if lease.handed >= lease.end:
-                continue
-            if not most or time.monotonic() >= lease.deadline_s or (parts and lease.epoch != parts[0][0].epoch):
-                break
-            end = min(lease.end, lease.handed + most)
-            parts.append((lease, lease.handed, end))
-            most -= end - lease.handed
-            lease.handed = end
-        return Handed(parts[0][0].epoch if parts else 0, tuple(parts))
-
-    def show(self, handed: Handed) -> bool:
-        """Whether the loop may train on what was handed out; what is left of it goes back otherwise.
-
-        Waits while a lease is past its deadline and the master has not said what became of it.
-        """
-        with self._lock:
-            while handed.is_ours and not self._is_closing:
-                if self._error is not None:
-                    raise self._error
-                now_s = time.monotonic()
-                if all(now_s < lease.deadline_s for lease, _, _ in handed.parts):
-                    for lease, _, end in handed.parts:
-                        lease.shown = end
-                    return True
-                self._changed.wait(1.0)
-            self._return_parts(handed)
+            self._wait_until(
+                lambda: not batch.is_valid or all(time.monotonic() < lease.deadline_s for lease, _, _ in batch.parts)
+            )
+            if batch.is_valid and not self._is_closing:
+                for lease, _, end in batch.parts:
+                    lease.delivered = end
+                return True
+            self._leases.give_back(batch)
+            self._changed.notify_all()
             return False
 
-    def consumed(self, handed: Handed) -> None:
-        """The loop has trained on all of it."""
+    def consumed(self, batch: PositionBatch) -> None:
+        """The loop has trained on the whole batch."""
         with self._lock:
-            for lease, _, end in handed.parts:
-                if not lease.is_gone:
-                    lease.cursor = end
-                    if end >= lease.end:
-                        self._put_done(lease)
+            self._leases.consume(batch)
 
-    def fail(self, handed: Handed, fault: Fault) -> None:
-        """One record of what was handed out cannot be trained on; nothing of it is consumed."""
-        blamed, left = None, fault.index
-        for lease, start, end in handed.parts:
-            if 0 <= left < end - start:
-                blamed = lease
-            left -= end - start
+    def fail(self, batch: PositionBatch, bad: BadRecord) -> None:
+        """One record of a batch cannot be trained on; nothing of the batch is consumed."""
         with self._lock:
-            if blamed is not None and not blamed.is_gone:
-                self._put_failed(blamed, fault.text)
-            self._return_parts(handed)
-
-    def _return_parts(self, handed: Handed) -> None:
-        for lease, _, _ in handed.parts:
-            if not lease.is_gone:
-                self._put_failed(lease, "")
-        self._changed.notify_all()
+            self._leases.fail(batch, bad)
+            self._changed.notify_all()
 
     def flush(self) -> None:
-        """Return when the master knows what was consumed up to now, the record in hand excepted."""
+        """Wait until the master knows everything that is consumed now, except the positions that the loop has."""
         with self._lock:
-            target = self._syncs + (2 if self._thread.is_alive() else 0)  # one may be under way without it
-            while self._syncs < target and self._thread.is_alive():
-                self._wants_sync = True
-                self._changed.notify_all()
-                self._changed.wait(1.0)
-            if self._error is not None:
-                raise self._error
+            # Two requests: one that is under way may lack the last report.
+            target = self._answered + (2 if self._thread.is_alive() else 0)
+            self._flush_until = max(self._flush_until, target)
+            self._changed.notify_all()
+            self._wait_until(lambda: self._answered >= target or not self._thread.is_alive())
 
     def call(
-        self, method: str, path: str, body: dict[str, Any] | None = None, *, patience_s: float | None = None
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, limit_s: float | None = None
     ) -> dict[str, Any]:
-        """Another route of the master; a lost master is waited for, at most so long where that is given.
+        """Call another route of the master, and wait while the master does not answer.
+
+        Args:
+            method: of HTTP.
+            path: of the route, with its query.
+            body: a JSON object, or None.
+            limit_s: the longest time to wait for an answer, in seconds; None waits without limit.
 
         Raises:
-            PermanentError: the master refuses.
-            TemporaryError: patience is at its end.
+            PermanentError: the master refused the call.
+            TemporaryError: the master did not answer in time.
         """
         data = None if body is None else json.dumps(body).encode()
         with self._call_lock:
-            return self._persist(self._calls, method, path, data, timeout_s=_CALL_TIMEOUT_S, patience_s=patience_s)
+            return self._call_with_retries(
+                self._call_connection, method, path, data, timeout_s=_CALL_TIMEOUT_S, limit_s=limit_s
+            )
 
-    def _put_done(self, lease: Lease) -> None:
-        lease.is_gone = True
-        self._held.pop(lease.fence, None)
-        self._done.append(lease)
-        if not self._held and self._status == "run":
-            self._ahead = min(self._ahead * 2, _MOST_AHEAD)
-        self._changed.notify_all()
+    def _wait_until(self, is_ready: Callable[[], bool]) -> bool:
+        """Wait until a condition holds or the session is closed; the caller holds the lock.
 
-    def _put_failed(self, lease: Lease, error: str) -> None:
-        lease.is_gone = True
-        self._held.pop(lease.fence, None)
-        self._failed.append((lease, error))
+        Returns:
+            True if the condition holds, False if the session is closed.
+
+        Raises:
+            EdlError: the master refuses this trainer.
+        """
+        while True:
+            if self._error is not None:
+                raise self._error
+            if is_ready():
+                return True
+            if self._is_closing:
+                return False
+            self._changed.wait(_CHECK_EVERY_S)
 
     def _run(self) -> None:
-        """The thread."""
+        """The body of the thread."""
         try:
-            while self._turn():
+            while self._sync_once():
                 pass
         except EdlError as error:
             with self._lock:
                 self._error = error
                 self._changed.notify_all()
         finally:
-            self._wire.close()
+            self._sync_connection.close()
 
-    def _turn(self) -> bool:
-        """One request; False when nothing more is to be said."""
+    def _sync_once(self) -> bool:
+        """Send one request; returns False if it was the last one."""
         with self._lock:
-            self._await_reason()
+            self._wait_for_next_sync()
             is_last = self._is_closing
-            body, done, failed = self._compose()
+            body, reports = self._build_request()
         sent_s = time.monotonic()
         data = json.dumps(body).encode()
-        patience_s = _GOODBYE_S if is_last else None
+        timeout_s = body["wait_s"] + _CALL_TIMEOUT_S
+        limit_s = _CLOSE_TIMEOUT_S if is_last else None
         try:
-            timeout_s = body["wait_s"] + _CALL_TIMEOUT_S
-            reply = self._persist(self._wire, "POST", "/v1/sync", data, timeout_s=timeout_s, patience_s=patience_s)
+            reply = self._call_with_retries(
+                self._sync_connection, "POST", "/v1/sync", data, timeout_s=timeout_s, limit_s=limit_s
+            )
         except TemporaryError:
             return False
         with self._lock:
-            self._hear(reply, done, failed, sent_s)
-            is_said = is_last and not (self._done or self._failed)
-        return not is_said and self._status != "job_end"
+            self._apply_reply(reply, reports, sent_s)
+            is_complete = is_last and not self._leases.has_reports
+        return not is_complete and self._leases.status != "job_end"
 
-    def _await_reason(self) -> None:
-        """Wait until there is something to report or to fetch, or it is time for a heartbeat."""
-        beat_s = self._ttl_s / _BEATS_PER_TTL if self._ttl_s else _FIRST_BEAT_S
-        until_s = time.monotonic() + beat_s
+    def _wait_for_next_sync(self) -> None:
+        """Wait until there is something to report or to fetch, or until the next heartbeat is due."""
+        ttl_s = self._leases.ttl_s
+        until_s = time.monotonic() + (ttl_s / _HEARTBEATS_PER_TTL if ttl_s else _FIRST_HEARTBEAT_S)
         while (left_s := until_s - time.monotonic()) > 0:
-            if self._is_closing or self._wants_sync or self._done or self._failed or not self._held:
+            if self._is_closing or self._answered < self._flush_until:
                 return
-            if len(self._held) <= self._ahead and self._status != "wait":
+            if self._leases.has_reports or self._leases.needs_leases:
                 return
             self._changed.wait(left_s)
 
-    def _compose(self) -> tuple[dict[str, Any], list[Lease], list[tuple[Lease, str]]]:
+    def _build_request(self) -> tuple[dict[str, Any], Reports]:
+        """The next request, and the reports that it contains."""
         self._seq += 1
-        self._wants_sync = False
-        for lease in list(self._held.values()) if self._is_closing else ():
-            self._put_failed(lease, "")  # it came with the answer to what was under way when the session was closed
-        done, failed = self._done[:200], self._failed[:100]
-        want = 0 if self._is_closing else max(0, min(64, self._ahead + 1 - len(self._held)))
-        says_much = bool(done or failed or self._held or self._is_closing)
-        self._is_polling = not says_much
-        given_up = [lease for lease, _ in failed]
+        if self._is_closing:
+            self._leases.give_back_all()  # the master may have granted leases while the session was being closed
+        reports = self._leases.next_reports()
+        has_content = bool(any(reports) or self._leases.held or self._is_closing)
+        self._is_polling = not has_content
         body = {
-            "session": self.who,
+            "session": self.identity,
             "seq": self._seq,
-            "done": [lease.item for lease in done],
-            "failed": [{**lease.item, "error": error} for lease, error in failed],
-            "progress": [x.progress for x in (*self._held.values(), *given_up)],
-            "want": want,
-            "wait_s": 0.0 if says_much else _LONG_POLL_S,
+            **self._leases.fields(reports, is_closing=self._is_closing),
+            "wait_s": 0.0 if has_content else _LONG_POLL_S,
         }
-        return body, done, failed
+        return body, reports
 
-    def _hear(self, reply: dict[str, Any], done: list[Lease], failed: list[tuple[Lease, str]], sent_s: float) -> None:
-        del self._done[: len(done)], self._failed[: len(failed)]
-        took_s = time.monotonic() - sent_s
-        for fence in reply["revoked"]:
-            lease = self._held.pop(fence, None)
-            if lease is not None:
-                lease.is_gone = True
-        for lease in self._held.values():
-            lease.deadline_s = max(lease.deadline_s, sent_s + self._ttl_s)
-        for given in reply["leases"]:
-            ttl_s = float(given["ttl_s"])
-            self._ttl_s = max(self._ttl_s, ttl_s - took_s)  # a held request's leases last as much longer
-            place = (given["epoch"], given["start"], given["end"], given["fence"])
-            self._held[given["fence"]] = Lease(self, *place, sent_s + ttl_s)
-        for cut in reply["truncate"]:
-            self._shorten(cut["fence"], cut["end"])
-        self._status = reply["status"]
-        if self._status == "job_end":
-            self._drop_all()
-        self._syncs += 1
+    def _apply_reply(self, reply: dict[str, Any], reports: Reports, sent_s: float) -> None:
+        """Update the leases by a reply to the request that was first sent at `sent_s`."""
+        self._leases.apply(reply, reports, sent_s, self)
+        self._answered += 1
         self._changed.notify_all()
 
-    def _drop_all(self) -> None:
-        """The job has ended: what is left counts for nothing."""
-        for lease in self._held.values():
-            lease.is_gone = True
-        self._held.clear()
-        self._done.clear()
-        self._failed.clear()
-
-    def _shorten(self, fence: int, end: int) -> None:
-        """Stop earlier, but not before what is in the loop's hands; what is only read ahead goes to others."""
-        lease = self._held.get(fence)
-        if lease is None:
-            return
-        lease.end = min(lease.end, max(end, lease.shown))
-        lease.handed = min(lease.handed, lease.end)
-        if lease.end == lease.start:
-            lease.is_gone = True
-            del self._held[fence]
-
-    def _persist(
-        self, wire: Wire, method: str, path: str, data: bytes | None, *, timeout_s: float, patience_s: float | None
+    def _call_with_retries(
+        self,
+        connection: MasterConnection,
+        method: str,
+        path: str,
+        data: bytes | None,
+        *,
+        timeout_s: float,
+        limit_s: float | None,
     ) -> dict[str, Any]:
-        """The same request until it is answered, or patience is at its end."""
-        retry_s, begun_s = _FIRST_RETRY_S, time.monotonic()
+        """Send the same request until it is answered, or until its time limit; closing the session sets a limit."""
+        pauses, start_s = RetryPauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _JITTER), time.monotonic()
         while True:
             try:
-                return wire.call(method, path, data, timeout_s)
+                return connection.call(method, path, data, timeout_s)
             except TemporaryError as error:
-                if patience_s is not None and time.monotonic() - begun_s > patience_s:
+                if limit_s is not None and time.monotonic() - start_s > limit_s:
                     raise
-                pause_s = (error.retry_after_s or retry_s) * random.uniform(0.5, 1.5)  # noqa: S311 jitter
-                retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+                pause_s = pauses.next_s(error.retry_after_s)
             with self._lock:
-                if self._is_closing and patience_s is None:
-                    patience_s, begun_s = _GOODBYE_S, time.monotonic()
+                if self._is_closing and limit_s is None:
+                    limit_s, start_s = _CLOSE_TIMEOUT_S, time.monotonic()
                 elif not self._is_closing:
                     self._changed.wait_for(lambda: self._is_closing, pause_s)
                     continue
-            time.sleep(min(pause_s, _FIRST_RETRY_S))
+            time.sleep(min(pause_s, _FIRST_PAUSE_S))

@@ -36,7 +36,7 @@ def assert_all_done_once(outcome: Outcome, records: int) -> None:
     assert (epoch["total"], epoch["done"], epoch["quarantined"]) == (records, records, [])
 
 
-def test_an_epoch_learns_the_same_whether_or_not_trainers_and_a_pserver_are_killed(
+def test_the_model_is_as_good_if_trainers_and_a_pserver_are_killed(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """With `--campaign full`: five seeds, and more kills."""
@@ -65,7 +65,7 @@ def await_true(condition: Callable[[], object], what: str, seconds: float = 60.0
         time.sleep(0.02)
 
 
-def test_a_trainer_that_is_asked_to_go_gives_back_what_it_holds(tmp_path: Path) -> None:
+def test_a_trainer_gives_its_leases_back_on_sigterm(tmp_path: Path) -> None:
     with Local(tmp_path, Plan(trainers=1, pservers=1)) as local:
         local.start()
         await_true(lambda: local.ask("GET", "/v1/status")["reported"] > 0, "the trainer works")
@@ -77,7 +77,7 @@ def test_a_trainer_that_is_asked_to_go_gives_back_what_it_holds(tmp_path: Path) 
     assert status["todo"] > 0
 
 
-def test_a_pserver_that_is_asked_to_go_saves_the_model_and_its_successor_goes_on_from_there(tmp_path: Path) -> None:
+def test_a_pserver_saves_the_model_on_sigterm_and_its_successor_continues_from_it(tmp_path: Path) -> None:
     log = tmp_path / "pserver-1.log"
     with Local(tmp_path, Plan(trainers=1, pservers=2)) as local:
         local.start()
@@ -122,7 +122,7 @@ def push(part: Part, by: str, seq: int, value: float = 1.0) -> list[float]:
     return [float(weight) for weight in np.frombuffer(answer, np.float32)]
 
 
-def test_a_push_moves_the_weights_once_however_often_it_is_sent(parts: list[Part]) -> None:
+def test_a_repeated_push_moves_the_weights_once(parts: list[Part]) -> None:
     first = push(parts[0], "a", 1)
     assert first == pytest.approx([-0.1] * 3, abs=1e-4)
     assert push(parts[0], "a", 1) == first
@@ -131,7 +131,7 @@ def test_a_push_moves_the_weights_once_however_often_it_is_sent(parts: list[Part
     assert parts[0].pushes == 3
 
 
-def test_a_checkpoint_is_the_weights_and_who_has_pushed_until_then(parts: list[Part]) -> None:
+def test_a_checkpoint_holds_the_weights_and_the_last_push_of_each_trainer(parts: list[Part]) -> None:
     push(parts[0], "a", 1)
     saved = push(parts[0], "a", 2)
     call(parts[0].peers[0], "POST", "/save?number=7")
@@ -144,7 +144,7 @@ def test_a_checkpoint_is_the_weights_and_who_has_pushed_until_then(parts: list[P
     assert not list(parts[0].folder.glob("*9.npz"))
 
 
-def test_the_start_is_a_checkpoint_too(parts: list[Part]) -> None:
+def test_checkpoint_0_is_the_start(parts: list[Part]) -> None:
     push(parts[1], "a", 1)
     call(parts[1].peers[1], "POST", "/load?number=0")
     assert (parts[1].weights.tolist(), parts[1].pushes) == ([0.0, 0.0], 0)
@@ -160,14 +160,14 @@ def test_a_part_that_lost_its_disk_gets_its_checkpoint_from_the_next_one(parts: 
     assert (successor.weights.tolist(), successor.last) == (saved, {"a": 1})
 
 
-def test_a_checkpoint_that_nobody_has_is_an_error_with_a_remedy(parts: list[Part]) -> None:
+def test_a_missing_checkpoint_is_an_error_with_a_remedy(parts: list[Part]) -> None:
     with pytest.raises(FileNotFoundError, match=r"checkpoint 7 of part 0: neither .* give the pservers a volume"):
         parts[0].load(7)
     with pytest.raises(OSError, match="status 404"):
         call(parts[0].peers[0], "POST", "/load?number=7")
 
 
-def test_old_checkpoints_go(parts: list[Part]) -> None:
+def test_old_checkpoints_are_deleted(parts: list[Part]) -> None:
     for number in range(1, 11):
         call(parts[0].peers[0], "POST", f"/save?number={number}")
     assert [path.stem for path in sorted(parts[0].folder.iterdir())] == [f"part-0-{n:012d}" for n in (8, 9, 10)]
@@ -175,7 +175,7 @@ def test_old_checkpoints_go(parts: list[Part]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", gradient(2, 1.0), gradient(4, 1.0)])
-def test_a_gradient_of_another_length_moves_nothing(parts: list[Part], body: bytes) -> None:
+def test_a_gradient_of_another_length_is_refused(parts: list[Part], body: bytes) -> None:
     wire = http.client.HTTPConnection(parts[0].peers[0], timeout=5)
     wire.request("POST", "/push?by=a&seq=1", body)
     assert wire.getresponse().status == 400
@@ -183,7 +183,7 @@ def test_a_gradient_of_another_length_moves_nothing(parts: list[Part], body: byt
     assert parts[0].weights.tolist() == [0.0] * 3
 
 
-def test_the_job_asks_for_every_flight_that_is_trained_on() -> None:
+def test_the_data_set_of_the_job_is_every_training_flight() -> None:
     (job,) = [
         body for body in yaml.safe_load_all((EXAMPLE / "job.yaml").read_text()) if body["kind"] == "TrainingJob"
     ]
@@ -195,7 +195,7 @@ def test_the_job_asks_for_every_flight_that_is_trained_on() -> None:
     assert flights.test_columns.max() < flights.size
 
 
-def test_outside_of_a_job_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_outside_of_a_job_the_example_names_what_is_missing(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1]), "TRAINING_ROLE": "PSERVER"}
     environment |= {"PADDLE_PSERVERS": "127.0.0.1:1", "PADDLE_PSERVER_ID": "0", "CHECKPOINT_DIR": str(tmp_path)}
     done = subprocess.run(
@@ -210,7 +210,7 @@ def test_outside_of_a_job_it_says_what_is_missing(tmp_path: Path) -> None:
     assert done.stderr.startswith("fit: connect: EDL_MASTER is empty")
 
 
-def test_auc_is_the_share_of_pairs_in_the_right_order() -> None:
+def test_auc_is_the_share_of_correctly_ordered_pairs() -> None:
     draw = np.random.default_rng(1)
     late, score = (draw.random(200) < 0.3).astype(np.float32), draw.integers(0, 20, 200)
     ones, zeros = score[late > 0], score[late == 0]

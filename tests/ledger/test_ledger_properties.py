@@ -1,4 +1,4 @@
-"""The ledger's invariants under everything that a wire, trainers and a master's death can do to them."""
+"""The invariants of the ledger under faults of the network, of trainers and of the master."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.worlds.ledger_world import CHEATS, World, run
+from tests.worlds.ledger_world import FORGERIES, World, run
 
 NUMBER = st.integers(0, 3)
 INDEX = st.integers(0, 99)
@@ -64,9 +64,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         self.world.crash()
 
-    @rule(number=NUMBER, change=st.sampled_from(CHEATS))
-    def cheat(self, number: int, change: str) -> None:
-        self.world.cheat(number, change)
+    @rule(number=NUMBER, change=st.sampled_from(FORGERIES))
+    def forge(self, number: int, change: str) -> None:
+        self.world.forge(number, change)
 
     @rule(number=NUMBER)
     def save(self, number: int) -> None:
@@ -85,9 +85,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.list_pods(numbers)
 
     @invariant()
-    def accounts_agree(self) -> None:
+    def places_agree(self) -> None:
         if hasattr(self, "world"):
-            self.world.check_accounts()
+            self.world.check_places()
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -99,7 +99,7 @@ LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=
 TestLedger = LedgerMachine.TestCase
 
 
-def test_a_thousand_faults_lose_nothing_and_double_nothing() -> None:
+def test_a_thousand_faults_lose_no_position_and_count_none_twice() -> None:
     faults, seed = Counter[str](), 0
     while sum(faults.values()) < 1000:
         faults += run(seed).faults
@@ -112,5 +112,5 @@ def test_a_thousand_faults_lose_nothing_and_double_nothing() -> None:
         "repeated request",
         "restore",
         "roster",
-        "cheat",
+        "forgery",
     }

@@ -1,4 +1,4 @@
-"""The master's HTTP API: who may ask, what is refused and how, and that refusals change nothing."""
+"""The master's HTTP API: tokens, limits and errors; a refused request changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POSTS = ["sync", "dataset", "checkpoint/begin", "checkpoint/commit", "checkpoint
 ROSTER = {"generation": 1, "pods": [{"uid": "uid-a", "name": "a", "index": 0}]}
 
 
-async def test_a_token_is_needed_and_a_foreign_one_is_refused(tmp_path: Path) -> None:
+async def test_a_missing_token_and_the_token_of_another_job_are_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         for route in POSTS:
             status, body = await served.ask("POST", f"/v1/{route}", b"{", token=None)
@@ -50,7 +50,7 @@ async def test_only_the_controller_publishes_the_roster(tmp_path: Path) -> None:
 
 
 MALFORMED = {
-    "no JSON": b"{",
+    "not JSON": b"{",
     "not UTF-8": b'{"seq": "\xff"}',
     "NaN": json.dumps({"session": SESSION, "seq": 1, "wait_s": float("nan")}).encode(),
     "infinite": b'{"session": {"pod_uid": "u", "incarnation": 1, "name": "n"}, "seq": 1, "wait_s": 1e999}',
@@ -62,8 +62,8 @@ MALFORMED = {
     "a long number": b'{"seq": ' + b"1" * 10_000 + b"}",
     "a lone surrogate": b'{"session": {"pod_uid": "\\ud800", "incarnation": 1, "name": "n"}, "seq": 1}',
     "negative": json.dumps({"session": SESSION, "seq": -1}).encode(),
-    "a truth for a number": json.dumps({"session": SESSION, "seq": True}).encode(),
-    "a text for a number": json.dumps({"session": SESSION, "seq": "1"}).encode(),
+    "a boolean for a number": json.dumps({"session": SESSION, "seq": True}).encode(),
+    "a string for a number": json.dumps({"session": SESSION, "seq": "1"}).encode(),
     "too many wanted": json.dumps({"session": SESSION, "seq": 1, "want": 10**6}).encode(),
     "an end before its start": json.dumps(
         {"session": SESSION, "seq": 1, "done": [{"epoch": 0, "start": 5, "end": 4, "fence": 1}]}
@@ -86,7 +86,7 @@ async def test_malformed_bodies_are_refused_and_change_nothing(tmp_path: Path) -
         assert served.master.status() == before
 
 
-async def test_large_bodies_are_refused_whether_they_tell_their_size_or_not(tmp_path: Path) -> None:
+async def test_large_bodies_are_refused_with_and_without_a_content_length(tmp_path: Path) -> None:
     async def chunks() -> Any:
         for _ in range(3):
             yield b" " * (BODY_BYTES // 2)
@@ -98,20 +98,20 @@ async def test_large_bodies_are_refused_whether_they_tell_their_size_or_not(tmp_
         assert (await served.ask("PUT", "/v1/roster", big, token=CONTROLLER))[0] == 200
 
 
-async def test_a_session_that_calls_without_end_is_slowed_down_and_others_are_not(
+async def test_a_session_with_too_many_calls_is_limited_and_the_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edl.master.http_api._BURST", 5.0)
     monkeypatch.setattr("edl.master.http_api._CALLS_PER_S", 0.001)
     async with serving(tmp_path) as served:
-        policies = [await served.sync("a", seq) for seq in range(1, 8)]
-        assert [status for status, _ in policies] == [200] * 5 + [429] * 2
-        assert policies[-1][1]["error"]["code"] == "too_many_calls"
+        answers = [await served.sync("a", seq) for seq in range(1, 8)]
+        assert [status for status, _ in answers] == [200] * 5 + [429] * 2
+        assert answers[-1][1]["error"]["code"] == "too_many_calls"
         assert (await served.sync("b", 1))[0] == 200
 
 
-async def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.master.http_api.MOST_CONNECTIONS", 3)
+async def test_the_number_of_connections_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.master.http_api.MAX_CONNECTIONS", 3)
     async with serving(tmp_path) as served:
         idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
         async with served.client.get(served.url + "/healthz") as answer:
@@ -121,13 +121,13 @@ async def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
             writer.close()
 
 
-async def test_unknown_routes_and_methods_are_answered_in_the_same_form(tmp_path: Path) -> None:
+async def test_errors_for_unknown_routes_and_methods_have_the_same_form(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         assert (await served.ask("GET", "/v2/sync"))[1]["error"]["code"] == "not_found"
         assert (await served.ask("GET", "/v1/sync"))[0] == 405
 
 
-async def test_data_sets_that_cannot_be_are_refused(tmp_path: Path) -> None:
+async def test_impossible_data_sets_are_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, None) as served:
         for source in ("index:0", "index:-1", "index:x", "index:", "index:" + "9" * 25, "lines:/none/*", "other:1"):
             assert (await served.ask("POST", "/v1/dataset", {"source": source}))[0] == 400, source
@@ -139,7 +139,7 @@ async def test_data_sets_that_cannot_be_are_refused(tmp_path: Path) -> None:
         assert "index:5" in body["error"]["message"]
 
 
-async def test_stale_and_accepted_items_share_an_answer_and_a_repeated_seq_its_reply(tmp_path: Path) -> None:
+async def test_stale_and_accepted_items_share_an_answer_and_a_repeated_seq_gets_the_first_one(tmp_path: Path) -> None:
     async with serving(tmp_path, shard_size=10) as served:
         _, first = await served.sync("a", 1, want=2)
         assert [(x["start"], x["end"], x["ttl_s"]) for x in first["leases"]] == [(0, 10, 30.0), (10, 20, 30.0)]
@@ -167,7 +167,7 @@ async def test_checkpoints_and_elections(tmp_path: Path) -> None:
         assert await served.ask("POST", "/v1/save-election", other) == (200, {"elected": False})
 
 
-async def test_a_held_request_is_answered_when_there_is_work_and_its_repeat_with_it(tmp_path: Path) -> None:
+async def test_a_held_request_and_its_repeat_are_answered_once_there_is_work(tmp_path: Path) -> None:
     async with serving(tmp_path, "index:10", shard_size=10) as served:
         _, mine = await served.sync("a", 1, want=1)
         item = {k: mine["leases"][0][k] for k in ("epoch", "start", "end", "fence")}
@@ -182,7 +182,7 @@ async def test_a_held_request_is_answered_when_there_is_work_and_its_repeat_with
         assert served.master.status()["sessions"]["holding"] == 1
 
 
-async def test_a_held_request_ends_when_its_time_is_up_or_the_master_stops(tmp_path: Path) -> None:
+async def test_a_held_request_is_answered_after_its_time_or_when_the_master_stops(tmp_path: Path) -> None:
     async with serving(tmp_path, None) as served:
         assert (await served.sync("a", 1, want=1, wait_s=0.2))[1]["status"] == "wait"
         held = asyncio.create_task(served.sync("a", 2, want=1, wait_s=20))
@@ -231,7 +231,7 @@ async def until_served(served: Served, item: object) -> Any:
         await asyncio.sleep(0.02)
 
 
-async def test_the_document_names_every_route_and_nothing_else(tmp_path: Path) -> None:
+async def test_the_openapi_document_lists_exactly_the_routes(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         async with served.client.get(served.url + "/openapi.json") as answer:
             assert await answer.json() == openapi()
@@ -240,8 +240,8 @@ async def test_the_document_names_every_route_and_nothing_else(tmp_path: Path) -
             for route in served.api.application().router.routes()
             if route.resource is not None and route.method != "HEAD"
         }
-    told = {(method, path) for path, methods in openapi()["paths"].items() for method in methods}
-    assert told == {(m, p) for m, p in routes if p not in {"/v1/openapi.json", "/v1/metrics", "/v1/healthz"}}
+    documented = {(method, path) for path, methods in openapi()["paths"].items() for method in methods}
+    assert documented == {(m, p) for m, p in routes if p not in {"/v1/openapi.json", "/v1/metrics", "/v1/healthz"}}
     references = set(_references(openapi()))
     assert references <= {f"#/components/schemas/{name}" for name in openapi()["components"]["schemas"]}
 
@@ -293,7 +293,7 @@ SHAPED = st.one_of(
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(st.tuples(st.sampled_from([*POSTS, "roster"]), SHAPED), min_size=5, max_size=15))
-def test_whatever_is_sent_there_is_no_fault_and_no_hang(
+def test_no_request_makes_the_master_fail_or_hang(
     calls: list[tuple[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async def send(served: Served) -> None:

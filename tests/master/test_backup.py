@@ -1,4 +1,4 @@
-"""A journal copied while its master writes, and put back later, as docs/operations.md tells people to do it."""
+"""A journal that is copied while its master writes and restored later, as docs/operations.md describes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.master.test_recovery import train
 from tests.worlds.master_server import serving
 
 
-async def test_a_copy_made_while_the_master_writes_can_be_put_back(tmp_path: Path) -> None:
+async def test_a_journal_copied_while_the_master_writes_can_be_restored(tmp_path: Path) -> None:
     journal, backup = tmp_path / "journal", tmp_path / "backup"
     async with serving(journal, shard_size=1) as served:
         assert await train(served, "a", 30) == 30
@@ -21,7 +21,7 @@ async def test_a_copy_made_while_the_master_writes_can_be_put_back(tmp_path: Pat
     shutil.rmtree(journal)
     shutil.copytree(backup, journal)
     async with serving(journal, shard_size=1) as served:
-        assert served.master.status()["done"] == 30, "what came after the copy is given out again"
+        assert served.master.status()["done"] == 30, "the work after the copy is leased again"
         assert await train(served, "c", 70) == 70
         assert served.master.status()["state"] == "finished"
     restored = audit(journal)

@@ -1,4 +1,4 @@
-"""Data sets of files: every line and row once, and what is said about files that are missing, damaged or changed."""
+"""Data sets of files: each line and row once, and the messages about missing, damaged and changed files."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from edl.master import datasets
 from edl.master.bodies import DatasetBody
 from edl.master.dataset_index import DatasetIndex, load_index
 from edl.master.datasets import Catalog
-from edl.worker.data import Pieces, read_all
+from edl.worker.data import FileSource, read_records
 from edl.worker.files import DatasetError
-from edl.worker.lease import Fault
-from tests.worker.test_worker import beside, trainer
+from edl.worker.lease import BadRecord
+from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.master_processes import TOKEN, cluster, free_port
 from tests.worlds.master_server import Served, serving
 
@@ -37,13 +37,13 @@ MAIN = "from edl.cli.main import main; main()"
 
 
 def look(source: str, folder: Path | None = None) -> tuple[Catalog, DatasetSet]:
-    """What a master finds."""
+    """A catalog, and the data set that it finds."""
     catalog = Catalog(folder)
     return catalog, asyncio.run(catalog.describe(DatasetBody(source=source)))
 
 
-def reading(source: str, folder: Path | None = None) -> tuple[Pieces, DatasetSet]:
-    """What a trainer reads, without the wire between."""
+def reading(source: str, folder: Path | None = None) -> tuple[FileSource, DatasetSet]:
+    """The records as a trainer reads them, without a network in between."""
     catalog, found = look(source, folder)
 
     def locate(record: int) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def reading(source: str, folder: Path | None = None) -> tuple[Pieces, DatasetSet
         rest = {"first": piece.first, "count": piece.records, "place": piece.place, "length": piece.length}
         return {**piece.file._asdict(), **rest}
 
-    return Pieces(source, locate), found
+    return FileSource(source, locate), found
 
 
 def all_of(source: str) -> list[Any]:
@@ -74,14 +74,14 @@ def train(served: Served, read: Any = None) -> list[Any]:
         return list(job.records(read))
 
 
-# --- what is handed out
+# --- records
 
 
 async def test_every_line_of_every_file_is_handed_out_once(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path, f"{name}.txt", b"".join(b"%s%d\n" % (name.encode(), n) for n in range(1500)))
     async with serving(tmp_path / "j", f"lines:{tmp_path}/*.txt", seed=3, shard_size=100) as served:
-        found = await beside(lambda: train(served))
+        found = await in_thread(lambda: train(served))
         assert served.master.status()["state"] == "finished"
     assert found != sorted(found)  # in the order of the seed
     assert sorted(found) == sorted(f"{name}{n}" for name in "ab" for n in range(1500))
@@ -92,14 +92,14 @@ async def test_every_row_of_every_group_is_handed_out_once(tmp_path: Path) -> No
     write_parquet(tmp_path / "a.parquet", rows[:2500], 400)
     write_parquet(tmp_path / "b.parquet", rows[2500:], 400)
     async with serving(tmp_path / "j", f"parquet:{tmp_path}/*.parquet", seed=3) as served:
-        found = await beside(lambda: train(served))
+        found = await in_thread(lambda: train(served))
     assert sorted(found, key=lambda row: row["number"]) == rows
 
 
-async def test_read_is_given_the_line_and_a_line_that_it_refuses_is_left_out(tmp_path: Path) -> None:
+async def test_read_gets_each_line_and_a_line_that_it_rejects_is_quarantined(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", b"1\n2\nthree\n4\n")
     async with serving(tmp_path / "j", f"lines:{tmp_path}/a.txt", max_quarantined_fraction=0.5) as served:
-        assert sorted(await beside(lambda: train(served, int))) == [1, 2, 4]
+        assert sorted(await in_thread(lambda: train(served, int))) == [1, 2, 4]
         assert served.master.status()["quarantined"] == 1
 
 
@@ -107,15 +107,15 @@ async def test_read_is_given_the_line_and_a_line_that_it_refuses_is_left_out(tmp
     ("data", "lines"),
     [
         (b"a\nb\n", ["a", "b"]),
-        (b"a\nb", ["a", "b"]),  # no end at the end
+        (b"a\nb", ["a", "b"]),  # no line end at the end
         (b"a\r\nb\r\n", ["a", "b"]),
         (b"a\r\nb", ["a", "b"]),
         (b"\n\na\n\n", ["", "", "a", ""]),  # empty lines are records
         (b"\r\n\r\n", ["", ""]),
         (b"\n", [""]),
-        (b"a\rb\n", ["a\rb"]),  # not a line's end
-        (b"\xef\xbb\xbfa\nb\n", ["a", "b"]),  # a byte order mark is no part of the first line
-        ("ä\u2028ö\n\x0b\x0c\n".encode(), ["ä\u2028ö", "\x0b\x0c"]),  # what str.splitlines would cut
+        (b"a\rb\n", ["a\rb"]),  # not a line end
+        (b"\xef\xbb\xbfa\nb\n", ["a", "b"]),  # a byte order mark is not part of the first line
+        ("ä\u2028ö\n\x0b\x0c\n".encode(), ["ä\u2028ö", "\x0b\x0c"]),  # str.splitlines would split here
         (b"\0\n", ["\0"]),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_a_line_is(tmp_path: Path, data: bytes, lines: list[str]) -> None:
     piece=st.tuples(st.integers(1, 8), st.integers(1, 200)),
     open_end=st.booleans(),
 )
-def test_pieces_hold_every_line_wherever_they_are_cut(
+def test_pieces_hold_every_line_whatever_their_size(
     files: list[list[bytes]], chunk: int, piece: tuple[int, int], open_end: bool
 ) -> None:
     lines = [line.decode() for file in files for line in file]
@@ -148,7 +148,7 @@ def test_pieces_hold_every_line_wherever_they_are_cut(
         assert all_of(f"lines:{name}/*.txt") == lines
 
 
-def test_an_index_takes_little_memory_whatever_a_line_is_long(tmp_path: Path) -> None:
+def test_an_index_takes_little_memory_even_with_very_long_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with path.open("wb") as file:
         file.write(b"x" * 30_000_000 + b"\n")
@@ -163,16 +163,16 @@ def test_an_index_takes_little_memory_whatever_a_line_is_long(tmp_path: Path) ->
     assert piece.length <= 200_000
 
 
-def test_old_pieces_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.worker.data._KEPT_BYTES", 300_000)
+def test_the_cache_of_pieces_stays_within_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.worker.data._CACHE_BYTES", 300_000)
     path = write(tmp_path, "a.txt", b"".join(b"%099d\n" % n for n in range(20_000)))
     pieces, found = reading(f"lines:{path}")
     for number in [*range(0, found.total, 500), 0, 19_999, 3]:
         assert int(pieces.record(number)) == number
-        assert sum(piece.size for _, piece in pieces._kept.values()) <= 300_000
+        assert sum(piece.size for _, piece in pieces._cache.values()) <= 300_000
 
 
-def test_row_groups_move_whole_so_that_few_are_read_at_a_time(tmp_path: Path) -> None:
+def test_row_groups_are_permuted_as_a_whole_so_that_few_are_read_at_a_time(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [{"n": n} for n in range(20_000)], 5000)
     _, found = look(f"parquet:{tmp_path}/a.parquet")
     assert (found.total, found.block) == (20_000, 5000)
@@ -180,74 +180,74 @@ def test_row_groups_move_whole_so_that_few_are_read_at_a_time(tmp_path: Path) ->
     assert look(f"parquet:{tmp_path}/b.parquet")[1].block == BLOCK
 
 
-def test_a_journal_from_before_the_blocks_keeps_its_order() -> None:
+def test_a_journal_without_a_block_size_keeps_its_order() -> None:
     (event,) = decode_events(b'[["dataset","index:5","",5,1,0,null,0.01,0]]')
     assert isinstance(event, DatasetSet)
     assert event.block == BLOCK
 
 
-# --- what is refused by the master
+# --- data sets that the master refuses
 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may look into."""
+    """A folder that every user may read."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 @pytest.mark.parametrize("kind", ["lines", "parquet"])
-def test_files_that_cannot_be_are_named(tmp_path: Path, kind: str) -> None:
+def test_a_glob_without_readable_files_is_refused_by_name(tmp_path: Path, kind: str) -> None:
     (tmp_path / "folder").mkdir()
     write(tmp_path, "empty", b"")
-    for glob, says in (
-        ("none*", "no file is there; name files that the master can read"),
-        ("none", "no file is there"),
-        ("fold*", "only folders or devices are there"),
-        ("folder/*", "no file is there"),
+    for glob, text in (
+        ("none*", "the glob matches no file; name files that the master can read"),
+        ("none", "matches no file"),
+        ("fold*", "matches only folders or devices"),
+        ("folder/*", "matches no file"),
     ):
-        with pytest.raises(ConfigError, match=says):
+        with pytest.raises(ConfigError, match=text):
             look(f"{kind}:{tmp_path}/{glob}")
     with pytest.raises(ConfigError, match="only folders or devices"):
         look(f"{kind}:/dev/zero")
-    with pytest.raises(ConfigError, match="it is empty" if kind == "lines" else "is no Parquet file"):
+    with pytest.raises(ConfigError, match="hold no record" if kind == "lines" else "is not a Parquet file"):
         look(f"{kind}:{tmp_path}/empty")
     for source in ("nowhere://a/*", f"{kind}://:::"):
         with pytest.raises(ConfigError, match="dataset '"):
             look(f"{kind}:{source}")
 
 
-def test_an_empty_parquet_file_is_an_empty_set(tmp_path: Path) -> None:
+def test_an_empty_parquet_file_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "a.parquet")
-    with pytest.raises(ConfigError, match="no record is in its 1 files"):
+    with pytest.raises(ConfigError, match="its 1 files hold no record"):
         look(f"parquet:{tmp_path}/a.parquet")
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", os.urandom(200)])
-def test_what_is_no_parquet_file_is_named(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
     write(tmp_path, "a.parquet", data)
-    with pytest.raises(ConfigError, match=r"a\.parquet (is no Parquet file|cannot be read)"):
+    with pytest.raises(ConfigError, match=r"a\.parquet (is not a Parquet file|cannot be read)"):
         look(f"parquet:{tmp_path}/a.parquet")
 
 
-def test_a_file_that_may_not_be_read_is_named(open_folder: Path) -> None:
+def test_a_file_without_read_permission_is_refused_by_name(open_folder: Path) -> None:
     write(open_folder, "a.txt", b"a\n").chmod(0)
     command = [
         sys.executable,
         "-c",
         "import os, sys, asyncio\n"
         "from edl.master.datasets import Catalog; from edl.master.bodies import DatasetBody\n"
-        "asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[2])))\n"  # nobody may import from root's home
+        "asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[2])))\n"  # import first: another user may not
         "os.getuid() or os.setuid(65534)\n"
         "try: asyncio.run(Catalog().describe(DatasetBody(source=sys.argv[1])))\n"
         "except Exception as error: print(type(error).__name__, error)",
         f"lines:{open_folder}/a*",
         f"lines:{write(open_folder, 'b.txt', b'b')}",
     ]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert told.startswith("ConfigError dataset")
-    assert "a.txt cannot be read: Permission denied; make it readable" in told
+    expected = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert expected.startswith("ConfigError dataset")
+    assert "a.txt cannot be read: Permission denied; make it readable" in expected
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,25 +264,25 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypat
     monkeypatch.setattr(DatasetIndex, "add", add)
     with pytest.raises(ConfigError, match="has changed"):
         look(f"lines:{path}")
-    assert path.stat().st_size < 100, "it was read on and on"
+    assert path.stat().st_size < 100, "the master followed the growing file"
 
 
-def test_a_file_whose_size_is_not_told_truly_is_refused() -> None:
-    with pytest.raises(ConfigError, match="give files that nobody writes to"):
+def test_a_file_with_a_wrong_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match="name files that no program writes to"):
         look("lines:/sys/class/net/lo/mtu")
 
 
-async def test_the_api_tells_it_in_a_sentence_and_goes_on(tmp_path: Path) -> None:
+async def test_the_api_explains_a_refused_data_set_and_accepts_the_next_one(tmp_path: Path) -> None:
     async with serving(tmp_path / "j", None) as served:
         status, body = await served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/none"})
         assert (status, body["error"]["code"]) == (400, "malformed")
-        assert "no file is there" in body["error"]["message"]
+        assert "matches no file" in body["error"]["message"]
         assert (await served.ask("GET", "/v1/dataset/piece?record=0"))[0] == 409
         write(tmp_path, "none", b"a\nb\n")
-        policies = await asyncio.gather(
+        answers = await asyncio.gather(
             *(served.ask("POST", "/v1/dataset", {"source": f"lines:{tmp_path}/none"}) for _ in range(5))
         )
-        assert [status for status, _ in policies] == [200] * 5
+        assert [status for status, _ in answers] == [200] * 5
         assert (await served.ask("GET", "/v1/dataset/piece?record=1"))[1]["count"] == 2
         for query in ("", "?record=", "?record=-1", "?record=x", "?record=2", "?record=" + "9" * 30):
             assert (await served.ask("GET", f"/v1/dataset/piece{query}"))[0] == 400, query
@@ -298,19 +298,19 @@ async def test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record(tm
     async with serving(tmp_path / "j", f"lines:{path}") as served:
         path.write_bytes(b"a\nB\nc\n")
         os.utime(path, (1, 1))
-        with pytest.raises(DatasetError, match=r"a\.txt has changed: it had 6 bytes .* begin a job of its own"):
-            await beside(lambda: train(served))
+        with pytest.raises(DatasetError, match=r"a\.txt has changed: it had 6 bytes .* create a new job"):
+            await in_thread(lambda: train(served))
         state = served.master._ledger.state
-        assert (state.waiting, state.suspects, state.leases) == (3, {}, {})
+        assert (state.available, state.suspects, state.leases) == (3, {}, {})
 
 
-async def test_a_trainer_names_a_file_that_it_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trainer_names_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, last_words = write(tmp_path, "a.txt", b"a\nb\nc\n"), write(tmp_path, "log", b"")
     monkeypatch.setenv("EDL_TERMINATION_LOG", str(last_words))
     async with serving(tmp_path / "j", f"lines:{path}") as served:
         path.unlink()
         with pytest.raises(PermanentError, match=r"a\.txt is missing; the master and every trainer need it"):
-            await beside(lambda: train(served))
+            await in_thread(lambda: train(served))
         assert served.master.status()["todo"] == 3
     assert last_words.read_text().endswith("a.txt is missing; the master and every trainer need it there\n")
 
@@ -318,21 +318,21 @@ async def test_a_trainer_names_a_file_that_it_has_not(tmp_path: Path, monkeypatc
 def test_a_line_that_is_not_utf_8_is_one_bad_record(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", b"good\nb\xe4d\ngood\n")
     pieces, _ = reading(f"lines:{tmp_path}/a.txt")
-    assert read_all(pieces, [0, 2], None) == ["good", "good"]
-    fault = read_all(pieces, [0, 1, 2], None)
-    assert isinstance(fault, Fault)
-    assert fault.index == 1
-    assert "line 2 is not UTF-8: invalid continuation byte at its byte 2; convert the file" in fault.text
+    assert read_records(pieces, [0, 2], None) == ["good", "good"]
+    bad = read_records(pieces, [0, 1, 2], None)
+    assert isinstance(bad, BadRecord)
+    assert bad.index == 1
+    assert "line 2 is not UTF-8: invalid continuation byte at byte 2 of the line; convert the file" in bad.error
 
 
-async def test_lines_that_are_not_utf_8_are_left_out_and_fail_the_job_where_they_are_many(tmp_path: Path) -> None:
+async def test_lines_that_are_not_utf_8_are_quarantined_and_too_many_of_them_fail_the_job(tmp_path: Path) -> None:
     write(tmp_path, "few.txt", b"good\n" * 99 + b"\xff\n")
     async with serving(tmp_path / "few", f"lines:{tmp_path}/few.txt") as served:
-        assert await beside(lambda: train(served)) == ["good"] * 99
+        assert await in_thread(lambda: train(served)) == ["good"] * 99
     write(tmp_path, "many.txt", b"\xff\n" * 10)
     async with serving(tmp_path / "many", f"lines:{tmp_path}/many.txt") as served:
-        with pytest.raises(PermanentError, match="more than the data set allows"):
-            await beside(lambda: train(served))
+        with pytest.raises(PermanentError, match="more than maxQuarantinedFraction allows"):
+            await in_thread(lambda: train(served))
 
 
 def test_a_damaged_row_group_is_named(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_damaged_row_group_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["grown", "touched", "gone", "new"])
-def test_a_master_that_starts_again_refuses_other_files(tmp_path: Path, change: str) -> None:
+def test_a_restarted_master_refuses_changed_files(tmp_path: Path, change: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
     write(data, "a.txt", b"a\n")
@@ -362,24 +362,24 @@ def test_a_master_that_starts_again_refuses_other_files(tmp_path: Path, change: 
         (data / "a.txt").unlink()
     else:
         write(data, "c.txt", b"c\n")
-    told = {
+    expected = {
         "grown": "a.txt had 2 bytes",
         "touched": "a.txt had 2 bytes",
         "gone": "a.txt is gone",
         "new": "c.txt is new",
     }
-    with pytest.raises(DatasetError, match=f"has changed since the training began: .*{told[change]}"):
+    with pytest.raises(DatasetError, match=f"has changed since the training began: .*{expected[change]}"):
         Catalog(tmp_path).reopen(found)
 
 
-def test_the_command_refuses_a_changed_set_with_1_and_an_unreadable_one_with_2(tmp_path: Path) -> None:
+def test_the_command_exits_1_for_a_changed_data_set_and_2_for_an_unreadable_one(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"a\nb\n")
     with cluster(tmp_path, json.dumps({"source": f"lines:{path}"})) as world:
         assert world.master is not None
         world.master.terminate()
         assert world.master.wait(timeout=30) == 0
         world.start_master()
-        world.await_master()  # the same again is welcome
+        world.await_master()  # the same data set again is accepted
         world.master.kill()
         world.master.wait(timeout=30)
     write(tmp_path, "a.txt", b"a\nb\nc\n")
@@ -401,17 +401,17 @@ def test_the_command_refuses_a_changed_set_with_1_and_an_unreadable_one_with_2(t
     assert "has changed since the training began" in changed.stderr
     missing = start("other", "--dataset", '{"source": "lines:/none/*"}')
     assert missing.returncode == 2
-    assert "no file is there" in missing.stderr
+    assert "matches no file" in missing.stderr
     assert "Traceback" not in changed.stderr + missing.stderr
     assert TOKEN not in changed.stderr + missing.stderr
 
 
-def test_an_index_is_kept_over_a_restart_and_made_again_where_it_is_damaged(
+def test_an_index_survives_a_restart_and_a_damaged_one_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, "a.txt", b"a\n" * 5000)
     catalog, found = look(f"lines:{path}", tmp_path)
-    (kept,) = tmp_path.glob("dataset-*")
+    (stored,) = tmp_path.glob("dataset-*")
     read: list[int] = []
     scan = datasets._scan_lines
 
@@ -425,21 +425,21 @@ def test_an_index_is_kept_over_a_restart_and_made_again_where_it_is_damaged(
     again.reopen(found)
     assert read == []
     assert [again.piece(found, n) for n in numbers] == [catalog.piece(found, n) for n in numbers]
-    data = bytearray(kept.read_bytes())
+    data = bytearray(stored.read_bytes())
     for place in (0, 10, len(data) // 2, len(data) - 1):
-        kept.write_bytes(bytes(data[:place]) + bytes([data[place] ^ 1]) + bytes(data[place + 1 :]))
+        stored.write_bytes(bytes(data[:place]) + bytes([data[place] ^ 1]) + bytes(data[place + 1 :]))
         assert load_index(tmp_path, found.version) is None
-    anew = Catalog(tmp_path)
-    anew.reopen(found)
+    rebuilt = Catalog(tmp_path)
+    rebuilt.reopen(found)
     assert read == [1]
-    assert anew.piece(found, 4999) == catalog.piece(found, 4999)
+    assert rebuilt.piece(found, 4999) == catalog.piece(found, 4999)
 
 
 # --- the extras
 
 
 @pytest.mark.parametrize(("source", "extra"), [("lines:/data/*", "lines"), ("parquet:/data/*", "parquet")])
-def test_without_the_extra_the_remedy_is_named(source: str, extra: str) -> None:
+def test_a_missing_extra_is_named_with_its_remedy(source: str, extra: str) -> None:
     code = (
         "import sys; sys.path.insert(0, '.')\n"
         "import edl.worker\n"
@@ -450,10 +450,10 @@ def test_without_the_extra_the_remedy_is_named(source: str, extra: str) -> None:
         "except ConfigError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert f"needs fsspec, which is not installed here: pip install 'edl[{extra}]'" in done.stdout
+    assert f"needs the package fsspec, which is not installed here; run pip install 'edl[{extra}]'" in done.stdout
 
 
-def test_without_torch_the_remedy_is_named() -> None:
+def test_missing_torch_is_named_with_its_remedy() -> None:
     code = "import sys; sys.path.insert(0, '.'); import edl.worker_torch"
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'edl[torch]'" in done.stderr.splitlines()[-1]

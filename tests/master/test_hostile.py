@@ -1,4 +1,4 @@
-"""Bad input, each kind by its name: a clear answer, and the state is as it was."""
+"""Bad input, one case for each kind: the answer is clear, and the state does not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edl.ledger.snapshot import state_to_json
-from tests.worker.test_worker import beside, slowly, trainer
+from tests.worker.test_worker import in_thread, slowly, trainer
 from tests.worlds.master_server import TOKEN, Served, serving
 
 WHO = {"pod_uid": "uid-a", "incarnation": 1, "name": "a"}
@@ -25,13 +25,13 @@ def token(job: str, role: str = "trainer") -> str:
 
 
 def held(served: Served) -> tuple[Any, Any]:
-    """Everything that a master knows: what is durable, and what its trainers have told."""
+    """The complete state of a master: the durable part, and the cursors of its leases."""
     state = served.master._ledger.state
     return state_to_json(state), [(x.fence, x.cursor) for x in state.leases.values()]
 
 
 async def leased(served: Served) -> dict[str, int]:
-    """Trainer a has one lease and has reported another."""
+    """Trainer a has reported one lease and holds another."""
     _, answer = await served.sync("a", 1, want=2)
     first, second = ({k: x[k] for k in ("epoch", "start", "end", "fence")} for x in answer["leases"])
     assert (await served.sync("a", 2, done=[first]))[1]["results"] == ["accepted"]
@@ -44,38 +44,46 @@ def sync(**fields: Any) -> bytes:
 
 REFUSED: dict[str, tuple[str, str, bytes, str | None, int, str, str]] = {
     "no token": ("POST", "sync", sync(), None, 401, "no_token", "needs the job's token"),
-    "a wrong token": ("POST", "sync", sync(), "x", 403, "foreign_token", "none of this job's"),
-    "a foreign job's token": ("POST", "sync", sync(), token("ads/b/1"), 403, "foreign_token", "none of this job's"),
+    "a wrong token": ("POST", "sync", sync(), "x", 403, "foreign_token", "does not belong to this job"),
+    "a foreign job's token": (
+        "POST",
+        "sync",
+        sync(),
+        token("ads/b/1"),
+        403,
+        "foreign_token",
+        "not belong to this job",
+    ),
     "the token of the job that had this name": (
         *("POST", "sync", sync(), token("ads/a/0")),
-        *(403, "foreign_token", "read EDL_TOKEN_FILE again"),
+        *(403, "foreign_token", "read it again from the file EDL_TOKEN_FILE"),
     ),
     "a trainer's token on the roster": (
         *("PUT", "roster", json.dumps(ROSTER).encode(), token("ads/a/1")),
-        *(403, "wrong_role", "only the controller publishes the roster"),
+        *(403, "wrong_role", "only the controller publishes it"),
     ),
     "a foreign controller's token on the roster": (
         *("PUT", "roster", json.dumps(ROSTER).encode(), token("ads/b/1", "controller")),
-        *(403, "foreign_token", "none of this job's"),
+        *(403, "foreign_token", "does not belong to this job"),
     ),
     "an oversized body": ("POST", "sync", b" " * 70_000, TOKEN, 413, "too_large", "larger than 65536 bytes"),
     "NaN": ("POST", "sync", sync(wait_s=float("nan")), TOKEN, 400, "malformed", "malformed"),
     "infinity": ("POST", "sync", sync(wait_s=float("inf")), TOKEN, 400, "malformed", "malformed"),
     "a key twice": (
         *("POST", "sync", sync()[:-1] + b', "seq": 4}', TOKEN),
-        *(400, "malformed", "the key 'seq' stands twice"),
+        *(400, "malformed", "an object has the key 'seq' twice"),
     ),
     "an unknown field": ("POST", "sync", sync(wants=1), TOKEN, 400, "malformed", "unknown field `wants`"),
-    "what is in hand ends behind the lease": (
+    "a hand after the end of the lease": (
         *("POST", "sync"),
         sync(progress=[{"epoch": 0, "start": 0, "end": 5, "fence": 4, "cursor": 1, "hand": 6}]),
-        *(TOKEN, 400, "malformed", "what is in hand ends at 6, behind the end 5"),
+        *(TOKEN, 400, "malformed", "the hand 6 is after the end 5"),
     ),
-    "a seq of long ago": (
+    "an old seq": (
         *("POST", "sync", json.dumps({"session": WHO, "seq": 1, "want": 5}).encode(), TOKEN),
         *(409, "conflict", "seq 1 is older than 2"),
     ),
-    "a checkpoint that nobody began": (
+    "an unknown checkpoint": (
         *("POST", "checkpoint/commit", b'{"id": 77}', TOKEN),
         *(404, "unknown_checkpoint", "77"),
     ),
@@ -87,16 +95,16 @@ REFUSED: dict[str, tuple[str, str, bytes, str | None, int, str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_it_is_refused_in_a_sentence_and_changes_nothing(tmp_path: Path, name: str) -> None:
-    method, route, body, shown, status, code, says = REFUSED[name]
+async def test_bad_input_is_refused_with_a_message_and_changes_nothing(tmp_path: Path, name: str) -> None:
+    method, route, body, shown, status, code, text = REFUSED[name]
     mine = TOKEN if shown == TOKEN else token("ads/a/1")
     async with serving(tmp_path, shard_size=10, token=mine, controller=token("ads/a/1", "controller")) as served:
         await leased(served)
         before = held(served)
         async with asyncio.timeout(5):
-            told, answer = await served.ask(method, f"/v1/{route}", body, token=shown)
-        assert (told, answer["error"]["code"]) == (status, code)
-        assert says in answer["error"]["code"] + ": " + answer["error"]["message"]
+            answered, answer = await served.ask(method, f"/v1/{route}", body, token=shown)
+        assert (answered, answer["error"]["code"]) == (status, code)
+        assert text in answer["error"]["code"] + ": " + answer["error"]["message"]
         assert held(served) == before
 
 
@@ -104,13 +112,15 @@ STALE: dict[str, dict[str, Any]] = {
     "a fence that was never granted": {"fence": 10**9},
     "another epoch": {"epoch": 1},
     "another range": {"start": 0},
-    "an end behind the lease's": {"end": 50},
+    "an end after the end of the lease": {"end": 50},
 }
 
 
 @pytest.mark.parametrize("kind", ["done", "failed", "progress"])
 @pytest.mark.parametrize("name", STALE)
-async def test_what_names_no_present_lease_is_stale_and_changes_nothing(tmp_path: Path, name: str, kind: str) -> None:
+async def test_an_item_without_a_current_lease_is_stale_and_changes_nothing(
+    tmp_path: Path, name: str, kind: str
+) -> None:
     extras: dict[str, dict[str, Any]] = {"done": {}, "failed": {"error": "bad"}, "progress": {"cursor": 20}}
     async with serving(tmp_path, shard_size=10) as served:
         item = await leased(served)
@@ -135,7 +145,7 @@ async def test_another_trainers_fence_is_stale_and_changes_nothing(tmp_path: Pat
 
 
 class Clock:
-    """The clock on the wall, of master and trainers alike; it may be set."""
+    """The wall clock of the master and of the trainers; a test can set it."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ahead_s = 0.0
@@ -145,7 +155,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
-async def test_a_masters_clock_that_jumps_an_hour_expires_nothing(
+async def test_no_lease_expires_if_the_masters_clock_jumps_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
 ) -> None:
     clock = Clock(monkeypatch)
@@ -153,15 +163,15 @@ async def test_a_masters_clock_that_jumps_an_hour_expires_nothing(
         item = await leased(served)
         before = held(served)
         clock.ahead_s = jump_s
-        served.master._do(lambda: served.master._ledger.tick(served.master._clock.monotonic_s()))
+        served.master._execute(lambda: served.master._ledger.tick(served.master._clock.monotonic_s()))
         assert held(served) == before
-    async with serving(tmp_path, shard_size=10) as served:  # started again after the jump
+    async with serving(tmp_path, shard_size=10) as served:  # restarted after the jump
         assert held(served)[0] == before[0]
         assert (await served.sync("a", 3, done=[item]))[1]["results"] == ["accepted"]
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
-async def test_a_trainers_clock_that_jumps_an_hour_loses_nothing_and_stops_nothing(
+async def test_training_continues_if_a_trainers_clock_jumps_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
 ) -> None:
     clock = Clock(monkeypatch)
@@ -175,11 +185,11 @@ async def test_a_trainers_clock_that_jumps_an_hour_loses_nothing_and_stops_nothi
         return found
 
     async with serving(tmp_path, "index:200", shard_size=20, ttl_s=5) as served:
-        assert sorted(await beside(loop)) == list(range(200))
+        assert sorted(await in_thread(loop)) == list(range(200))
         assert served.master.status()["redispatched"] == 0
 
 
-async def test_a_trainer_that_starts_again_after_its_clock_was_set_back_is_served(
+async def test_a_trainer_that_restarts_after_its_clock_was_set_back_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
@@ -189,6 +199,6 @@ async def test_a_trainer_that_starts_again_after_its_clock_was_set_back_is_serve
             return [record for record, _ in zip(job.records(), range(count), strict=False)]
 
     async with serving(tmp_path, shard_size=10) as served:
-        assert len(await beside(lambda: some(5))) == 5
+        assert len(await in_thread(lambda: some(5))) == 5
         clock.ahead_s = -3600.0
-        assert len(await beside(lambda: some(5))) == 5
+        assert len(await in_thread(lambda: some(5))) == 5

@@ -1,4 +1,4 @@
-"""The journal on a disk: what was acknowledged is there again, what was torn is cut off, damage is never ignored."""
+"""The journal on disk: acknowledged records survive, a torn end is ignored, and other damage is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS = [[b"one"], [b"two", b"three"], [b"four"], [b"five", b"six", b"seven"]]
 
 
 def content(folder: Path) -> tuple[bytes | None, list[bytes]]:
-    """What a master that starts now would find."""
+    """The snapshot and the records that a starting master reads."""
     store = FileLedgerStore(folder)
     try:
         state, records = store.load()
@@ -44,7 +44,7 @@ def opened(folder: Path) -> Iterator[FileLedgerStore]:
 
 
 def write(folder: Path, groups: list[list[bytes]], snapshot_after: int | None = None) -> list[int]:
-    """Each group is synced before the next is begun; returns the journal's size after each."""
+    """Sync each group before the next one; returns the size of the journal after each group."""
     return asyncio.run(_write(folder, groups, snapshot_after))
 
 
@@ -69,14 +69,14 @@ async def until_durable(store: FileLedgerStore, number: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_restart(tmp_path: Path) -> None:
     write(tmp_path / "j", GROUPS)
     assert content(tmp_path / "j") == (None, flat(GROUPS))
     write(tmp_path / "j", [[b"eight"]])
     assert content(tmp_path / "j") == (None, [*flat(GROUPS), b"eight"])
 
 
-def test_a_crash_at_every_byte_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+def test_a_crash_at_any_byte_keeps_every_acknowledged_record(tmp_path: Path) -> None:
     sizes = [0, *write(tmp_path / "whole", GROUPS)]
     (file,) = (tmp_path / "whole").glob("journal-*")
     data = file.read_bytes()
@@ -87,13 +87,13 @@ def test_a_crash_at_every_byte_keeps_what_was_acknowledged(tmp_path: Path) -> No
         synced = sum(size <= length for size in sizes) - 1
         kept = flat(GROUPS[:synced])
         assert content(folder) == (None, kept)
-        if length % 7 == 0:  # and training goes on from there
+        if length % 7 == 0:  # the journal can be continued
             write(folder, [[b"more"]])
             assert content(folder) == (None, [*kept, b"more"])
         shutil.rmtree(folder)
 
 
-def test_a_torn_end_of_zeros_is_cut_off(tmp_path: Path) -> None:
+def test_zeros_at_the_end_of_a_journal_are_ignored(tmp_path: Path) -> None:
     write(tmp_path, GROUPS)
     (file,) = tmp_path.glob("journal-*")
     with file.open("ab") as journal:
@@ -101,11 +101,11 @@ def test_a_torn_end_of_zeros_is_cut_off(tmp_path: Path) -> None:
     assert content(tmp_path)[1] == flat(GROUPS)
 
 
-def test_a_flipped_bit_in_the_middle_is_never_ignored(tmp_path: Path) -> None:
+def test_a_flipped_bit_before_the_last_group_is_refused(tmp_path: Path) -> None:
     sizes = write(tmp_path / "whole", GROUPS)
     (file,) = (tmp_path / "whole").glob("journal-*")
     data = file.read_bytes()
-    for at in range(sizes[-2]):  # all but the last group, which nobody can tell from a torn one
+    for at in range(sizes[-2]):  # not in the last group, where the damage looks like a torn end
         folder = tmp_path / "flipped"
         folder.mkdir()
         (folder / file.name).write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
@@ -121,7 +121,7 @@ def test_a_restart_begins_with_the_snapshot(tmp_path: Path) -> None:
     assert content(tmp_path) == (b"state", [*flat(GROUPS[2:]), b"eight"])
 
 
-def test_without_its_snapshot_the_journal_is_replayed_whole(tmp_path: Path) -> None:
+def test_without_a_snapshot_the_whole_journal_is_replayed(tmp_path: Path) -> None:
     write(tmp_path, GROUPS, snapshot_after=1)
     (snapshot,) = tmp_path.glob("snapshot-*")
     snapshot.write_bytes(snapshot.read_bytes()[:-1])
@@ -139,15 +139,15 @@ def test_a_missing_file_in_the_middle_is_named(tmp_path: Path) -> None:
         content(tmp_path)
 
 
-async def test_two_masters_never_share_a_journal(tmp_path: Path) -> None:
+async def test_a_second_master_cannot_use_the_same_journal(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        with pytest.raises(ConfigError, match="another master uses it"):
+        with pytest.raises(ConfigError, match="another master uses this folder"):
             FileLedgerStore(tmp_path)
         await store.close()
     assert (await asyncio.to_thread(content, tmp_path))[1] == []
 
 
-async def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_refuses_records_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room, real = [40], os.pwrite
 
     def pwrite(file: int, data: memoryview, offset: int) -> int:
@@ -173,7 +173,9 @@ async def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path, monkeypatch
     assert (await asyncio.to_thread(content, tmp_path))[1] == [b"fits", b"does not fit"]
 
 
-def test_a_master_that_begins_on_a_full_disk_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_that_starts_on_a_full_disk_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fsync(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -182,7 +184,7 @@ def test_a_master_that_begins_on_a_full_disk_says_what_to_do(tmp_path: Path, mon
         content(tmp_path)
 
 
-async def test_a_failing_disk_promises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_disk_error_no_record_becomes_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fdatasync(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

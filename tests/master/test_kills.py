@@ -1,4 +1,4 @@
-"""Real processes over loopback, killed without warning."""
+"""Real processes on one machine, killed without warning."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KILLS = int(os.environ.get("EDL_TEST_KILLS", "9"))
 RECORD_S = 0.004
 
 
-def test_kills_of_trainers_and_of_the_master_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    """Kills come by progress, not by the clock, so that a fast machine sees as many as a slow one."""
+def test_killing_trainers_and_the_master_loses_no_record_and_doubles_none(tmp_path: Path) -> None:
+    """The kills follow the progress and not the clock, so that a fast machine sees as many as a slow one."""
     draw = random.Random(1)  # noqa: S311 - faults, not secrets
     data = json.dumps({"source": f"index:{RECORDS}", "epochs": EPOCHS, "seed": 5, "shardSize": 20})
     with cluster(tmp_path, data) as world:
@@ -28,9 +28,9 @@ def test_kills_of_trainers_and_of_the_master_lose_nothing_and_double_nothing(tmp
         kills, until = 0, time.monotonic() + 120 + 50 * EPOCHS
         while not all(process.poll() == 0 for process in world.trainers.values()):
             assert time.monotonic() < until, world.master_log
-            again = draw.choice(["", f"-{kills}"])  # the same pod, or another in its place
-            revive(world, again)
-            if kills < KILLS and told_bytes(tmp_path) >= ALL_BYTES * (kills + 1) / (KILLS + 2):
+            again = draw.choice(["", f"-{kills}"])  # the same pod, or a replacement
+            restart_killed(world, again)
+            if kills < KILLS and logged_bytes(tmp_path) >= ALL_BYTES * (kills + 1) / (KILLS + 2):
                 kills += 1
                 running = [p for p in world.trainers.values() if p.poll() is None]
                 victim = world.master if kills % 3 == 0 else draw.choice(running)
@@ -51,13 +51,13 @@ def test_kills_of_trainers_and_of_the_master_lose_nothing_and_double_nothing(tmp
 ALL_BYTES = sum(len(f"{epoch} {record}\n") for epoch in range(EPOCHS) for record in range(RECORDS))
 
 
-def told_bytes(folder: Path) -> int:
-    """What trainers have told so far; what they did twice counts twice."""
+def logged_bytes(folder: Path) -> int:
+    """How many bytes the trainers have logged; a repeated record counts twice."""
     return sum(path.stat().st_size for path in folder.glob("t*.log"))
 
 
-def revive(world: Cluster, suffix: str) -> None:
-    """Start again who was killed; nobody may have ended in another way."""
+def restart_killed(world: Cluster, suffix: str) -> None:
+    """Restart killed processes; no process may have ended in another way."""
     for name, process in list(world.trainers.items()):
         if process.poll() not in {None, 0}:
             assert process.returncode == -9, f"{name} left with {process.returncode}"
@@ -68,7 +68,7 @@ def revive(world: Cluster, suffix: str) -> None:
         world.start_master()
 
 
-def test_a_trainer_that_was_stopped_for_long_comes_back_without_doubling_anything(tmp_path: Path) -> None:
+def test_a_trainer_that_was_paused_for_long_doubles_no_record(tmp_path: Path) -> None:
     with cluster(tmp_path, json.dumps({"source": "index:60", "shardSize": 10}), 0.6) as world:
         world.start_trainer("t0", 0.02)
         until = time.monotonic() + 60
@@ -77,7 +77,7 @@ def test_a_trainer_that_was_stopped_for_long_comes_back_without_doubling_anythin
             time.sleep(0.01)
         world.trainers["t0"].send_signal(signal.SIGSTOP)
         world.start_trainer("t1", 0.001)
-        assert world.trainers["t1"].wait(timeout=60) == 0  # it need not wait for the other
+        assert world.trainers["t1"].wait(timeout=60) == 0  # it does not wait for the paused trainer
         before = len((tmp_path / "t0.log").read_text().splitlines())
         world.trainers["t0"].send_signal(signal.SIGCONT)
         assert world.trainers["t0"].wait(timeout=60) == 0
@@ -85,6 +85,6 @@ def test_a_trainer_that_was_stopped_for_long_comes_back_without_doubling_anythin
     assert (epoch["done"], epoch["closed"]) == (60, True)
     assert epoch["redispatched"] > 0
     assert epoch["by"]["t0"] + epoch["by"]["t1"] == 60
-    told = (tmp_path / "t0.log").read_text().splitlines()
-    assert len(told) <= before + 2  # the record in hand, and the end: nothing of what it had lost
-    assert told[-1] == "end"
+    lines = (tmp_path / "t0.log").read_text().splitlines()
+    assert len(lines) <= before + 2  # its current record and the end, but no record of its lost lease
+    assert lines[-1] == "end"

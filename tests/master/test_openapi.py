@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, and much that it forbids: the master answers in the form that it says."""
+"""Requests that the OpenAPI document allows or forbids: the master answers in the documented form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ api = schemathesis.openapi.from_dict(openapi())
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master of its own, which must live through all of it."""
+    """A master that must survive every request."""
     data = json.dumps({"source": "index:1000", "epochs": 3, "shardSize": 7})
     with cluster(tmp_path_factory.mktemp("openapi"), data) as made:
         yield made
@@ -40,7 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @api.parametrize()
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-def test_every_route_answers_as_the_document_says(case: Any, world: Cluster) -> None:
+def test_every_route_conforms_to_the_openapi_document(case: Any, world: Cluster) -> None:
     if case.path == "/v1/sync" and isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), (int, float)):
-        case.body["wait_s"] = min(case.body["wait_s"], 0.1)  # a held request is no hang
+        case.body["wait_s"] = min(case.body["wait_s"], 0.1)  # do not wait for held requests
     case.call_and_validate(base_url=world.url, headers=HEADERS, timeout=ANSWER_S, checks=CHECKS)

@@ -1,4 +1,4 @@
-"""A master that starts again: what it finds, what it refuses, and what an audit of it says."""
+"""A restarted master: the state that it recovers, the journals that it refuses, and the audit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ITEM = ("epoch", "start", "end", "fence")
 
 
 async def train(served: Served, name: str, tasks: int) -> int:
-    """Leases and reports; returns how many positions were accepted."""
+    """Take leases and report them; returns how many reports were accepted."""
     done: list[object] = []
     accepted = 0
     for seq in range(1, tasks + 2):
@@ -35,7 +35,7 @@ async def train(served: Served, name: str, tasks: int) -> int:
     return accepted
 
 
-async def test_a_restart_goes_on_where_the_master_was(tmp_path: Path) -> None:
+async def test_a_restarted_master_continues_where_it_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path, shard_size=1) as served:
         assert await train(served, "a", 40) == 40
     async with serving(tmp_path, shard_size=1) as served:
@@ -44,13 +44,13 @@ async def test_a_restart_goes_on_where_the_master_was(tmp_path: Path) -> None:
         assert served.master.status()["state"] == "finished"
 
 
-async def test_a_call_writes_what_it_changed_and_never_the_whole_state(tmp_path: Path) -> None:
-    """A master of the past wrote all of its state into one key at every call."""
+async def test_a_call_writes_only_its_changes_and_not_the_whole_state(tmp_path: Path) -> None:
+    """The original master wrote its whole state at every call."""
     async with serving(tmp_path, "index:100000", shard_size=1) as served:
         sizes = [0]
         for number in range(300):
             _, answer = await served.sync(f"t{number}", 1, want=1)
-            if number % 2:  # so that what is to do falls into many pieces
+            if number % 2:  # so that the positions to do are many separate ranges
                 await served.sync(f"t{number}", 2, done=[{k: answer["leases"][0][k] for k in ITEM}])
             sizes.append(sum(path.stat().st_size for path in tmp_path.glob("journal-*")))  # noqa: ASYNC240 one name
     grown = [after - before for before, after in itertools.pairwise(sizes)]
@@ -59,7 +59,7 @@ async def test_a_call_writes_what_it_changed_and_never_the_whole_state(tmp_path:
 
 
 @pytest.mark.parametrize(("kept_bytes", "files"), [(10**9, 4), (0, 1)])
-async def test_snapshots_keep_restarts_short_and_are_what_the_records_lead_to(
+async def test_snapshots_agree_with_the_records_and_keep_restarts_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int, files: int
 ) -> None:
     monkeypatch.setattr("edl.master.master.SNAPSHOT_EVENTS", 50)
@@ -73,21 +73,21 @@ async def test_snapshots_keep_restarts_short_and_are_what_the_records_lead_to(
     async with serving(tmp_path, shard_size=1) as served:
         after = served.master.status()
         assert {k: after[k] for k in ("done", "todo", "leased")} == {k: before[k] for k in ("done", "todo", "leased")}
-        assert served.master._replayable < 100
+        assert served.master._events_since_snapshot < 100
 
 
-async def test_a_lost_ledger_does_not_start_over_silently(tmp_path: Path) -> None:
+async def test_a_lost_ledger_is_refused_or_begins_its_epoch_again(tmp_path: Path) -> None:
     with pytest.raises(LedgerLostError, match="120 positions of epoch 3 were done"):
         async with serving(tmp_path / "a", expected=ExpectedProgress(3, 120)):
             pass
     async with serving(tmp_path / "b", epochs=5, expected=ExpectedProgress(3, 120), restarts_epoch=True) as served:
         status = served.master.status()
         assert (status["epoch"], status["todo"]) == (3, 100)
-    async with serving(tmp_path / "b", epochs=5, expected=ExpectedProgress(4, 1)) as served:  # found again
+    async with serving(tmp_path / "b", epochs=5, expected=ExpectedProgress(4, 1)) as served:  # not lost
         assert served.master.status()["epoch"] == 3
 
 
-def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path: Path) -> None:
+def test_the_command_exits_1_for_a_lost_ledger_and_for_a_damaged_journal(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
 
     def start(*flags: str) -> subprocess.CompletedProcess[str]:
@@ -107,7 +107,7 @@ def test_the_command_refuses_a_lost_ledger_and_a_damaged_journal_with_1(tmp_path
     (tmp_path / "empty").write_text("\n")
     for flags, remedy in (
         (["--controller-token-file", str(tmp_path / "empty")], "write the job's token into it"),
-        (["--dataset", "{"], 'give an object such as {"source": "index:100000", "shardSize": 1000}'),
+        (["--dataset", "{"], 'give a JSON object such as {"source": "index:100000", "shardSize": 1000}'),
         (["--tls-cert", "x"], ""),
         (["--lease-ttl-s", "-1"], ""),
         (["--expect-progress", "x"], ""),
@@ -124,16 +124,16 @@ async def test_an_audit_reads_a_live_journal_and_a_copy_of_it(tmp_path: Path) ->
         for folder in ("j", "copy"):
             report = audit(tmp_path / folder)
             assert report.problems == ()
-            assert [(e.epoch, e.total, e.done, dict(e.by), e.is_closed) for e in report.epochs] == [
+            assert [(e.epoch, e.total, e.done, dict(e.done_by), e.is_closed) for e in report.epochs] == [
                 (0, 100, 40, {"a": 40}, False)
             ]
         await train(served, "b", 6)
     (epoch,) = audit(tmp_path / "j").epochs
-    assert (epoch.done, epoch.is_closed, epoch.by) == (100, True, {"a": 40, "b": 60})
+    assert (epoch.done, epoch.is_closed, epoch.done_by) == (100, True, {"a": 40, "b": 60})
 
 
 @pytest.mark.parametrize("broken", ["granted twice", "reported twice", "never granted"])
-async def test_an_audit_finds_what_would_lose_or_double_work(tmp_path: Path, broken: str) -> None:
+async def test_an_audit_finds_events_that_lose_or_double_positions(tmp_path: Path, broken: str) -> None:
     async with serving(tmp_path, shard_size=10) as served:
         await train(served, "a", 2)
     (file,) = tmp_path.glob("journal-*")  # noqa: ASYNC240 one name
@@ -150,8 +150,8 @@ async def test_an_audit_finds_what_would_lose_or_double_work(tmp_path: Path, bro
     assert "BROKEN" in audit_text(report)
 
 
-def lay_down(folder: Path, records: list[bytes]) -> Path:
-    """A journal of these records, each synced by itself."""
+def write_journal(folder: Path, records: list[bytes]) -> Path:
+    """A journal with these records, each in its own frame."""
     folder.mkdir()
     data = b"".join(frame(number, [record]) for number, record in enumerate(records))
     (folder / f"journal-{0:015d}").write_bytes(data)
@@ -161,7 +161,7 @@ def lay_down(folder: Path, records: list[bytes]) -> Path:
 @pytest.mark.parametrize("seed", range(8))
 def test_an_audit_follows_every_history_of_faults_to_its_end(tmp_path: Path, seed: int) -> None:
     world = run(seed)
-    report = audit(lay_down(tmp_path / "j", world.journal))
+    report = audit(write_journal(tmp_path / "j", world.journal))
     assert report.problems == ()
     total = world.ledger.state.total
     assert [(e.epoch, e.done + sum(b - a for a, b in e.quarantined), e.is_closed) for e in report.epochs] == [
@@ -170,10 +170,10 @@ def test_an_audit_follows_every_history_of_faults_to_its_end(tmp_path: Path, see
     ]
 
 
-async def test_after_a_crash_at_every_sync_training_goes_on_to_its_end(tmp_path: Path) -> None:
+async def test_after_a_crash_at_any_sync_the_master_serves_again(tmp_path: Path) -> None:
     records = run(3, steps=80).journal
     for number in range(1, len(records) + 1):
-        folder = lay_down(tmp_path / str(number), records[:number])
+        folder = write_journal(tmp_path / str(number), records[:number])
         assert audit(folder).problems == ()
         async with serving(folder, None, ttl_s=0.1) as served:
             state = served.master._ledger.state
@@ -181,15 +181,15 @@ async def test_after_a_crash_at_every_sync_training_goes_on_to_its_end(tmp_path:
         shutil.rmtree(folder)
 
 
-def test_an_audit_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no journal is there"):
+def test_an_audit_of_an_empty_folder_or_an_unknown_record_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no journal"):
         audit(tmp_path)
     (tmp_path / f"journal-{0:015d}").write_bytes(frame(0, [b'[["unknown", 1]]']))
-    with pytest.raises(JournalError, match="cannot be read"):
+    with pytest.raises(JournalError, match="cannot read the record"):
         audit(tmp_path)
 
 
-def test_the_commands_against_a_running_master(tmp_path: Path) -> None:
+def test_status_and_audit_work_with_a_running_master(tmp_path: Path) -> None:
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from edl.cli.main import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

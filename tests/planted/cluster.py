@@ -41,12 +41,12 @@ OF_CLUSTER = (
         "clock.py",
         "return time.monotonic()",
         "return time.time()",
-        f"{HOSTILE}::test_a_masters_clock_that_jumps_an_hour_expires_nothing",
+        f"{HOSTILE}::test_no_lease_expires_if_the_masters_clock_jumps_an_hour",
     ),
     Bug(
         "an answer that the document does not tell of",
         "master/openapi.py",
-        '    "409": "a replaced session, an old seq, or another data set",\n',
+        '    "409": "the session was replaced, the seq is old, or the job has another data set",\n',
         "",
         "master/test_openapi.py",
     ),
@@ -55,7 +55,7 @@ OF_CLUSTER = (
         "master/http_api.py",
         "not record.isdecimal() or len(record) > 19:",
         "len(record) > 19:",
-        f"{FILES}::test_the_api_tells_it_in_a_sentence_and_goes_on",
+        f"{FILES}::test_the_api_explains_a_refused_data_set_and_accepts_the_next_one",
     ),
     Bug(
         "an expectation not awaited",
@@ -125,7 +125,7 @@ OF_CLUSTER = (
         "termination_log.py",
         "os.O_WRONLY | os.O_APPEND",
         "os.O_WRONLY | os.O_TRUNC",
-        f"{CHILD}::test_a_message_of_the_program_itself_is_not_overwritten",
+        f"{CHILD}::test_a_termination_message_of_the_program_is_not_overwritten",
     ),
     Bug(
         "memory that ran out not told",

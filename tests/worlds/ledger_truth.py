@@ -1,10 +1,9 @@
-"""A second set of accounts, kept position by position from the events alone: slow, and too simple to be wrong."""
+"""A reference ledger that follows the events position by position: slow, and too simple to be wrong."""
 
 from __future__ import annotations
 
 from edl.ledger.events import (
     CheckpointBegun,
-    CutTaken,
     DatasetSet,
     Done,
     EpochClosed,
@@ -13,20 +12,21 @@ from edl.ledger.events import (
     Granted,
     Restored,
     Returned,
+    TruncateAccepted,
 )
 
 
-class Truth:
-    """Every position's place, kept from the events one by one."""
+class ReferenceLedger:
+    """The place of every position: todo, leased, done or quarantined."""
 
     def __init__(self) -> None:
         self.epoch, self.total, self.epochs = 0, 0, 0
         self.place: list[str] = []
         self.leases: dict[int, tuple[int, int]] = {}
-        self.saved: dict[int, tuple[int, list[str]]] = {}
+        self.checkpoints: dict[int, tuple[int, list[str]]] = {}
         self.serial = 0
 
-    def take(self, event: Event) -> None:  # noqa: C901, PLR0912 one case for each event
+    def apply(self, event: Event) -> None:
         self.serial += 1
         match event:
             case DatasetSet():
@@ -38,15 +38,11 @@ class Truth:
             case Done():
                 start, end = self.leases.pop(event.fence)
                 self.move(start, end, "leased", "done")
-            case Returned():
+            case Returned() | Failed():
                 start, end = self.leases.pop(event.fence)
                 self.move(start, event.cursor, "leased", "done")
                 self.move(event.cursor, end, "leased", "todo")
-            case Failed():
-                start, end = self.leases.pop(event.fence)
-                self.move(start, event.cursor, "leased", "done")
-                self.move(event.cursor, end, "leased", "todo")
-            case CutTaken():
+            case TruncateAccepted():
                 start, end = self.leases[event.fence]
                 self.move(event.end, end, "leased", "todo")
                 self.leases[event.fence] = (start, event.end)
@@ -55,8 +51,8 @@ class Truth:
             case EpochClosed():
                 for start, end in event.quarantined:
                     self.move(start, end, "todo", "quarantined")
-                assert set(self.place) <= {"done", "quarantined"}, "an epoch was closed with work left"
-                assert not self.leases
+                assert set(self.place) <= {"done", "quarantined"}, "the epoch was closed with positions to do"
+                assert not self.leases, "the epoch was closed with open leases"
                 self.epoch += 1
                 self.place = ["todo"] * self.total
             case CheckpointBegun():
@@ -64,18 +60,18 @@ class Truth:
                 for fence, cursor in event.cursors:
                     start = self.leases[fence][0]
                     place[start:cursor] = ["done"] * (cursor - start)
-                self.saved[self.serial] = (self.epoch, place)
+                self.checkpoints[self.serial] = (self.epoch, place)
             case Restored():
                 self.leases.clear()
-                epoch, place = self.saved.get(event.checkpoint, (self.epoch, []))
+                epoch, place = self.checkpoints.get(event.checkpoint, (self.epoch, []))
                 self.epoch = epoch
                 self.place = ["done" if p == "done" else "todo" for p in place] or ["todo"] * self.total
             case _:
                 pass
 
-    def move(self, start: int, end: int, was: str, becomes: str) -> None:
-        assert all(p == was for p in self.place[start:end]), f"[{start}, {end}) is not all {was}"
-        self.place[start:end] = [becomes] * (end - start)
+    def move(self, start: int, end: int, old: str, new: str) -> None:
+        assert all(p == old for p in self.place[start:end]), f"[{start}, {end}) is not all {old}"
+        self.place[start:end] = [new] * (end - start)
 
     def count(self, place: str) -> int:
         return self.place.count(place)

@@ -1,7 +1,7 @@
-"""A master, its journal, trainers and a wire that loses, repeats and reorders, all in virtual time.
+"""A master, its journal, trainers, and a network that loses, repeats and reorders messages, all in virtual time.
 
-Every step compares the ledger's accounts with those of `ledger_truth`. Trainers here do what `edl.worker` does, so
-that what they believe can be compared with the truth.
+Each step compares the ledger with the reference ledger of `ledger_truth`. The trainers behave as `edl.worker` does,
+so that the test can check what they hold.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
-from tests.worlds.ledger_truth import Truth
+from tests.worlds.ledger_truth import ReferenceLedger
 
-CHEATS = ("session", "epoch", "fence", "start", "end")
+FORGERIES = ("session", "epoch", "fence", "start", "end")
 SETTINGS = LedgerSettings(ttl_s=30.0, target_s=45.0, split_s=10.0, stall_s=100_000.0, forget_s=1e9)
 
 
@@ -49,7 +49,7 @@ class Request:
 
 @dataclass
 class Held:
-    """A lease as its holder sees it."""
+    """A lease as its holder knows it."""
 
     epoch: int
     start: int
@@ -65,12 +65,12 @@ class Held:
 
 @dataclass(eq=False)
 class Trainer:
-    who: SessionKey
+    key: SessionKey
     seq: int = 0
-    asked: Request | None = None
-    asked_s: float = 0.0
+    request: Request | None = None
+    sent_s: float = 0.0
     held: dict[int, Held] = field(default_factory=dict)
-    to_fail: dict[int, str] = field(default_factory=dict)
+    failing: dict[int, str] = field(default_factory=dict)
     accepted: list[Item] = field(default_factory=list)
     ended: bool = False
 
@@ -81,12 +81,12 @@ class World:
         self.journal: list[bytes] = []
         self.unsynced: list[tuple[bytes, list[tuple[Trainer, int, Replied]]]] = []
         self.ledger = Ledger(settings=SETTINGS)
-        self.truth = Truth()
+        self.reference = ReferenceLedger()
         self.requests: list[tuple[Trainer, Request]] = []
         self.replies: list[tuple[Trainer, int, Replied]] = []
         self.incarnation = self.generation = 0
         self.trainers = [self.new_trainer(i) for i in range(trainers)]
-        self.first: dict[tuple[SessionKey, int], Replied] = {}
+        self.first_replies: dict[tuple[SessionKey, int], Replied] = {}
         self.bad: set[int] = set()
         self.quarantine_expected = False
         self.faults = Counter[str]()
@@ -107,27 +107,29 @@ class World:
         self.check_expiries(events)
 
     def check_expiries(self, events: list[Event]) -> None:
-        """A lease expires for its master no earlier than for its holder."""
+        """A lease must not expire for the master before it expires for its holder."""
         gone = {event.fence for event in events if isinstance(event, Returned) and event.why == "expired"}
         for trainer in self.trainers:
             for held in trainer.held.values():
-                assert held.fence not in gone or held.deadline_s <= self.now_s, "taken back while its holder works"
+                assert held.fence not in gone or held.deadline_s <= self.now_s, (
+                    "the master took a lease back while its holder was training"
+                )
 
     def flush(self, count: int | None = None) -> None:
-        """fsync: what was written is durable, and its answers go out."""
+        """Sync the journal: the records become durable, and their replies are sent."""
         for record, replies in self.unsynced[:count]:
             if record:
                 self.journal.append(record)
                 for event in decode_events(record):
-                    self.truth.take(event)
+                    self.reference.apply(event)
             for trainer, seq, reply in replies:
                 if reply.leases or reply.truncate or "accepted" in reply.results:
-                    self.first.setdefault((trainer.who, seq), reply)
+                    self.first_replies.setdefault((trainer.key, seq), reply)
             self.replies += replies
         del self.unsynced[:count]
 
     def crash(self) -> None:
-        """The master dies; what was not synced is gone, and so are the answers that waited for it."""
+        """Restart the master: records that were not synced are lost, and so are the replies that waited for them."""
         self.faults["crash"] += 1
         self.unsynced.clear()
         state = LedgerState()
@@ -140,27 +142,27 @@ class World:
     def handle(self, trainer: Trainer, request: Request) -> None:
         self.ledger.expire(self.now_s)
         self.record()
-        before = accounts(self.ledger.state)
-        known = self.ledger.state.session_of.get((trainer.who.pod_uid, trainer.who.incarnation))
-        cut = known is not None and any(lease.cut is not None for lease in known.leases.values())
+        before = places_of(self.ledger.state)
+        known = self.ledger.state.session_by_process.get((trainer.key.pod_uid, trainer.key.incarnation))
+        truncate_at = known is not None and any(lease.truncate_at is not None for lease in known.leases.values())
         is_new = known is None
         try:
-            reply = self.ledger.sync(trainer.who, request, self.now_s)
+            reply = self.ledger.sync(trainer.key, request, self.now_s)
         except ConflictError:
-            assert not self.ledger.take_events(), "a refused request changed something"
+            assert not self.ledger.take_events(), "a refused request changed the ledger"
             return
         self.check_first(trainer, request.seq, reply)
-        acts = "accepted" in reply.results or reply.leases or cut or is_new
-        assert acts or accounts(self.ledger.state) == before, "a stale report had an effect"
+        acts = "accepted" in reply.results or reply.leases or truncate_at or is_new
+        assert acts or places_of(self.ledger.state) == before, "a stale report had an effect"
         self.record([(trainer, request.seq, reply)])
 
     def check_first(self, trainer: Trainer, seq: int, reply: Replied) -> None:
-        """A repeated question gets the first answer, where that was synced."""
-        was = self.first.get((trainer.who, seq))
+        """A repeated request gets the first reply, if that was synced."""
+        was = self.first_replies.get((trainer.key, seq))
         if was is not None:
-            assert reply == was, "a repeated seq got another answer"
+            assert reply == was, "a repeated seq got another reply"
 
-    # --- the wire
+    # --- the network
 
     def deliver(self, index: int, *, again: bool = False) -> None:
         if self.requests:
@@ -178,7 +180,7 @@ class World:
             trainer, seq, reply = self.replies[index]
             if not again:
                 del self.replies[index]
-            self.hear(trainer, seq, reply)
+            self.receive(trainer, seq, reply)
 
     def lose_request(self, index: int) -> None:
         if self.requests:
@@ -194,34 +196,34 @@ class World:
 
     def ask(self, number: int, want: int) -> None:
         trainer = self.trainers[number]
-        if trainer.asked is None:
+        if trainer.request is None:
             trainer.seq += 1
-            trainer.asked_s = self.now_s
+            trainer.sent_s = self.now_s
             held = [h for h in trainer.held.values() if h.deadline_s > self.now_s]
-            done = tuple(h.item for h in held if h.cursor == h.end and h.fence not in trainer.to_fail)
+            done = tuple(h.item for h in held if h.cursor == h.end and h.fence not in trainer.failing)
             failed = tuple(
-                replace(h.item, error=trainer.to_fail[h.fence]) for h in held if h.fence in trainer.to_fail
+                replace(h.item, error=trainer.failing[h.fence]) for h in held if h.fence in trainer.failing
             )
             progress = tuple(h.item for h in held if h.cursor < h.end)
-            trainer.asked = Request(trainer.seq, done, failed, progress, want)
-        self.requests.append((trainer, trainer.asked))
+            trainer.request = Request(trainer.seq, done, failed, progress, want)
+        self.requests.append((trainer, trainer.request))
 
-    def hear(self, trainer: Trainer, seq: int, reply: Replied) -> None:
-        if trainer.asked is None or trainer.asked.seq != seq:
+    def receive(self, trainer: Trainer, seq: int, reply: Replied) -> None:
+        if trainer.request is None or trainer.request.seq != seq:
             return
-        for item, result in zip([*trainer.asked.done, *trainer.asked.failed], reply.results, strict=True):
+        for item, result in zip([*trainer.request.done, *trainer.request.failed], reply.results, strict=True):
             held = trainer.held.get(item.fence)
             if held is not None and (held.epoch, held.start, held.end) == (item.epoch, item.start, item.end):
-                del trainer.held[item.fence]  # else it was a cheat, and the lease is still its own
+                del trainer.held[item.fence]  # else the item was forged, and the trainer still holds the lease
             if result != "stale" and not item.error:
                 trainer.accepted.append(item)
-        trainer.asked = None
+        trainer.request = None
         for fence in reply.revoked:
             trainer.held.pop(fence, None)
         for held in trainer.held.values():
-            held.deadline_s = max(held.deadline_s, trainer.asked_s + SETTINGS.ttl_s)
+            held.deadline_s = max(held.deadline_s, trainer.sent_s + SETTINGS.ttl_s)
         for epoch, start, end, fence in reply.leases:
-            trainer.held[fence] = Held(epoch, start, end, fence, trainer.asked_s + SETTINGS.ttl_s, start)
+            trainer.held[fence] = Held(epoch, start, end, fence, trainer.sent_s + SETTINGS.ttl_s, start)
         for fence, end in reply.truncate:
             if fence in trainer.held:
                 self.shorten(trainer, trainer.held[fence], end)
@@ -237,10 +239,10 @@ class World:
         trainer = self.trainers[number]
         for held in trainer.held.values():
             while count and held.cursor < held.end and held.deadline_s > self.now_s:
-                if held.fence in trainer.to_fail:
+                if held.fence in trainer.failing:
                     break
                 if held.cursor in self.bad:
-                    trainer.to_fail[held.fence] = "bad record"
+                    trainer.failing[held.fence] = "bad record"
                     self.quarantine_expected = True
                     break
                 held.cursor += 1
@@ -249,11 +251,11 @@ class World:
     def give_back(self, number: int) -> None:
         trainer = self.trainers[number]
         for held in list(trainer.held.values())[-1:]:
-            trainer.to_fail.setdefault(held.fence, "")
+            trainer.failing.setdefault(held.fence, "")
 
     def kill(self, number: int) -> None:
         self.faults["kill"] += 1
-        self.trainers[number].held.clear()  # what it has sent is still under way
+        self.trainers[number].held.clear()  # its requests are still under way
         self.trainers[number] = self.new_trainer(number)
 
     def advance(self, seconds: float) -> None:
@@ -263,13 +265,13 @@ class World:
 
     # --- what must hold
 
-    def cheat(self, number: int, change: str) -> None:
-        """Somebody reports a lease that is not the present one: it must be stale, and have no effect."""
+    def forge(self, number: int, change: str) -> None:
+        """A trainer reports a lease that differs from the current one: it must be stale and have no effect."""
         state = self.ledger.state
         for lease in state.leases.values():
             owner = state.sessions[lease.session]
             item = Item(state.epoch, lease.start, lease.end, lease.fence, cursor=lease.end)
-            is_owner = owner.pod_uid == self.trainers[number].who.pod_uid
+            is_owner = owner.pod_uid == self.trainers[number].key.pod_uid
             if is_owner == (change == "session"):
                 continue
             trainer = self.trainers[number]
@@ -280,23 +282,23 @@ class World:
                 "start": replace(item, start=item.start - 1),
                 "end": replace(item, end=item.end + 1),
             }[change]
-            if trainer.asked is None:
-                self.faults["cheat"] += 1
-                trainer.asked_s = self.now_s
+            if trainer.request is None:
+                self.faults["forgery"] += 1
+                trainer.sent_s = self.now_s
                 trainer.seq += 1
-                trainer.asked = Request(trainer.seq, done=(wrong,), progress=(wrong,))
-                self.requests.append((trainer, trainer.asked))
-                self.handle(trainer, trainer.asked)
-                session = state.session_of.get((trainer.who.pod_uid, trainer.who.incarnation))
-                if session is not None and session.seq == trainer.seq and session.reply is not None:
-                    assert session.reply.results == ["stale"]
+                trainer.request = Request(trainer.seq, done=(wrong,), progress=(wrong,))
+                self.requests.append((trainer, trainer.request))
+                self.handle(trainer, trainer.request)
+                session = state.session_by_process.get((trainer.key.pod_uid, trainer.key.incarnation))
+                if session is not None and session.seq == trainer.seq and session.last_reply is not None:
+                    assert session.last_reply.results == ["stale"]
             return
 
     def save(self, number: int) -> None:
         self.flush()
-        state, who = self.ledger.state, self.trainers[number].who
-        if state.is_open and (state.roster is None or who.pod_uid in state.roster_uids):
-            self.ledger.begin_checkpoint(who, state.serial)
+        state, key = self.ledger.state, self.trainers[number].key
+        if state.is_open and (state.roster is None or key.pod_uid in state.roster_uids):
+            self.ledger.begin_checkpoint(key, state.serial)
             self.record()
 
     def commit(self, index: int) -> None:
@@ -319,42 +321,42 @@ class World:
         assert [*state.committed] == [*kept]
         assert not state.reported
         assert max(state.checkpoints, default=0) <= number, "a checkpoint of what was undone is kept"
-        for trainer in self.trainers:  # what was accepted after the checkpoint is to do again
+        for trainer in self.trainers:  # results after the checkpoint do not count any more
             trainer.accepted = [i for i in trainer.accepted if i.epoch < state.epoch or kept.covers(i.start, i.end)]
 
     def list_pods(self, numbers: set[int]) -> None:
         self.faults["roster"] += 1
         self.generation += 1
-        uids = {self.trainers[n].who.pod_uid for n in numbers if n < len(self.trainers)}
+        uids = {self.trainers[n].key.pod_uid for n in numbers if n < len(self.trainers)}
         self.ledger.set_roster(self.generation, uids)
         self.record()
         leases = self.ledger.state.leases.values()
         assert {self.ledger.state.sessions[lease.session].pod_uid for lease in leases} <= uids
 
     def check(self) -> None:
-        """The ledger's accounts against those kept position by position; the journal against the state."""
+        """Compare the ledger with the reference ledger, and the journal with the state."""
         self.flush()
-        self.check_accounts()
+        self.check_places()
         assert state_to_json(replayed(self.journal)) == state_to_json(self.ledger.state)
 
-    def check_accounts(self) -> None:
-        """Every position stands in one place: where nothing waits for the disk, in the one that the events say."""
-        state, truth = self.ledger.state, self.truth
+    def check_places(self) -> None:
+        """Every position is in one place; if every record is synced, the reference ledger agrees about it."""
+        state, reference = self.ledger.state, self.reference
         if not state.is_finished:
             places = [""] * state.total
-            for place, ranges in accounts(state).items():
+            for place, ranges in places_of(state).items():
                 for start, end in ranges:
-                    assert not any(places[start:end]), "a position stands in two places"
+                    assert not any(places[start:end]), "a position is in two places"
                     places[start:end] = [place] * (end - start)
-            assert all(places), "a position stands nowhere"
+            assert all(places), "a position is lost"
             quarantined = [p for p in range(state.total) if places[p] == "quarantined"]
             assert all(self.quarantine_expected for _ in quarantined)
             if not self.unsynced:
-                assert state.epoch == truth.epoch
-                assert truth.place == ["todo" if p == "quarantined" else p for p in places]
+                assert state.epoch == reference.epoch
+                assert reference.place == ["todo" if p == "quarantined" else p for p in places]
 
     def finish(self) -> None:
-        """One trainer and an honest wire: the job must end."""
+        """With one trainer and a reliable network, the job must end."""
         self.flush()
         self.requests, self.replies = [], []
         if self.ledger.state.roster is not None:
@@ -369,19 +371,19 @@ class World:
             self.work(0, 1000)
             self.advance(4.0)
         else:
-            raise AssertionError("a live trainer asks and asks, and the job does not end")
+            raise AssertionError("a live trainer makes requests, and the job does not end")
         self.check()
         self.check_accepted()
 
     def check_accepted(self) -> None:
-        """What a trainer was told is done, is done: in a closed epoch, or in the open one."""
+        """Each accepted report counts, in a closed epoch or in the open one."""
         done = IntervalSet(sorted([*self.ledger.state.reported, *self.ledger.state.committed]))
         for trainer in self.trainers:
             for item in trainer.accepted:
                 assert item.epoch < self.ledger.state.epoch or done.covers(item.start, item.end)
 
 
-def accounts(state: LedgerState) -> dict[str, list[tuple[int, int]]]:
+def places_of(state: LedgerState) -> dict[str, list[tuple[int, int]]]:
     return {
         "todo": [*state.todo, *((start, end) for start, (end, _) in state.suspects.items())],
         "leased": [(lease.start, lease.end) for lease in state.leases.values()],
@@ -399,12 +401,12 @@ def replayed(journal: list[bytes]) -> LedgerState:
 
 
 def run(seed: int, steps: int = 150) -> World:
-    """One history of faults, all drawn from the seed."""
+    """One history of faults; the seed decides all of it."""
     draw = random.Random(seed)  # noqa: S311 - faults, not secrets
     world = World(draw.choice([7, 40, 200]), shard_size=draw.choice([None, 1, 5]), trainers=draw.choice([1, 2, 4]))
     if draw.random() < 0.3:
         world.bad = {draw.randrange(7)}
-    deeds: list[tuple[float, Callable[[int, int], object]]] = [
+    steps_to_draw: list[tuple[float, Callable[[int, int], object]]] = [
         (25, lambda n, _: world.ask(n, draw.choice([0, 1, 2, 4]))),
         (20, lambda _, i: world.deliver(i, again=draw.random() < 0.2)),
         (15, lambda _n, _i: world.flush(draw.choice([None, 1]))),
@@ -415,16 +417,16 @@ def run(seed: int, steps: int = 150) -> World:
         (5, lambda _n, _i: world.advance(draw.choice([0.1, 1.0, 5.0, 29.5, 31.0]))),
         (1, lambda n, _: world.give_back(n)),
         (1, lambda n, _: world.kill(n)),
-        (1, lambda n, _: world.cheat(n, draw.choice(CHEATS))),
+        (1, lambda n, _: world.forge(n, draw.choice(FORGERIES))),
         (1, lambda n, _: world.save(n)),
         (1, lambda _, i: world.commit(i)),
         (0.3, lambda _n, _i: world.restore()),
         (0.3, lambda _n, _i: world.list_pods({draw.randrange(4), draw.randrange(4)})),
         (1, lambda _n, _i: world.crash()),
     ]
-    chosen = draw.choices([deed for _, deed in deeds], [weight for weight, _ in deeds], k=steps)
-    for number, deed in enumerate(chosen):
-        deed(draw.randrange(len(world.trainers)), draw.randrange(100))
+    chosen = draw.choices([step for _, step in steps_to_draw], [weight for weight, _ in steps_to_draw], k=steps)
+    for number, step in enumerate(chosen):
+        step(draw.randrange(len(world.trainers)), draw.randrange(100))
         if number % 10 == 0:
             world.check()
     world.finish()
@@ -432,12 +434,12 @@ def run(seed: int, steps: int = 150) -> World:
 
 
 def main(wanted: int) -> None:
-    """Histories until so many faults have happened: `python -m tests.worlds.ledger_world 100000`."""
+    """Run histories until that many faults have happened: `python -m tests.worlds.ledger_world 100000`."""
     faults, seed = Counter[str](), 0
     while sum(faults.values()) < wanted:
         faults += run(seed).faults
         seed += 1
-    print(f"{sum(faults.values())} faults in {seed} histories, nothing lost, nothing doubled: {dict(faults)}")
+    print(f"{sum(faults.values())} faults in {seed} histories; no position was lost or counted twice: {dict(faults)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Masters and trainers as processes of their own, to be killed."""
+"""A master and trainers as separate processes, which a test can kill."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from tests.worlds.waiting import wait_until
 
 TOKEN = "trainer-token-0123456789"
 CONTROLLER_TOKEN = "controller-token-0123456789"
@@ -38,7 +39,7 @@ def free_port() -> int:
 
 @dataclass
 class Cluster:
-    """One master, some trainers, in one folder."""
+    """One master and some trainers, with their files in one folder."""
 
     folder: Path
     dataset: str
@@ -70,14 +71,14 @@ class Cluster:
             )
 
     def await_master(self, seconds: float = 30.0) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with suppress(URLError, OSError), urlopen(self.url + "/healthz", timeout=1):
-                return
-            assert self.master is not None
-            assert self.master.poll() is None, self.master_log
-            time.sleep(0.05)
-        raise AssertionError("the master does not answer")
+        wait_until(self._answers, "the master answers", seconds)
+
+    def _answers(self) -> bool:
+        assert self.master is not None
+        assert self.master.poll() is None, self.master_log
+        with suppress(URLError, OSError), urlopen(self.url + "/healthz", timeout=1):
+            return True
+        return False
 
     @property
     def master_log(self) -> str:
@@ -93,6 +94,7 @@ class Cluster:
         )
 
     def consumed(self) -> list[tuple[int, int]]:
+        """(epoch, record) of each record that a trainer has trained on."""
         lines = [line.split() for path in self.folder.glob("t*.log") for line in path.read_text().splitlines()]
         return [(int(line[0]), int(line[1])) for line in lines if len(line) == 2]
 

@@ -1,4 +1,4 @@
-"""A master in this process, on a real port and a real disk."""
+"""A master in this process, with a real port and a real disk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Served:
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **options: Any
     ) -> tuple[int, Any]:
-        """(status, JSON)."""
+        """Send a request; returns (status, JSON body)."""
         headers = {"Content-Type": "application/json"} | options.pop("headers", {})
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -55,6 +55,7 @@ class Served:
             return answer.status, await answer.json(content_type=None)
 
     async def sync(self, name: str, seq: int, **fields: object) -> tuple[int, Any]:
+        """Send a sync request of the trainer with that name."""
         body = {"session": {"pod_uid": f"uid-{name}", "incarnation": 1, "name": name}, "seq": seq, **fields}
         return await self.ask("POST", "/v1/sync", body, token=self.token)
 
@@ -74,18 +75,19 @@ async def serving(
     restarts_epoch: bool = False,
     **dataset: Any,
 ) -> AsyncIterator[Served]:
-    """A master that stops when the block ends."""
+    """A master that runs until the block ends."""
     clock, store, catalog = SystemClock(), FileLedgerStore(folder), Catalog(folder)
-    times = LedgerSettings(ttl_s=ttl_s)
+    settings = LedgerSettings(ttl_s=ttl_s)
     try:
-        found = recover(store, times, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
-        if found.ledger.state.dataset is not None and found.ledger.state.is_open:
-            catalog.reopen(found.ledger.state.dataset)
+        recovered = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
+        state = recovered.ledger.state
+        if state.dataset is not None and state.is_open:
+            catalog.reopen(state.dataset)
     except EdlError:
         await store.close()
         raise
     store.start()
-    master = Master(found, store, clock)
+    master = Master(recovered, store, clock)
     if source is not None:
         await master.set_dataset(await catalog.describe(DatasetBody(source=source, **dataset)))
     tokens = Tokens(token.encode(), controller.encode() if controller else None)
