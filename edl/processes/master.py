@@ -7,42 +7,25 @@ import logging
 import resource
 import signal
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 from edl import __version__
 from edl.clock import SystemClock
 from edl.errors import ConfigError, EdlError
 from edl.ledger.dispatch import LedgerSettings
-from edl.master.bodies import DatasetBody, MalformedError, read_body
 from edl.master.datasets import Catalog, asked
 from edl.master.http_api import MOST_CONNECTIONS, MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
-from edl.master.master import ExpectedProgress, Master, recover
+from edl.master.master import Master, recover
 from edl.master.metrics import MasterMetrics
 from edl.observability.logs import say
 from edl.observability.status_server import split_address
+from edl.settings.master import MasterSettings
 
 _log = logging.getLogger("edl.master.master")
 
 
-@dataclass(frozen=True, slots=True)
-class MasterFlags:
-    """What `edl master` was given; the names are those of the flags."""
-
-    listen: str
-    journal: Path
-    token_file: Path
-    controller_token_file: Path | None = None
-    dataset: str | None = None
-    lease_ttl_s: float = 30.0
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    expect_progress: str | None = None
-    on_ledger_lost: str = "Fail"
-
-
-async def serve_master(flags: MasterFlags) -> int:
+async def serve_master(settings: MasterSettings) -> int:
     """Run a master.
 
     Returns:
@@ -52,19 +35,23 @@ async def serve_master(flags: MasterFlags) -> int:
         ConfigError: something that was given cannot be used.
         EdlError: the journal is damaged or lost.
     """
-    host, port = _address(flags.listen)
-    if not 0.1 <= flags.lease_ttl_s <= 3600:
-        raise ConfigError(f"--lease-ttl-s {flags.lease_ttl_s}: give seconds between 0.1 and 3600, such as 30")
+    host, port = split_address(settings.listen)
     tokens = Tokens(
-        read_token(flags.token_file, "--token-file"),
-        read_token(flags.controller_token_file, "--controller-token-file") if flags.controller_token_file else None,
+        read_token(settings.token_file, "--token-file"),
+        read_token(settings.controller_token_file, "--controller-token-file")
+        if settings.controller_token_file
+        else None,
     )
-    tls, body, expected = _tls(flags), _dataset(flags.dataset), _expected(flags.expect_progress)
-    clock, store, catalog = SystemClock(), FileLedgerStore(flags.journal), Catalog(flags.journal)
+    tls, body = _tls(settings.tls_cert, settings.tls_key), settings.dataset
+    clock, store, catalog = SystemClock(), FileLedgerStore(settings.journal), Catalog(settings.journal)
     try:
-        settings = LedgerSettings(ttl_s=flags.lease_ttl_s)
-        again = flags.on_ledger_lost == "RestartEpoch"
-        found = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=again)
+        found = recover(
+            store,
+            LedgerSettings(ttl_s=settings.lease_ttl_s),
+            clock.monotonic_s(),
+            expected=settings.expect_progress,
+            restarts_epoch=settings.on_ledger_lost == "RestartEpoch",
+        )
         known = found.ledger.state.dataset
         if known is not None and found.ledger.state.is_open:
             await asyncio.to_thread(catalog.reopen, known)
@@ -133,45 +120,13 @@ def read_token(path: Path, flag: str) -> bytes:
     return token
 
 
-def _address(listen: str) -> tuple[str, int]:
-    try:
-        return split_address(listen)
-    except ValueError as error:
-        raise ConfigError(f"--listen {error}; give HOST:PORT, such as 0.0.0.0:8080") from error
-
-
-_A_DATASET = '{"source": "index:100000", "shardSize": 1000}'
-
-
-def _dataset(text: str | None) -> DatasetBody | None:
-    if not text:
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None or key is None:
         return None
-    try:
-        return read_body(text.encode(), DatasetBody)
-    except MalformedError as error:
-        raise ConfigError(f"--dataset {text[:200]}: {error}; give an object such as {_A_DATASET}") from error
-
-
-def _expected(text: str | None) -> ExpectedProgress | None:
-    if not text:
-        return None
-    epoch, colon, done = text.partition(":")
-    if not colon or not epoch.isdecimal() or not done.isdecimal():
-        raise ConfigError(f"--expect-progress {text!r}: give EPOCH:DONE, such as 3:1200")
-    return ExpectedProgress(int(epoch), int(done))
-
-
-def _tls(flags: MasterFlags) -> ssl.SSLContext | None:
-    if flags.tls_cert is None and flags.tls_key is None:
-        return None
-    if flags.tls_cert is None or flags.tls_key is None:
-        raise ConfigError("--tls-cert and --tls-key go together; give both or none")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(flags.tls_cert, flags.tls_key)
+        context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"--tls-cert {flags.tls_cert}, --tls-key {flags.tls_key}: {error}; give PEM files"
-        ) from error
+        raise ConfigError(f"--tls-cert {certificate}, --tls-key {key}: {error}; give PEM files") from error
     return context
