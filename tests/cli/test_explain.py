@@ -24,7 +24,7 @@ def test_without_a_time_in_the_files_none_is_printed(run: Run, cluster: str, tmp
     timeless = tmp_path / "timeless.yaml"
     timeless.write_text(CLUSTER.replace(', creationTimestamp: "2026-01-05T10:00:00Z"', ""))
     _, out, _ = run("explain", "ctr", "-f", str(timeless))
-    assert out.endswith("Policy maxmin; the input holds no time, and --now sets one; nothing was changed.\n")
+    assert out.endswith("Policy maxmin; the input has no time (set one with --now); nothing was changed.\n")
     assert json.loads(run("explain", "ctr", "-f", str(timeless), "-o", "json")[1])["observedAt"] is None
     _, out, _ = run("explain", "ctr", "-f", str(timeless), "--now", "2026-01-05T11:00:00+01:00")
     assert out.endswith("Policy maxmin, as of 2026-01-05T10:00:00Z; nothing was changed.\n")
@@ -42,8 +42,8 @@ def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluste
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ctrr", "-f", "CLUSTER"], "edl: there is no TrainingJob ctrr; is it ads/ctr?"),
-        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: there is no TrainingJob vision/ctr; is it ads/ctr?"),
+        (["ctrr", "-f", "CLUSTER"], "edl: TrainingJob ctrr does not exist; did you mean ads/ctr?"),
+        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: TrainingJob vision/ctr does not exist; did you mean ads/ctr?"),
         (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "only edl plan takes it, for comparison; choose"),
         (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
         (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),

@@ -149,7 +149,7 @@ def test_a_plan_prints_which_pserver_moves_or_why_none_does(run: Run, tmp_path: 
     assert err.endswith(" started 7200 s ago; pservers move only after 7201 s without a change\n")
     assert run(*at)[2] == "", "without the flag nothing is said"
     _, out, err = run(*at, "-f", str(new), "--consolidate-after-s", "60")
-    assert "ads/ctr" not in out.partition("What changes")[2].partition("Jobs that were there")[0], out
+    assert "ads/ctr" not in out.partition("Changes against")[2].partition("Jobs that were there")[0], out
 
 
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_changes_of_a_later_file_are_printed(run: Run, cluster: str, tmp_pat
     new.write_text(NEW_JOB)
     code, out, _ = run("plan", "-f", cluster, "-f", str(new))
     assert code == 0
-    assert f"What changes, against {cluster} alone:" in out
+    assert f"Changes against {cluster} alone:" in out
     assert "ads/ctr       3      1  2 trainers fewer (fulfilment -1)" in out
     _, out, _ = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
     changed = {job["name"]: job["trainers"] for job in json.loads(out)["changes"]["jobs"]}
@@ -190,7 +190,7 @@ def test_the_changes_of_a_later_file_are_printed(run: Run, cluster: str, tmp_pat
 
 
 def test_one_file_is_compared_with_nothing(run: Run, cluster: str) -> None:
-    assert "What changes" not in run("plan", "-f", cluster)[1]
+    assert "Changes against" not in run("plan", "-f", cluster)[1]
     assert "changes" not in json.loads(run("plan", "-f", cluster, "-o", "json")[1])
 
 
