@@ -1,7 +1,7 @@
 """Makes options of the command line from the flags that `edl.settings` declares.
 
 typer reads the signature of a function; here the signature is made from a settings class. Every value reaches the
-settings class as text, which checks all of them at once. Docs: ADR 15.
+settings class as text, and the class checks all of them at once. docs/adr/0015-flags-stated-once.md says why.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from edl.errors import ConfigError
 from edl.settings.commands import Command, load, settings_of
-from edl.settings.flags import Declaration, Settings, declarations, either, read_settings
+from edl.settings.flags import Declaration, Settings, declarations, read_settings
 
 
 def add_command(app: typer.Typer, command: Command) -> None:
@@ -28,7 +28,7 @@ def add_command(app: typer.Typer, command: Command) -> None:
 
 def add_group(app: typer.Typer, command: Command) -> None:
     """Add a command that runs if none of its subcommands is named."""
-    # typer would demand a required option of the group even if a subcommand is called: the settings class demands it
+    # The settings class reports a missing flag; typer would report it even if a subcommand is called.
     parameters = [_parameter(flag, is_enforced=False) for flag in declarations(settings_of(command))]
     context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
     app.callback(invoke_without_command=True, help=command.summary, epilog=_epilog(command))(
@@ -50,22 +50,17 @@ def _function(command: Command, parameters: list[Parameter]) -> Callable[..., No
 
 def _parameter(flag: Declaration, *, is_enforced: bool) -> Parameter:
     """The parameter that typer makes an option or an argument of."""
+    about = flag.flag.help if flag.flag.choices else flag.meaning  # the choices are looked up when help is printed
     details: dict[str, Any] = {
         "envvar": list(flag.variables),
         "metavar": None if flag.is_switch else flag.metavar,
-        "help": _help(flag, is_enforced=is_enforced),
+        "help": f"{about} Required." if flag.is_required and not is_enforced else about,
         "show_default": flag.flag.unset or bool(flag.default),
     }
     option: Any = typer.Argument(**details) if flag.flag.is_positional else typer.Option(*flag.spellings, **details)
     text: Any = bool if flag.is_switch else list[str] | None if flag.is_repeatable else str | None
     default = Parameter.empty if is_enforced else False if flag.is_switch else flag.default or None
     return Parameter(flag.field, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[text, option])
-
-
-def _help(flag: Declaration, *, is_enforced: bool) -> str:
-    rule = f"{flag.rule[:1].upper()}{flag.rule[1:]}." if flag.rule else ""
-    needed = "Required." if flag.is_required and not is_enforced else ""
-    return " ".join(filter(None, [flag.flag.help, rule, needed]))
 
 
 def _epilog(command: Command) -> str | None:
@@ -89,8 +84,8 @@ def _command_class(flags: tuple[Declaration, ...]) -> type[TyperCommand]:
         def format_help(self, *arguments: Any) -> None:  # noqa: ANN401 - typer does not export the types
             for option in self.params:
                 flag = known.get(option.name or "")
-                if flag is not None and flag.flag.choices is not None:
-                    vars(option)["help"] = f"{flag.flag.help} Choose {either(flag.flag.choices())}."
+                if flag is not None and flag.flag.choices:
+                    vars(option)["help"] = flag.meaning
             super().format_help(*arguments)
 
     return DeclaredCommand

@@ -148,6 +148,13 @@ class Declaration:
         return self.flag.remedy or f"choose {either(self.flag.choices() if self.flag.choices else self.choices)}"
 
     @property
+    def meaning(self) -> str:
+        """The help text, with what a number must be, and with the choices that are known only at run time."""
+        rule = f"{self.rule[:1].upper()}{self.rule[1:]}." if self.rule else ""
+        choices = f"Choose {either(self.flag.choices())}." if self.flag.choices else ""
+        return " ".join(filter(None, [self.flag.help, rule, choices]))
+
+    @property
     def missing(self) -> str:
         """The message if a required value is not given."""
         return f"{self.name} is missing; {self.remedy}"

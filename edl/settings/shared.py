@@ -146,7 +146,7 @@ class LimitSettings(Settings):
         float,
         Field(gt=0, le=1, allow_inf_nan=False),
         Flag(
-            "Share of each resource that the requests of all pods may reach before training stops growing.",
+            "Training grows until the requests of all pods reach this share of a resource.",
             metavar="SHARE",
             remedy="give a share, such as 0.97",
         ),

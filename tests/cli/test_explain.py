@@ -43,7 +43,7 @@ def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluste
     ("arguments", "message"),
     [
         (["ctrr", "-f", "CLUSTER"], "edl: TrainingJob ctrr does not exist; did you mean ads/ctr?"),
-        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: TrainingJob vision/ctr does not exist; did you mean ads/ctr?"),
+        (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: TrainingJob vision/ctr does not exist; did you mean"),
         (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "only edl plan takes it, for comparison; choose"),
         (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
         (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),
