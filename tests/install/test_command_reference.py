@@ -22,8 +22,7 @@ def test_generate_writes_the_page(tmp_path: Path) -> None:
 def test_a_row_holds_all_that_is_declared() -> None:
     rows = commands_page().splitlines()
     for row in (
-        "| `-f`, `--filename FILE` | `EDL_FILENAME`, `EDL_F` | required | File of a saved cluster: JSON, YAML or"
-        " Lists; - is standard input. Repeat the flag for more files; a later file replaces objects of an earlier one. |",
+        "| `--token-file FILE` | `EDL_TOKEN_FILE` | required | File with the token that trainers must send. |",
         "| `--interval-s SECONDS` | `EDL_INTERVAL_S` | `5` | Longest time between two rounds. A number from 0.1 up to"
         " 3600. |",
         "| `-o`, `--output table\\|json` | `EDL_OUTPUT`, `EDL_O` | `table` | Output format. |",
