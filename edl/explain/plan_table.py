@@ -48,8 +48,13 @@ def plan_json(plan: ScalePlan, changes: Changes | None = None) -> str:
     return json.dumps(plan_dict(plan, changes), indent=2, allow_nan=False)
 
 
-def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Changes | None = None) -> None:
-    """Print the plan for people: a row per job, what changes, what it is worth, and why each job has its count."""
+def print_plan(
+    plan: ScalePlan, console: Console | None = None, *, changes: Changes | None = None, wide: bool = False
+) -> None:
+    """Print the plan for people: a row per job, what changes, what it is worth, and why each job has its count.
+
+    `wide` adds the prices, and prints the full account of each job in place of its message.
+    """
     console = console or make_console()
     console.print(_decision_table(plan))
     console.print()
@@ -69,14 +74,15 @@ def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Chan
         console.print(Text(told), soft_wrap=True)
     if plan.is_comparison:
         console.print(Text(_caveat(plan)), soft_wrap=True)
-    if plan.prices:
+    if wide and plan.prices:
         console.print()
         console.print(_price_table(plan.prices))
     if any(d.message for d in plan.decisions):
         console.print()
     for decision in sorted(plan.decisions, key=lambda d: d.job):
         if decision.message:
-            console.print(Text(f"{decision.job}: {decision.message}"), soft_wrap=True)
+            told = decision.account if wide else decision.message
+            console.print(Text(f"{decision.job}: {told}"), soft_wrap=True)
 
 
 def make_console() -> Console:

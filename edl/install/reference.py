@@ -21,6 +21,7 @@ from edl.api.roles import RoleSpec
 from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.install.alerts import ALERTS
+from edl.install.command_reference import COMMANDS_PAGE, commands_page
 from edl.install.manifests import generated_files
 from edl.master.metrics import PLACES, MasterMetrics
 from edl.model.actions import Result
@@ -119,7 +120,7 @@ def filled_in(text: str) -> str:
 
 def write_all(root: Path) -> None:
     """Write every generated file, and the tables of the documents, below the root of the repository."""
-    for name, text in generated_files().items():
+    for name, text in {**generated_files(), COMMANDS_PAGE: commands_page()}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

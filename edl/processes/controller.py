@@ -15,7 +15,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from edl import __version__
@@ -32,7 +32,6 @@ from edl.kube.leader_election import LEASES_API, AlwaysHeld, ApiLeaseStore, Elec
 from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, default_key_file
 from edl.kube.mirror.cache import ClusterCache
-from edl.kube.queue_file import read_queues
 from edl.kube.writer import Writer
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
@@ -45,7 +44,7 @@ from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.base import Policy
 from edl.planner.policies.registry import policy_named
-from edl.processes.settings import ControllerSettings
+from edl.settings.controller import ControllerSettings
 
 LEASE_NAME = "edl-controller"
 DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
@@ -87,7 +86,7 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: something that was given cannot be used.
     """
     policy_named(settings.policy)
-    limits = replace(settings.limits, quotas=read_queues(settings.queues) if settings.queues else ())
+    limits = settings.read_limits()
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)

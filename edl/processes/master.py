@@ -7,7 +7,6 @@ import logging
 import resource
 import signal
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 from edl import __version__
@@ -15,35 +14,20 @@ from edl.clock import Clock, SystemClock
 from edl.errors import ConfigError, EdlError
 from edl.ledger.dispatch import LedgerSettings
 from edl.ledger.events import DatasetSet
-from edl.master.bodies import DatasetBody, MalformedError, read_body
+from edl.master.bodies import DatasetBody
 from edl.master.datasets import Catalog, dataset_event
 from edl.master.http_api import MAX_CONNECTIONS, MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
-from edl.master.master import ExpectedProgress, Master, Recovered, recover
+from edl.master.master import Master, Recovered, recover
 from edl.master.metrics import MasterMetrics
 from edl.observability.logs import say
 from edl.observability.status_server import split_address
+from edl.settings.master import MasterSettings
 
 _log = logging.getLogger("edl.master.master")
 
 
-@dataclass(frozen=True, slots=True)
-class MasterFlags:
-    """The flags of `edl master`; each attribute is named after its flag."""
-
-    listen: str
-    journal: Path
-    token_file: Path
-    controller_token_file: Path | None = None
-    dataset: str | None = None
-    lease_ttl_s: float = 30.0
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    expect_progress: str | None = None
-    on_ledger_lost: str = "Fail"
-
-
-async def serve_master(flags: MasterFlags) -> int:
+async def serve_master(settings: MasterSettings) -> int:
     """Run a master.
 
     Returns:
@@ -53,18 +37,16 @@ async def serve_master(flags: MasterFlags) -> int:
         ConfigError: a flag cannot be used.
         EdlError: the journal is damaged or lost.
     """
-    host, port = _address(flags.listen)
-    if not 0.1 <= flags.lease_ttl_s <= 3600:
-        raise ConfigError(
-            f"--lease-ttl-s {flags.lease_ttl_s}: this is out of range; give 0.1 to 3600 seconds, such as 30"
-        )
+    host, port = split_address(settings.listen)
     tokens = Tokens(
-        read_token(flags.token_file, "--token-file"),
-        read_token(flags.controller_token_file, "--controller-token-file") if flags.controller_token_file else None,
+        read_token(settings.token_file, "--token-file"),
+        read_token(settings.controller_token_file, "--controller-token-file")
+        if settings.controller_token_file
+        else None,
     )
-    tls, body = _tls(flags), _dataset(flags.dataset)
-    clock, catalog = SystemClock(), Catalog(flags.journal)
-    store, recovered = await _open_ledger(flags, catalog, clock)
+    tls, body = _tls(settings.tls_cert, settings.tls_key), settings.dataset
+    clock, catalog = SystemClock(), Catalog(settings.journal)
+    store, recovered = await _open_ledger(settings, catalog, clock)
     _raise_file_limit()
     master = Master(recovered, store, clock)
     api = MasterApi(master, tokens, MasterMetrics(), catalog)
@@ -80,13 +62,17 @@ async def serve_master(flags: MasterFlags) -> int:
         await store.close()
 
 
-async def _open_ledger(flags: MasterFlags, catalog: Catalog, clock: Clock) -> tuple[FileLedgerStore, Recovered]:
+async def _open_ledger(settings: MasterSettings, catalog: Catalog, clock: Clock) -> tuple[FileLedgerStore, Recovered]:
     """Rebuild the ledger from the journal, find its data set again, and start the journal."""
-    expected, settings = _expected(flags.expect_progress), LedgerSettings(ttl_s=flags.lease_ttl_s)
-    restarts_epoch = flags.on_ledger_lost == "RestartEpoch"
-    store = FileLedgerStore(flags.journal)
+    store = FileLedgerStore(settings.journal)
     try:
-        recovered = recover(store, settings, clock.monotonic_s(), expected=expected, restarts_epoch=restarts_epoch)
+        recovered = recover(
+            store,
+            LedgerSettings(ttl_s=settings.lease_ttl_s),
+            clock.monotonic_s(),
+            expected=settings.expect_progress,
+            restarts_epoch=settings.on_ledger_lost == "RestartEpoch",
+        )
         state = recovered.ledger.state
         if state.dataset is not None and state.is_open:
             await asyncio.to_thread(catalog.reopen, state.dataset)
@@ -152,49 +138,13 @@ def read_token(path: Path, flag: str) -> bytes:
     return token
 
 
-def _address(listen: str) -> tuple[str, int]:
-    try:
-        return split_address(listen)
-    except ValueError as error:
-        raise ConfigError(f"--listen {error}; give HOST:PORT, such as 0.0.0.0:8080") from error
-
-
-_DATASET_EXAMPLE = '{"source": "index:100000", "shardSize": 1000}'
-
-
-def _dataset(text: str | None) -> DatasetBody | None:
-    if not text:
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None or key is None:
         return None
-    try:
-        return read_body(text.encode(), DatasetBody)
-    except MalformedError as error:
-        raise ConfigError(
-            f"--dataset {text[:200]}: {error}; give a JSON object such as {_DATASET_EXAMPLE}"
-        ) from error
-
-
-def _expected(text: str | None) -> ExpectedProgress | None:
-    if not text:
-        return None
-    epoch, colon, done = text.partition(":")
-    if not colon or not epoch.isdecimal() or not done.isdecimal():
-        raise ConfigError(
-            f"--expect-progress {text!r}: this is not EPOCH:DONE; give two whole numbers, such as 3:1200"
-        )
-    return ExpectedProgress(int(epoch), int(done))
-
-
-def _tls(flags: MasterFlags) -> ssl.SSLContext | None:
-    if flags.tls_cert is None and flags.tls_key is None:
-        return None
-    if flags.tls_cert is None or flags.tls_key is None:
-        raise ConfigError("--tls-cert and --tls-key: only one of them is set; give both, or neither")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(flags.tls_cert, flags.tls_key)
+        context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"--tls-cert {flags.tls_cert}, --tls-key {flags.tls_key}: {error}; give PEM files"
-        ) from error
+        raise ConfigError(f"--tls-cert {certificate}, --tls-key {key}: {error}; give PEM files") from error
     return context

@@ -127,7 +127,7 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
 
 
 def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(PLAN)
+    print_plan(PLAN, wide=True)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["JOB", "MIN", "MAX", "CURRENT", "TARGET", "ADMITTED", "REASON", "CHANGE"]
     assert lines[1] == ["ads/bad", "-", "-", "1", "0", "no", "InvalidSpec", "-bad-trainer-0"]

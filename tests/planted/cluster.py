@@ -115,10 +115,10 @@ OF_CLUSTER = (
     ),
     Bug(
         "limits of the controller that edl explain forgets",
-        "cli/main.py",
-        "return replace(settings.limits, serving_grace_s=0.0, quotas=quotas)",
-        "return replace(type(settings)().limits, serving_grace_s=0.0, quotas=quotas)",
-        "cli/test_cli.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
+        "cli/explain.py",
+        "settings.read_limits()",
+        "type(settings)(job=settings.job).read_limits()",
+        "cli/test_plan.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
     ),
     Bug(
         "a message of the program itself overwritten",

@@ -1,0 +1,49 @@
+"""`edl explain`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import typer
+
+from edl.clock import SystemClock
+from edl.controller.planning import report_snapshot
+from edl.explain.job_text import find_job, job_report_json, print_job_report
+from edl.explain.plan_table import make_console
+from edl.kube.client.session import ApiSession
+from edl.kube.mirror.read_once import look
+from edl.kube.snapshot_files import read_snapshot_files
+from edl.model.cluster import ClusterSnapshot
+from edl.settings.explain import ExplainSettings
+from edl.settings.shared import TextOutput
+
+
+def explain(settings: ExplainSettings) -> None:
+    """Print why a job has its number of trainers, and what would give it more; objects left out go to stderr.
+
+    Raises:
+        ConfigError: the job is unknown, or a file cannot be read.
+        EdlError: the cluster cannot be read, or no plan can be made.
+    """
+    snapshot, left_out = _snapshot(settings)
+    for warning in left_out:
+        typer.echo(f"edl: {warning}", err=True)
+    key = find_job(snapshot, settings.job, settings.namespace)
+    report = report_snapshot(snapshot, key, settings.policy, settings.read_limits())
+    if settings.output is TextOutput.JSON:
+        typer.echo(job_report_json(report, snapshot.observed_at_s))
+    else:
+        print_job_report(report, snapshot, make_console())
+
+
+def _snapshot(settings: ExplainSettings) -> tuple[ClusterSnapshot, Sequence[object]]:
+    """The saved cluster, or the live one; and what could not be read of it."""
+    if settings.filename:
+        return read_snapshot_files(settings.filename).snapshot(settings.now_s)
+    return asyncio.run(_read_cluster(settings.kubeconfig))
+
+
+async def _read_cluster(kubeconfig: str) -> tuple[ClusterSnapshot, Sequence[object]]:
+    async with await ApiSession.open(kubeconfig) as session:
+        return await look(session, SystemClock())

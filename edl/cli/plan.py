@@ -1,0 +1,52 @@
+"""`edl plan`."""
+
+from __future__ import annotations
+
+import typer
+
+from edl.controller.planning import compare_snapshots, plan_snapshot
+from edl.explain.comparison import Changes
+from edl.explain.plan_table import plan_json, print_plan
+from edl.kube.queue_file import unmatched
+from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, ScalePlan
+from edl.planner.consolidation import reason_to_wait
+from edl.settings.plan import PlanOutput, PlanSettings
+
+
+def plan(settings: PlanSettings) -> None:
+    """Print the decision for a saved cluster, and what the later files change in it; warnings go to stderr.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        PlanError: no plan can be made, or the plan breaks a rule.
+    """
+    limits, now_s = settings.read_limits(), settings.now_s
+    saved = read_snapshot_files(settings.filename)
+    snapshot, left_out = saved.snapshot(now_s)
+    for warning in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, str(settings.queues))):
+        typer.echo(f"edl: {warning}", err=True)
+    decided = plan_snapshot(snapshot, settings.policy, limits)
+    changes = _changes(saved, now_s, snapshot, decided, limits)
+    if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
+        typer.echo(f"edl: no pserver moves: {_obstacle(snapshot, decided, limits.consolidate_after_s)}", err=True)
+    if settings.output is PlanOutput.JSON:
+        typer.echo(plan_json(decided, changes))
+    else:
+        print_plan(decided, changes=changes, wide=settings.output is PlanOutput.WIDE)
+
+
+def _changes(
+    saved: SavedCluster, now_s: float | None, snapshot: ClusterSnapshot, decided: ScalePlan, limits: Limits
+) -> Changes | None:
+    """What the later files change; None if there is nothing to compare with."""
+    if saved.base is None:
+        return None
+    before, _ = saved.base.snapshot(now_s)
+    return compare_snapshots(before, snapshot, decided, limits, saved.first_name)
+
+
+def _obstacle(snapshot: ClusterSnapshot, decided: ScalePlan, after_s: float) -> str:
+    """Why no pserver moves."""
+    return reason_to_wait(snapshot, decided, after_s) or "no move would make space for a trainer"

@@ -1,0 +1,110 @@
+"""The list of commands: what each does, where its flags are declared, and which function runs it.
+
+Standard library only, and nothing is imported before it is needed, so that `edl --help` is fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edl.settings.flags import Settings
+
+ABOUT = "Elastic deep learning on Kubernetes: trains in the capacity that your services leave free."
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of `edl`.
+
+    Attributes:
+        name: what follows `edl`; a command of a group has two words, such as `master status`.
+        summary: one line for the list of commands.
+        settings: `module:class` with its flags.
+        run: `module:function` that takes an instance of the class and returns the exit code, or None for 0.
+        exit_codes: what the codes mean, if more is to be said than 0 done, 1 failed, 2 wrong usage.
+    """
+
+    name: str
+    summary: str
+    settings: str
+    run: str
+    exit_codes: str = ""
+
+
+COMMANDS = (
+    Command(
+        "controller",
+        "Resize every TrainingJob of a cluster until stopped.",
+        "edl.settings.controller:ControllerSettings",
+        "edl.cli.controller:controller",
+    ),
+    Command(
+        "plan",
+        "Print the decision for a saved cluster; needs no cluster.",
+        "edl.settings.plan:PlanSettings",
+        "edl.cli.plan:plan",
+        "0 a plan was made; 1 no plan could be made, or it breaks a rule; 2 wrong usage or an unreadable file",
+    ),
+    Command(
+        "explain",
+        "Explain why a job has its number of trainers; only reads.",
+        "edl.settings.explain:ExplainSettings",
+        "edl.cli.explain:explain",
+        "0 done; 1 the cluster cannot be read, or no plan could be made; 2 wrong usage, an unknown job or an"
+        " unreadable file",
+    ),
+    Command(
+        "replay",
+        "Make a recorded decision again, and compare.",
+        "edl.settings.replay:ReplaySettings",
+        "edl.cli.replay:replay",
+        "0 the same decision; 1 a different decision, or none; 2 wrong usage or no readable record",
+    ),
+    Command(
+        "audit",
+        "Prove from a journal that every record was counted once.",
+        "edl.settings.audit:AuditSettings",
+        "edl.cli.audit:audit",
+        "0 every position of every epoch was counted once; 1 a rule is broken; 2 wrong usage or no readable journal",
+    ),
+    Command(
+        "crd",
+        "Print the CustomResourceDefinition of TrainingJob.",
+        "edl.settings.flags:Settings",
+        "edl.cli.manifests:crd",
+    ),
+    Command(
+        "manifests",
+        "Print all objects that install the controller.",
+        "edl.settings.flags:Settings",
+        "edl.cli.manifests:manifests",
+    ),
+    Command(
+        "master",
+        "Run the data master of one job.",
+        "edl.settings.master:MasterSettings",
+        "edl.cli.master:master",
+        "0 after SIGTERM or SIGINT; 1 the journal is damaged, lost or cannot be written; 2 wrong usage",
+    ),
+    Command(
+        "master status",
+        "Print the state of a running data master.",
+        "edl.settings.master:StatusSettings",
+        "edl.cli.master:status",
+    ),
+)
+
+
+def settings_of(command: Command) -> type[Settings]:
+    """The class that declares the flags of a command."""
+    found: type[Settings] = load(command.settings)
+    return found
+
+
+def load(place: str) -> Any:  # noqa: ANN401 - a class or a function
+    """What `module:name` names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,118 @@
+"""The flags of `edl controller`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from edl.model.plan import Limits
+from edl.observability.logs import LogFormat
+from edl.settings.flags import Flag
+from edl.settings.shared import (
+    Address,
+    ClusterSettings,
+    ConsolidationSettings,
+    Namespace,
+    OptionalPath,
+    RunnablePolicySettings,
+)
+
+LogLevel = Literal["debug", "info", "warn", "error", "crit"]
+
+SERVING_GRACE_S = 2.0
+"""How long a controller waits for kube-scheduler's own preemption before it deletes trainers for a serving pod."""
+
+_LEVEL_ALIASES = {"dbug": "debug", "warning": "warn", "eror": "error", "critical": "crit", "fatal": "crit"}
+
+
+def _level_of(value: object) -> object:
+    word = value.lower() if isinstance(value, str) else value
+    return _LEVEL_ALIASES.get(word, word) if isinstance(word, str) else word
+
+
+def _check_image(value: str) -> str:
+    if any(c.isspace() for c in value):
+        raise ValueError("it contains a space")
+    return value
+
+
+def _without_duplicates(value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value))
+
+
+class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterSettings):
+    """The values of the flags of `edl controller`."""
+
+    namespace: Annotated[
+        Namespace,
+        Flag(
+            "Namespace of the controller's Lease; no job may be in it.",
+            metavar="NS",
+            remedy="give the name of a namespace, such as paddlecloud",
+        ),
+    ] = "paddlecloud"
+    watch_namespace: Annotated[
+        tuple[Namespace, ...],
+        AfterValidator(_without_duplicates),
+        Flag(
+            "Manage only the jobs of this namespace; repeat the flag for more.",
+            metavar="NS",
+            remedy="give the name of a namespace; repeat the flag for more",
+            unset="all namespaces",
+        ),
+    ] = ()
+    listen: Annotated[
+        Address,
+        Flag(
+            "Address that serves /metrics, /healthz and /readyz; not used with --once.",
+            metavar="HOST:PORT",
+            remedy="give HOST:PORT, such as 0.0.0.0:8080",
+        ),
+    ] = "0.0.0.0:8080"
+    log_level: Annotated[LogLevel, BeforeValidator(_level_of), Flag("Lowest level that is logged.")] = "info"
+    log_format: Annotated[LogFormat, Flag("Format of the log on stderr.")] = "logfmt"
+    interval_s: Annotated[
+        float,
+        Field(ge=0.1, le=3600, allow_inf_nan=False),
+        Flag("Longest time between two rounds.", metavar="SECONDS", remedy="give seconds, such as 5"),
+    ] = 5.0
+    key_file: Annotated[
+        OptionalPath,
+        Flag(
+            "File with the key that signs the tokens of data masters; it is created if it does not exist.",
+            metavar="FILE",
+            remedy="give the path of a file",
+            unset="$XDG_STATE_HOME/edl/key",
+        ),
+    ] = None
+    master_image: Annotated[
+        str,
+        AfterValidator(_check_image),
+        Flag(
+            "Image of the data masters of jobs that set no spec.master.image.",
+            metavar="IMAGE",
+            remedy="give the name of an image without spaces",
+            unset="the image of the controller",
+        ),
+    ] = ""
+    once: Annotated[bool, Flag("Run one round, then exit.")] = False
+    dry_run: Annotated[bool, Flag("Print each changed plan; write nothing to the cluster.")] = False
+    record: Annotated[
+        OptionalPath,
+        Flag(
+            "Folder for a JSON record of each changed decision; the last 1,000 records are kept.",
+            metavar="DIR",
+            remedy="give the path of a folder",
+            unset="no records",
+        ),
+    ] = None
+    no_leader_election: Annotated[
+        bool, Flag("Write without holding the Lease; run no second controller in the cluster.")
+    ] = False
+
+    @property
+    def limits(self) -> Limits:
+        """What a plan must keep to, without the quotas."""
+        return replace(super().limits, serving_grace_s=SERVING_GRACE_S)

@@ -1,0 +1,231 @@
+"""Flags and types of values that several commands share.
+
+A flag that means the same to several commands is declared here, in a class that their settings inherit.
+"""
+
+# ruff: noqa: PLC0415 - a wrong value is reported at once, without loading the planner or a YAML parser
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from edl.model.plan import Limits
+from edl.model.times import seconds_of_flag
+from edl.settings.flags import Flag, Settings, checked_by
+
+DEFAULT_POLICY = "utility if the speed of an admitted job is known, else maxmin"
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_MAX_PORT = 65535
+
+
+class TableOutput(StrEnum):
+    """Output formats of a table."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class TextOutput(StrEnum):
+    """Output formats of a text."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _check_namespace(value: str) -> str:
+    if not _LABEL.fullmatch(value):
+        raise ValueError("a namespace has at most 63 characters: lowercase letters, digits and hyphens")
+    return value
+
+
+def _check_address(value: str) -> str:
+    _, colon, port = value.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ValueError("it has no port from 0 to 65535")
+    return value
+
+
+def _check_not_empty(value: object) -> object:
+    if value == "":
+        raise ValueError("it is empty")
+    return value
+
+
+def policies() -> Sequence[str]:
+    """The policies that `edl plan` takes."""
+    from edl.planner.policies.registry import policy_names
+
+    return policy_names()
+
+
+def policies_to_run() -> Sequence[str]:
+    """The policies that a controller runs."""
+    from edl.planner.policies.registry import policy_names
+
+    return policy_names(comparisons=False)
+
+
+def _check_policy(name: str) -> str:
+    if name and name not in policies():
+        raise ValueError("there is no such policy")
+    return name
+
+
+def _check_policy_to_run(name: str) -> str:
+    if name and name not in policies_to_run():
+        in_plan = name in policies()
+        raise ValueError("only edl plan takes it, for comparison" if in_plan else "there is no such policy")
+    return name
+
+
+Namespace = Annotated[str, AfterValidator(_check_namespace)]
+"""The name of a namespace."""
+
+Address = Annotated[str, AfterValidator(_check_address)]
+"""HOST:PORT; an empty host means every address of the machine."""
+
+PolicyName = Annotated[str, AfterValidator(_check_policy)]
+"""The name of a policy, also of one that is only for comparison; empty for the default."""
+
+RunnablePolicyName = Annotated[str, AfterValidator(_check_policy_to_run)]
+"""The name of a policy that a controller runs; empty for the default."""
+
+RequiredPath = Annotated[Path, BeforeValidator(_check_not_empty)]
+"""A path that is not empty; whether a file exists is checked when it is read."""
+
+OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+"""A path, or None; an empty text is None."""
+
+
+class ClusterSettings(Settings):
+    """For commands that read a live cluster."""
+
+    kubeconfig: Annotated[
+        str,
+        Flag(
+            "Kubeconfig of the cluster.",
+            metavar="FILE",
+            remedy="give the path of a readable kubeconfig",
+            unset="$KUBECONFIG, then ~/.kube/config, then the service account of the pod",
+        ),
+    ] = ""
+
+
+class SavedClusterSettings(Settings):
+    """For commands that read a saved cluster."""
+
+    now: Annotated[
+        str,
+        AfterValidator(checked_by(lambda text: seconds_of_flag("--now", text))),
+        Flag(
+            "Time for which a saved cluster is planned.",
+            metavar="RFC3339",
+            remedy="give a time, such as 2026-01-05T10:00:00Z",
+            unset="the newest time in the files",
+        ),
+    ] = ""
+
+    @property
+    def now_s(self) -> float | None:
+        """The time of `--now`, in seconds since the epoch; None if it was not given."""
+        return seconds_of_flag("--now", self.now) if self.now else None
+
+
+class LimitSettings(Settings):
+    """What a plan must keep to."""
+
+    max_load_desired: Annotated[
+        float,
+        Field(gt=0, le=1, allow_inf_nan=False),
+        Flag(
+            "Training grows until the requests of all pods reach this share of a resource.",
+            metavar="SHARE",
+            remedy="give a share, such as 0.97",
+        ),
+    ] = 1.0
+    serving_headroom: Annotated[
+        int,
+        Field(ge=0, le=100_000),
+        Flag(
+            "Number of further serving pods of each shape for which growth leaves capacity free.",
+            metavar="PODS",
+            remedy="give a number of pods, such as 2",
+        ),
+    ] = 0
+    queues: Annotated[
+        OptionalPath,
+        Flag(
+            "File with the quotas of the queues, QUEUE: {RESOURCE: QUANTITY}; it is read once, at the start.",
+            metavar="FILE",
+            remedy="give the path of a readable file",
+            unset="no quotas",
+        ),
+    ] = None
+
+    @property
+    def limits(self) -> Limits:
+        """What a plan must keep to, without the quotas."""
+        return Limits(max_load_desired=self.max_load_desired, serving_headroom=self.serving_headroom)
+
+    def read_limits(self) -> Limits:
+        """What a plan must keep to, with the quotas that the file of `--queues` holds now.
+
+        Raises:
+            ConfigError: the file cannot be read, or a quota in it makes no sense.
+        """
+        from edl.kube.queue_file import read_queues
+
+        return replace(self.limits, quotas=read_queues(self.queues)) if self.queues else self.limits
+
+
+class ConsolidationSettings(LimitSettings):
+    """What a plan that may move pservers must keep to."""
+
+    consolidate_after_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, allow_inf_nan=False),
+        Flag(
+            "Time without a change after which pservers move if more trainers then fit; 0 never moves a pserver.",
+            metavar="SECONDS",
+            remedy="give seconds, such as 1800",
+        ),
+    ] = 0.0
+
+    @property
+    def limits(self) -> Limits:
+        """What a plan must keep to, without the quotas."""
+        return replace(super().limits, consolidate_after_s=self.consolidate_after_s)
+
+
+class RunnablePolicySettings(Settings):
+    """For commands that run a policy, or explain what a controller does."""
+
+    policy: Annotated[
+        RunnablePolicyName,
+        Flag(
+            "Policy by which jobs share the cluster.",
+            metavar="NAME",
+            unset=DEFAULT_POLICY,
+            choices=policies_to_run,
+        ),
+    ] = ""
+
+
+class TableOutputSettings(Settings):
+    """For commands that print a table."""
+
+    output: Annotated[TableOutput, Flag("Output format.", short="o")] = TableOutput.TABLE
+
+
+class TextOutputSettings(Settings):
+    """For commands that print a text."""
+
+    output: Annotated[TextOutput, Flag("Output format.", short="o")] = TextOutput.TEXT
