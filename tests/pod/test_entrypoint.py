@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pod.processes import ROOT, last_words, run, start
+from tests.worlds.launcher_processes import ROOT, last_words, run, start
 
 
 def await_true(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:

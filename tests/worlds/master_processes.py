@@ -1,4 +1,4 @@
-"""Masters and trainers as processes of their own, to be killed."""
+"""A master and trainers as processes, which a test can kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @dataclass
 class Cluster:
-    """One master, some trainers, in one folder."""
+    """One master and its trainers, with their files in one folder."""
 
     folder: Path
     dataset: str

@@ -27,7 +27,7 @@ TOKEN, CONTROLLER = "trainer-token-0123456789", "controller-token-0123456789"
 
 @dataclass
 class Served:
-    """A running master and a client of it."""
+    """A running master and an HTTP client."""
 
     master: Master
     api: MasterApi
@@ -45,7 +45,7 @@ class Served:
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **options: Any
     ) -> tuple[int, Any]:
-        """(status, JSON)."""
+        """Send a request; return the HTTP status and the JSON body."""
         headers = {"Content-Type": "application/json"} | options.pop("headers", {})
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -74,7 +74,7 @@ async def serving(
     restarts_epoch: bool = False,
     **dataset: Any,
 ) -> AsyncIterator[Served]:
-    """A master that stops when the block ends."""
+    """Run a master until the block ends."""
     clock, store, catalog = SystemClock(), FileLedgerStore(folder), Catalog(folder)
     times = LedgerSettings(ttl_s=ttl_s)
     try:

@@ -1,0 +1,81 @@
+"""The state of each position, computed from the ledger's events alone: slow, but simple."""
+
+from __future__ import annotations
+
+from edl.ledger.events import (
+    CheckpointBegun,
+    CutTaken,
+    DatasetSet,
+    Done,
+    EpochClosed,
+    Event,
+    Failed,
+    Granted,
+    Restored,
+    Returned,
+)
+
+
+class Truth:
+    """The state of every position: todo, leased, done or quarantined."""
+
+    def __init__(self) -> None:
+        self.epoch, self.total, self.epochs = 0, 0, 0
+        self.place: list[str] = []
+        self.leases: dict[int, tuple[int, int]] = {}
+        self.saved: dict[int, tuple[int, list[str]]] = {}
+        self.serial = 0
+
+    def take(self, event: Event) -> None:  # noqa: C901, PLR0912 one case for each event
+        self.serial += 1
+        match event:
+            case DatasetSet():
+                self.total, self.epochs = event.total, event.epochs
+                self.place = ["todo"] * self.total
+            case Granted():
+                self.move(event.start, event.end, "todo", "leased")
+                self.leases[self.serial] = (event.start, event.end)
+            case Done():
+                start, end = self.leases.pop(event.fence)
+                self.move(start, end, "leased", "done")
+            case Returned():
+                start, end = self.leases.pop(event.fence)
+                self.move(start, event.cursor, "leased", "done")
+                self.move(event.cursor, end, "leased", "todo")
+            case Failed():
+                start, end = self.leases.pop(event.fence)
+                self.move(start, event.cursor, "leased", "done")
+                self.move(event.cursor, end, "leased", "todo")
+            case CutTaken():
+                start, end = self.leases[event.fence]
+                self.move(event.end, end, "leased", "todo")
+                self.leases[event.fence] = (start, event.end)
+                if start == event.end:
+                    del self.leases[event.fence]
+            case EpochClosed():
+                for start, end in event.quarantined:
+                    self.move(start, end, "todo", "quarantined")
+                assert set(self.place) <= {"done", "quarantined"}, "an epoch was closed with work left"
+                assert not self.leases
+                self.epoch += 1
+                self.place = ["todo"] * self.total
+            case CheckpointBegun():
+                place = self.place.copy()
+                for fence, cursor in event.cursors:
+                    start = self.leases[fence][0]
+                    place[start:cursor] = ["done"] * (cursor - start)
+                self.saved[self.serial] = (self.epoch, place)
+            case Restored():
+                self.leases.clear()
+                epoch, place = self.saved.get(event.checkpoint, (self.epoch, []))
+                self.epoch = epoch
+                self.place = ["done" if p == "done" else "todo" for p in place] or ["todo"] * self.total
+            case _:
+                pass
+
+    def move(self, start: int, end: int, was: str, becomes: str) -> None:
+        assert all(p == was for p in self.place[start:end]), f"[{start}, {end}) is not all {was}"
+        self.place[start:end] = [becomes] * (end - start)
+
+    def count(self, place: str) -> int:
+        return self.place.count(place)
