@@ -23,7 +23,7 @@ ELECTION = "kube/test_leader_election.py"
 @bug(
     "a deletion has no UID as its precondition",
     at=targets.SESSION_DELETE,
-    caught_by=f"{WRITER}::test_a_marked_pod_is_not_deleted_once_another_has_its_name",
+    caught_by=f"{WRITER}::test_a_marked_pod_is_not_deleted_if_another_pod_has_its_name",
 )
 def deletion_without_uid(right: Right) -> Right:
     async def wrong(self: Any, path: str, *, uid: str, **options: Any) -> Any:
@@ -36,7 +36,7 @@ def deletion_without_uid(right: Right) -> Right:
 @bug(
     "an intent is written on any pod that has the name now",
     at=targets.SESSION_PATCH,
-    caught_by=f"{WRITER}::test_a_deletion_never_hits_another_pod_of_the_same_name",
+    caught_by=f"{WRITER}::test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted",
 )
 def patch_without_uid(right: Right) -> Right:
     async def wrong(self: Any, path: str, body: dict[str, Any], **options: Any) -> Any:
@@ -53,7 +53,7 @@ def patch_without_uid(right: Right) -> Right:
 )
 def status_on_another_job(right: Right) -> Right:
     async def wrong(self: Any, action: PatchStatus) -> Any:
-        body = self._sight.job_body(action.job) or {}
+        body = self._cache.job_body(action.job) or {}
         uid = body.get("metadata", {}).get("uid", action.job_uid)
         return await right(self, replace(action, job_uid=uid))
 
@@ -62,12 +62,12 @@ def status_on_another_job(right: Right) -> Right:
 
 @bug(
     "a pod that the controller created itself counts as somebody else's",
-    at=targets.FIND_OURS,
-    caught_by=f"{WRITER}::test_a_pod_that_exists_and_is_ours_is_success",
+    at=targets.EXISTING_OBJECT,
+    caught_by=f"{WRITER}::test_an_existing_pod_of_the_job_counts_as_created",
 )
 def own_pod_not_recognised(right: Right) -> Right:
-    async def wrong(self: Any, path: str, action: Action) -> Any:
-        return await right(self, path, replace(action, job_uid="nobody"))
+    async def wrong(self: Any, what: str, path: str, action: Action) -> Any:
+        return await right(self, what, path, replace(action, job_uid="nobody"))
 
     return wrong
 
@@ -75,7 +75,7 @@ def own_pod_not_recognised(right: Right) -> Right:
 @bug(
     "an action continues although the lease is lost",
     at=targets.SESSION_FENCE,
-    caught_by=f"{WRITER}::test_an_action_stops_between_its_requests_where_the_lease_is_lost_meanwhile",
+    caught_by=f"{WRITER}::test_an_action_stops_between_its_requests_if_the_lease_is_lost",
 )
 def writes_not_fenced(right: Right) -> Right:
     return lambda self, _, **options: right(self, lambda: True, **options)
@@ -100,7 +100,7 @@ def webhook_taken_for_the_server(right: Right) -> Right:
 @bug(
     "a leader that was stopped past its lease renews it",
     at=targets.LEASE_IS_HELD,
-    caught_by=f"{ELECTION}::test_a_holder_that_was_stopped_past_its_lease_says_nothing_more_when_it_wakes_up",
+    caught_by=f"{ELECTION}::test_a_process_that_was_stopped_past_its_lease_does_not_renew_it",
 )
 def expired_lease_renewed(_: Right) -> Right:
     return lambda self: self._mine is not None
@@ -109,7 +109,7 @@ def expired_lease_renewed(_: Right) -> Right:
 @bug(
     "a lease is taken over before it has expired",
     at=targets.LEASE_IS_FREE,
-    caught_by=f"{ELECTION}::test_a_second_waits_until_the_first_has_gone_silent_for_the_whole_lease",
+    caught_by=f"{ELECTION}::test_a_second_replica_waits_until_the_lease_expires",
 )
 def lease_taken_too_soon(right: Right) -> Right:
     def wrong(self: Any, found: LeaseRecord) -> bool:
@@ -124,7 +124,7 @@ def lease_taken_too_soon(right: Right) -> Right:
 @bug(
     "a snapshot is taken although the cache does not show the controller's own writes",
     at=targets.CACHE_UNREADY,
-    caught_by="kube/mirror/test_cache.py::test_our_own_creation_is_expected_back",
+    caught_by="kube/mirror/test_cache.py::test_a_snapshot_waits_for_the_event_of_an_own_creation",
 )
 def own_writes_not_awaited(right: Right) -> Right:
     def wrong(self: Any) -> list[str]:
@@ -136,15 +136,15 @@ def own_writes_not_awaited(right: Right) -> Right:
 @bug(
     "failures before a long watch count on",
     at=targets.WATCH,
-    caught_by=f"{REFLECTOR}::test_a_watch_that_stood_long_and_said_nothing_ends_the_failures_before_it",
+    caught_by=f"{REFLECTOR}::test_a_long_silent_watch_resets_the_failures_before_it",
 )
 def long_watch_ends_no_failures(right: Right) -> Right:
     async def wrong(self: Any) -> bool:
-        failures = self._failures
+        failures = self._pauses.failures
         try:
             return bool(await right(self))
         except EdlError:
-            self._failures = failures
+            self._pauses.failures = failures
             raise
 
     return wrong
@@ -153,11 +153,11 @@ def long_watch_ends_no_failures(right: Right) -> Right:
 @bug(
     "a watch that sends 410 counts as a healthy one",
     at=targets.TAKE_LINE,
-    caught_by=f"{REFLECTOR}::test_410_for_ever_in_the_stream_of_the_watch_is_not_answered_in_a_tight_loop_either",
+    caught_by=f"{REFLECTOR}::test_repeated_410_events_of_a_watch_cause_no_tight_loop",
 )
 def expired_watch_is_healthy(right: Right) -> Right:
     def wrong(self: Any, line: bytes) -> None:
-        self._failures = 0
+        self._pauses.reset()
         right(self, line)
 
     return wrong
@@ -166,13 +166,11 @@ def expired_watch_is_healthy(right: Right) -> Right:
 @bug(
     "a busy server is asked again before the time that it named",
     at=targets.PAUSE,
-    caught_by=f"{REFLECTOR}::test_429_is_given_the_time_that_it_asks_for",
+    caught_by=f"{REFLECTOR}::test_it_waits_as_long_as_a_429_requests",
 )
 def retry_after_ignored(right: Right) -> Right:
-    async def wrong(self: Any, error: EdlError | None, **options: Any) -> None:
-        if isinstance(error, TemporaryError) and error.retry_after_s is not None:
-            error = TemporaryError(str(error), retry_after_s=0.1 * error.retry_after_s)
-        await right(self, error, **options)
+    async def wrong(self: Any, *, retry_after_s: float | None = None, at_once: bool = False) -> None:
+        await right(self, retry_after_s=0.1 * retry_after_s if retry_after_s else None, at_once=at_once)
 
     return wrong
 
@@ -180,8 +178,7 @@ def retry_after_ignored(right: Right) -> Right:
 @bug(
     "one job that is nested too deeply hides all others",
     at=targets.DECODE,
-    caught_by="kube/client/test_json_depth.py"
-    "::test_one_object_that_is_too_deep_does_not_hide_the_others_in_a_list_or_a_watch",
+    caught_by="kube/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
 )
 def deep_job_hides_others(_: Right) -> Right:
     return lambda decoder, raw: decoder.decode(raw)
@@ -190,7 +187,7 @@ def deep_job_hides_others(_: Right) -> Right:
 @bug(
     "a container that ran out of memory shows only its own message",
     at=targets.TERMINATION_MESSAGE,
-    caught_by="kube/translate/test_snapshot.py::test_that_the_memory_ran_out_is_read_behind_the_last_words",
+    caught_by="kube/translate/test_snapshot.py::test_an_exceeded_memory_limit_is_read_after_the_termination_message",
 )
 def out_of_memory_not_told(_: Right) -> Callable[[Any], str]:
     return lambda ended: ended.message or ""

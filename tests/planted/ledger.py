@@ -17,7 +17,7 @@ from edl.worker.lease import Fault, Handed
 from tests.planted import Right, bug, targets
 
 DATASETS = "master/test_datasets.py"
-BATCHES = "worker/test_batches.py"
+BATCHES = "worker/test_job_batches.py"
 BAD_INPUT = "master/test_http_api_bad_input.py"
 
 # --- files

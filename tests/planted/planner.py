@@ -19,8 +19,8 @@ from tests.planted.install import swapped
 SHARING = "planner/test_sharing.py"
 MOVES = "planner/test_consolidation.py"
 PROPERTIES = "planner/test_consolidation_properties.py"
-STAYS = f"{MOVES}::test_nothing_moves_that_may_not_or_for_nothing"
-UNREST = f"{MOVES}::test_nothing_moves_while_something_happens"
+NO_MOVE = f"{MOVES}::test_no_pserver_moves_that_may_not_or_without_a_gain"
+CHANGES = f"{MOVES}::test_no_pserver_moves_soon_after_a_change"
 
 # --- shares
 
@@ -56,7 +56,7 @@ def gain_at_the_cost_of_the_worst(right: Right) -> Right:
 
 @bug(
     "trainers are deleted for a share that fits once serving pods have left",
-    at=targets.WHEN_LEFT,
+    at=targets.ONCE_TERMINATED,
     caught_by=f"{SHARING}::test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do",
 )
 def leaving_serving_ignored(_: Right) -> Right:
@@ -87,7 +87,7 @@ def promised_too_little(right: Right) -> Right:
 @bug(
     "a pserver moves although its annotation forbids it",
     at=targets.MAY_MOVE,
-    caught_by=f"{STAYS}[the pserver may not be disturbed]",
+    caught_by=f"{NO_MOVE}[the pserver is not safe to evict]",
 )
 def forbidden_move(right: Right) -> Right:
     return lambda job, pod: right(job, replace(pod, safe_to_evict=pod.safe_to_evict or None))
@@ -96,7 +96,7 @@ def forbidden_move(right: Right) -> Right:
 @bug(
     "a pserver moves although its job is about to end",
     at=targets.MAY_MOVE,
-    caught_by=f"{STAYS}[its trainers have begun to finish]",
+    caught_by=f"{NO_MOVE}[its trainers have begun to finish]",
 )
 def move_at_the_end(right: Right) -> Right:
     def wrong(job: Job, pod: Pod) -> bool:
@@ -109,7 +109,7 @@ def move_at_the_end(right: Right) -> Right:
 @bug(
     "a pserver moves although its loss ends the job",
     at=targets.MAY_MOVE,
-    caught_by=f"{STAYS}[its policy gives up the job with the pserver]",
+    caught_by=f"{NO_MOVE}[its policy aborts the job if a pserver is lost]",
 )
 def move_that_ends_the_job(right: Right) -> Right:
     def wrong(job: Job, pod: Pod) -> bool:
@@ -123,7 +123,7 @@ def move_that_ends_the_job(right: Right) -> Right:
 @bug(
     "a pserver of a gang moves",
     at=targets.MAY_MOVE,
-    caught_by=f"{MOVES}::test_a_gang_is_never_asked",
+    caught_by=f"{MOVES}::test_pservers_of_a_job_that_is_not_fault_tolerant_do_not_move",
 )
 def move_in_a_gang(right: Right) -> Right:
     return lambda job, pod: right(replace(job, fault_tolerant=True), pod)
@@ -132,7 +132,7 @@ def move_in_a_gang(right: Right) -> Right:
 @bug(
     "two pservers that may hold each other's checkpoints move at once",
     at=targets.PSERVER_GROUPS,
-    caught_by=f"{MOVES}::test_of_pservers_that_nothing_is_said_of_one_moves_at_a_time",
+    caught_by=f"{MOVES}::test_pservers_that_are_not_marked_safe_to_evict_move_one_at_a_time",
 )
 def two_pservers_at_once(right: Right) -> Right:
     return lambda packing: [replace(group, is_safe=True) for group in right(packing)]
@@ -150,7 +150,7 @@ def interruption_is_free(right: float) -> float:
 @bug(
     "more pods move than necessary",
     at=targets.MOVE_PRICE,
-    caught_by=f"{PROPERTIES}::test_nobody_finds_better_moves_by_trying_all",
+    caught_by=f"{PROPERTIES}::test_no_choice_of_pservers_is_better_than_the_one_found",
 )
 def moves_pay(right: float) -> float:
     return -right
@@ -159,7 +159,7 @@ def moves_pay(right: float) -> float:
 @bug(
     "trainers are deleted for nothing",
     at=targets.DELETION_PRICE,
-    caught_by=f"{MOVES}::test_nobody_makes_way_for_nothing",
+    caught_by=f"{MOVES}::test_no_trainer_is_deleted_without_a_gain",
 )
 def deletions_pay(right: float) -> float:
     return -right
@@ -168,7 +168,7 @@ def deletions_pay(right: float) -> float:
 @bug(
     "a trainer of the minimum is deleted for a move",
     at=targets.SURPLUS_TRAINERS,
-    caught_by=f"{MOVES}::test_a_trainer_of_the_minimum_or_one_to_be_left_alone_makes_no_way",
+    caught_by=f"{MOVES}::test_a_base_trainer_or_one_that_is_not_safe_to_evict_is_not_deleted_for_a_pserver",
 )
 def minimum_makes_way(right: Right) -> Right:
     def wrong(packing: Any) -> Any:
@@ -183,7 +183,7 @@ def minimum_makes_way(right: Right) -> Right:
 @bug(
     "a pserver is created again before the old one is gone",
     at=targets.STARTABLE,
-    caught_by=f"{PROPERTIES}::test_after_few_moves_there_is_rest_and_nobody_has_lost_a_trainer",
+    caught_by=f"{PROPERTIES}::test_moves_come_to_an_end_and_no_job_loses_a_trainer",
 )
 def moved_pserver_started_too_soon(right: Right) -> Right:
     def wrong(snapshot: ClusterSnapshot, plan: ScalePlan) -> Any:
@@ -194,8 +194,8 @@ def moved_pserver_started_too_soon(right: Right) -> Right:
 
 @bug(
     "pservers move right after a resize",
-    at=targets.REST_OF,
-    caught_by=f"{UNREST}[a job was resized]",
+    at=targets.QUIET_TIME,
+    caught_by=f"{CHANGES}[a job was resized]",
 )
 def resize_is_no_unrest(right: Right) -> Right:
     def wrong(snapshot: ClusterSnapshot) -> Any:
@@ -209,8 +209,8 @@ def resize_is_no_unrest(right: Right) -> Right:
 
 @bug(
     "pservers move while a pod terminates",
-    at=targets.REST_OF,
-    caught_by=f"{UNREST}[a trainer leaves]",
+    at=targets.QUIET_TIME,
+    caught_by=f"{CHANGES}[a trainer terminates]",
 )
 def terminating_pod_is_no_unrest(right: Right) -> Right:
     def wrong(snapshot: ClusterSnapshot) -> Any:
@@ -225,7 +225,7 @@ def terminating_pod_is_no_unrest(right: Right) -> Right:
 @bug(
     "pservers move for trainers that the quota forbids",
     at=targets.WANTED_TRAINERS,
-    caught_by=f"{MOVES}::test_no_program_is_tried_for_trainers_that_no_limit_allows",
+    caught_by=f"{MOVES}::test_no_pserver_moves_for_trainers_that_quota_or_load_forbids",
 )
 def quota_ignored_for_moves(right: Right) -> Right:
     def wrong(packing: Any) -> Any:
@@ -238,7 +238,7 @@ def quota_ignored_for_moves(right: Right) -> Right:
 @bug(
     "a move is made although the next plan would not use it",
     at=targets.MOVE_PAYS,
-    caught_by=f"{MOVES}::test_a_move_that_the_next_plan_would_not_use_is_not_made",
+    caught_by=f"{MOVES}::test_no_pserver_moves_if_the_next_plan_would_not_gain_a_trainer",
 )
 def move_not_tried(_: Right) -> Right:
     return lambda *_: True

@@ -1,4 +1,4 @@
-"""The PyTorch adapter with a real DataLoader; `test_batches` collects these where torch is installed."""
+"""The PyTorch adapter with a real DataLoader; `test_job_batches` collects these where torch is installed."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_the_order_in_which_things_are_listed_changes_no_plan(world: ClusterSnap
 
 def test_another_process_with_other_hashes_makes_the_same_plan() -> None:
     code = (
-        "from tests.worlds.small_clusters import *; from tests.planner.policies.test_2017_experiment import *;"
+        "from tests.worlds.small_clusters import *; from tests.planner.policies.test_edl_2017_experiment import *;"
         "from tests.worlds.rich_clusters import DEDICATED;"
         "world = make_snapshot(nodes_2017()[:9], jobs_2017(2), tuple(make_serving(f's{i}') for i in range(5)));"
         "plan = plan_for(world); after = plan_for(with_pods(apply_plan(world, plan), make_serving('t', cpu=4)));"
