@@ -1,1 +1,1 @@
-"""What the project costs, measured: CPU seconds and ratios in one run, never a timed test."""
+"""Benchmarks of the planner and the data master: CPU seconds and ratios. They are no tests and have no limits."""

@@ -1,9 +1,9 @@
-"""Trainers of DLRover's master: `benchmarks.master --dlrover-python PATH` runs it with a Python that has dlrover.
+"""Clients of DLRover's master. `benchmarks.master --dlrover-python PATH` runs it with a Python that has dlrover.
 
     PATH benchmarks/dlrover_clients.py ADDRESS CLIENTS SECONDS RECORDS
 
-Each client takes a task of one record and reports it, with the calls of DLRover's own client, as often as it can. One
-line of JSON is printed: tasks, seconds, and the median and 99th percentile of a pair of calls in milliseconds.
+Each client takes a task of one record and reports it, as often as it can, with the calls of DLRover's own client. It
+prints one line of JSON: tasks, seconds, and the median and 99th percentile of a pair of calls in milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A baseline: one integer program with a variable for each job and node, as far as it ends within a time limit.
+"""A baseline: one integer program with a variable for each job and node, under a time limit.
 
-It admits every job and maximises the sum of fulfilment; that the worst off come first is not asked of it. It is what
-one would write down first, and it shows what node classes and patterns save.
+It admits every job and maximises the sum of fulfilments; it does not put the worst-off jobs first. It is the obvious
+formulation, and shows what node classes and patterns save.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_VARIABLES = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RolePolicy:
-    """What the program found: CPU seconds, trainers, and the sum of fulfilment; None where it found nothing."""
+    """The result: CPU seconds, trainers, and the sum of fulfilments; None if no solution was found."""
 
     cpu_s: float
     trainers: int | None
@@ -30,7 +30,7 @@ class RolePolicy:
 
 
 def solve(snapshot: ClusterSnapshot, limit_s: float) -> RolePolicy | None:
-    """Solve the program for an empty cluster; None where it would be too large to be built."""
+    """Solve the program for an empty cluster; return None if it is too large to build."""
     world = read_problem(snapshot, Limits())
     pods = [(demand.index, demand.shape, -1) for demand in world.demands]
     pods += [(demand.index, need.shape, need.missing) for demand in world.demands for need in demand.needs]

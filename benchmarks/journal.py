@@ -1,7 +1,7 @@
-"""Where a master's journal should live: in SQLite (WAL) or an append-only file: `python -m benchmarks.journal [DIR]`.
+"""Compares a master's journal in an append-only file with SQLite (WAL): `python -m benchmarks.journal [DIR]`.
 
-Clients append a record of 250 bytes, wait until it is durable, and go on; both stores sync what has gathered in one
-go, off the event loop. Prints records/s, CPU microseconds of the process per record, and the median wait.
+Clients append a record of 250 bytes, wait until it is durable, and repeat. Both stores sync all waiting records at
+once, off the event loop. Prints records/s, CPU microseconds of the process per record, and the median wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 2.0
 
 
 class Store(Protocol):
-    """What is compared."""
+    """A store under test."""
 
     async def put(self, record: bytes) -> None:
         """Return when the record is durable."""
@@ -36,7 +36,7 @@ class Store(Protocol):
 
 
 class FileStore:
-    """Ours."""
+    """The journal of edl."""
 
     def __init__(self, folder: Path) -> None:
         self._store = FileLedgerStore(folder)
@@ -97,7 +97,7 @@ def _resolve(futures: list[asyncio.Future[None]]) -> None:
 
 
 async def measure(make: Callable[[Path], Store], folder: Path, clients: int) -> tuple[float, float, float]:
-    """(records/s, CPU us per record, median wait in ms)."""
+    """Measure a store: (records/s, CPU us per record, median wait in ms)."""
     store, waits = make(folder), list[float]()
     end = time.monotonic() + SECONDS
 
@@ -114,7 +114,7 @@ async def measure(make: Callable[[Path], Store], folder: Path, clients: int) -> 
 
 
 def main() -> None:
-    """Print a line per store and number of clients."""
+    """Print a line for each store and number of clients."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
         kinds: tuple[tuple[str, Callable[[Path], Store]], ...] = (("file", FileStore), ("sqlite", SqliteStore))
         for clients in (1, 8, 64, 256):

@@ -34,7 +34,7 @@ from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from tests.worlds.fake_api import connected, eventually
 from tests.worlds.master_server import serving
-from tests.worlds.written_jobs import WritableApi
+from tests.worlds.writer_on_fake_api import WritableApi
 
 ROOT = Path(edl.__file__).parent
 JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"

@@ -1,11 +1,10 @@
-"""What a master can do: `python -m benchmarks.master [rates|peer|latency|heartbeats|restart|lines ...]`.
+"""Measures the data master: `python -m benchmarks.master [rates|peer|latency|heartbeats|restart|lines ...]`.
 
 `--dlrover-python PATH` names a Python with DLRover 0.6.1, whose master then does the same work in the same run.
 
-The master is a process of its own with its journal on the disk of the working directory; the clients share the other
-cores. Rates are told per second of the wall and per second of the master's CPU: the latter is the rate per core, and
-does not depend on what else the machine does. A task is one lease that was granted and one that was reported, both
-durable before they are answered.
+The master is a separate process with its journal on the disk of the working directory; the clients use the other
+cores. Rates are per second of wall time and per second of the master's CPU time. The latter is the rate per core, and
+does not depend on other load. A task is one lease granted and one reported, both durable before the response.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SECONDS = 5.0
 
 
 class Client:
-    """One trainer on one connection; no more of HTTP than needed."""
+    """One trainer on one connection, with as little HTTP as possible."""
 
     def __init__(self, port: int, number: int) -> None:
         self._port = port
@@ -49,7 +48,7 @@ class Client:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def sync(self, want: int) -> None:
-        """Report what is held, and take as much again."""
+        """Report all leases and take as many new ones."""
         self._seq += 1
         body = {"session": self._session, "seq": self._seq, "done": self.done, "want": want}
         answer = await self.post(json.dumps(body).encode())
@@ -57,7 +56,7 @@ class Client:
         self.done = [{k: x[k] for k in ("epoch", "start", "end", "fence")} for x in answer["leases"]]
 
     async def post(self, data: bytes) -> dict[str, Any]:
-        """One call."""
+        """Make one call."""
         head = (
             f"POST /v1/sync HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
@@ -67,7 +66,7 @@ class Client:
         length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         found: dict[str, Any] = json.loads(await self._reader.readexactly(length))
         if "error" in found:
-            raise SystemExit(f"the master refuses: {found}")
+            raise SystemExit(f"the master refused the call: {found}")
         return found
 
     def close(self) -> None:
@@ -76,7 +75,7 @@ class Client:
 
 
 class Process:
-    """A master."""
+    """A master process."""
 
     def __init__(self, folder: Path, records: int) -> None:
         with socket.socket() as probe:
@@ -91,7 +90,7 @@ class Process:
         )
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it responds."""
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -104,17 +103,17 @@ class Process:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds that it has used."""
+        """The CPU seconds that it has used."""
         return cpu_s(self._process.pid)
 
     @property
     def memory_mb(self) -> float:
-        """Its resident memory."""
+        """Its resident memory in MB."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it."""
+        """Stop it."""
         (self._process.kill if kill else self._process.terminate)()
         self._process.wait(timeout=30)
 
@@ -138,7 +137,7 @@ async def master(records: int, clients: int) -> AsyncIterator[tuple[Process, lis
 
 
 async def rates() -> None:
-    """Durable tasks per second."""
+    """Measure durable tasks per second."""
     for clients, want in ((1, 1), (8, 1), (64, 1), (64, 2), (64, 16)):
         async with master(10**8, clients) as (process, trainers):
             end, cpu_s, begun = time.monotonic() + SECONDS, process.cpu_s, time.monotonic()
@@ -157,7 +156,7 @@ async def _until(end: float, trainer: Client, want: int) -> None:
 
 
 async def latency() -> None:
-    """Waits at 2,000 calls per second."""
+    """Measure latencies at 2,000 calls per second."""
     waits: list[float] = []
 
     async def beat(trainer: Client, begin: float, every_s: float) -> None:
@@ -180,7 +179,7 @@ async def latency() -> None:
 
 
 async def heartbeats() -> None:
-    """10,000 trainers that heartbeat each 10 s, over few connections."""
+    """Measure 10,000 trainers that send a heartbeat every 10 s over a few connections."""
     async with master(10**8, 50) as (process, lines):
         bodies = [
             json.dumps({"session": {"pod_uid": f"u{n}", "incarnation": 1, "name": f"t{n}"}, "seq": 1, "want": 1})
@@ -208,7 +207,7 @@ async def _pass(line: Client, bodies: list[str]) -> list[dict[str, Any]]:
 
 
 async def restart() -> None:
-    """A restart of a master with a million shards, half of them done, killed in the middle of its work."""
+    """Measure the restart of a master that was killed with a million shards, half of them done."""
     folder = Path(tempfile.mkdtemp(dir=Path.cwd(), prefix=".benchmark-"))
     process = Process(folder, 10**6)
     try:
@@ -230,7 +229,7 @@ async def restart() -> None:
 
 
 async def lines() -> None:
-    """What it takes to find the lines of a file of 1 GiB."""
+    """Measure how long it takes to index the lines of a file of 1 GiB."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
         path = Path(folder) / "lines.txt"
         with path.open("wb") as file:
@@ -247,7 +246,7 @@ async def lines() -> None:
 
 
 def main() -> None:
-    """Run what is named."""
+    """Run the named measurements."""
     arguments = argparse.ArgumentParser(prog="benchmarks.master")
     arguments.add_argument("--dlrover-python", metavar="PATH")
     arguments.add_argument("names", nargs="*")
@@ -256,7 +255,7 @@ def main() -> None:
 
     async def peer() -> None:
         if python is None:
-            print("DLRover: not installed here; name a Python that has it: --dlrover-python PATH")
+            print("DLRover is not installed in this Python; name one that has it: --dlrover-python PATH")
         else:
             measure_peer(python, SECONDS)
 

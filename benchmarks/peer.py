@@ -1,7 +1,7 @@
-"""The strongest peer on the work of `benchmarks.master`: DLRover 0.6.1's master with clients of its own.
+"""The work of `benchmarks.master` on the strongest peer: DLRover 0.6.1's master, with its own clients.
 
-It needs a Python with `pip install 'dlrover[k8s]==0.6.1' protobuf`, best in an environment of its own. Its master
-keeps nothing on a disk; its clients call twice a task, because it has no call that reports and takes in one.
+It needs a Python with `pip install 'dlrover[k8s]==0.6.1' protobuf`, preferably in a separate environment. Its master
+stores nothing on disk. Its clients make two calls for each task, because no call both reports and takes one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def python_with_peer(named: str | None) -> str | None:
-    """The Python that has the peer: the one that was named, or this one; None where there is none."""
+    """A Python that has the peer: the named one, else this one; None if neither has it."""
     return named or (sys.executable if importlib.util.find_spec("dlrover") else None)
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used."""
+    """The CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def measure_peer(python: str, seconds: float) -> None:
-    """Print a line for 1, 8 and 64 clients, each with a master of its own."""
+    """Print a line for 1, 8 and 64 clients, each with a new master."""
     for clients in (1, 8, 64):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

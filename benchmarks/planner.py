@@ -1,11 +1,10 @@
-"""The planner's cost and its distance from the optimum: `make benchmarks`, beside two baselines in the same run.
+"""Measures the planner's cost and its gap to the optimum, and two baselines: `make benchmarks`.
 
 Prints a line for each size: CPU seconds of a decision on an empty cluster (cold), on the full cluster that results
-(full), and after ten jobs of that have changed (changed), the last two with the columns of the plan before; the
-trainers, the gaps to the certified bound, the trainers that die for the change, and the peak memory so far. Then what
-the controller of 2017 would do with the empty cluster: its trainers that have room; and what one integer program over
-jobs and nodes finds within a limit. Figures of one run on one machine compare with each other, not with those of
-another machine.
+(full), and after ten jobs have changed (changed), the last two with the columns of the plan before; the trainers, the
+gaps to the certified bound, the trainers deleted for the change, and the peak memory so far. Then the baselines on
+the empty cluster: the trainers of the 2017 controller that fit, and those of one integer program over jobs and nodes
+within a time limit. Compare figures only with those of the same run on the same machine.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ __all__ = ["jobs_2017", "nodes_2017"]
 
 LIMITS = Limits(deadline_s=120.0)
 CHANGES = 10
-GREEDY_NODES = 3_000  # above so many nodes the greedy of 2017, which looks at them one by one, is left out
+GREEDY_NODES = 3_000  # with more nodes the 2017 policy, which looks at them one by one, is left out
 PROGRAM_LIMIT_S = 20.0
 
 
 def timed(snapshot: ClusterSnapshot, columns: KeptColumns = NO_COLUMNS) -> tuple[ScalePlan, float]:
-    """A plan that passes its checks, and the CPU seconds that it took."""
+    """Make a plan and check it; return it and its CPU seconds."""
     started_s = time.process_time()
     plan = decide(snapshot, POLICIES["maxmin"], LIMITS, columns)
     cpu_s = time.process_time() - started_s
@@ -48,7 +47,7 @@ def timed(snapshot: ClusterSnapshot, columns: KeptColumns = NO_COLUMNS) -> tuple
 
 
 def measure(name: str, snapshot: ClusterSnapshot) -> None:
-    """Decide on an empty cluster, on the full one, and after ten changes, and print the line."""
+    """Decide on an empty cluster, on the full one, and after ten changes; print the line."""
     plan, cold_s = timed(snapshot)
     full = carried_out(snapshot, plan)
     again, full_s = timed(full, plan.columns)
@@ -56,22 +55,22 @@ def measure(name: str, snapshot: ClusterSnapshot) -> None:
     memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     trainers = sum(d.target for d in plan.decisions)
     baselines = f"{_apart(greedy, snapshot)} {_apart(program, snapshot)}"
-    dead = sum(len(d.victims) for d in changed.decisions if d.admitted)
+    deleted = sum(len(d.victims) for d in changed.decisions if d.admitted)
     print(
         f"{name:<24} {cold_s:7.2f} {full_s:7.2f} {changed_s:8.2f} {trainers:9d} {plan.certificate.gap:8.3%}"
-        f" {changed.certificate.gap:8.3%} {dead:6d} {memory_mib:6.0f} {baselines}",
+        f" {changed.certificate.gap:8.3%} {deleted:8d} {memory_mib:6.0f} {baselines}",
         flush=True,
     )
 
 
 def _apart(baseline: Callable[[ClusterSnapshot], str], snapshot: ClusterSnapshot) -> str:
-    """A baseline in a process of its own, so that its memory is not counted as the planner's."""
+    """Run a baseline in a separate process, so that its memory does not count as the planner's."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(baseline, snapshot).result()
 
 
 def greedy(snapshot: ClusterSnapshot) -> str:
-    """What the controller of 2017 needs and places, as columns."""
+    """The columns of the 2017 controller: CPU seconds and trainers."""
     if len(snapshot.nodes) > GREEDY_NODES:
         return f"{'-':>8} {'-':>8}"
     started_s = time.process_time()
@@ -81,7 +80,7 @@ def greedy(snapshot: ClusterSnapshot) -> str:
 
 
 def program(snapshot: ClusterSnapshot) -> str:
-    """What one program over jobs and nodes needs and finds, as columns."""
+    """The columns of one integer program over jobs and nodes: CPU seconds and trainers."""
     answer = solve(snapshot, PROGRAM_LIMIT_S)
     if answer is None:
         return f"{'-':>8} {'-':>8}"
@@ -89,7 +88,7 @@ def program(snapshot: ClusterSnapshot) -> str:
 
 
 def main() -> None:
-    """Print the table; an argument limits it to worlds whose name contains it."""
+    """Print the table; arguments limit it to sizes whose name contains one of them."""
     worlds: dict[str, Callable[[], ClusterSnapshot]] = {
         "2017: 20 jobs x 133": lambda: make_snapshot(nodes_2017(), jobs_2017(20)),
         "mixed: 10 jobs x 20": lambda: mixed(20, 10),
@@ -102,8 +101,8 @@ def main() -> None:
         "fleet: 5000 jobs x 10000": lambda: fleet(10_000, 5000),
     }
     chosen = [name for name in worlds if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
-    head = ("cold s", "full s", "changed s", "trainers", "gap", "gap ch.", "die", "MiB")
-    widths = (7, 7, 8, 9, 8, 8, 6, 6)
+    head = ("cold s", "full s", "changed s", "trainers", "gap", "gap ch.", "deleted", "MiB")
+    widths = (7, 7, 8, 9, 8, 8, 8, 6)
     titles = " ".join(f"{title:>{width}}" for title, width in zip(head, widths, strict=True))
     print(f"{'size':<24} {titles} {'2017 s':>8} {'trainers':>8} {'j x n s':>8} {'trainers':>8}", flush=True)
     for name in chosen:

@@ -1,4 +1,4 @@
-"""Worlds to measure the planner on: the surrogate of 2017, a mix of four sizes, and a fleet of many classes."""
+"""Clusters to measure the planner on: a surrogate of the 2017 experiment, a mix of four node sizes, a large fleet."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SERVING = ((0.5, 1), (1, 2), (2, 4), (3, 3), (4, 8), (5, 16), (6, 12))
 
 
 def nodes_2017() -> tuple[Node, ...]:
-    """The surrogate of the 2017 experiment: 133 nodes, 2,348 cores in all, 0.38 cores of each in use."""
+    """The nodes of the 2017 surrogate: 133 nodes, 2,348 cores in all, 0.38 cores of each in use."""
     sizes = [12] * 69 + [24] * 63 + [8]
     return tuple(make_node(f"n{i:03d}", cpu - 0.38, 8 * cpu) for i, cpu in enumerate(sizes))
 
 
 def jobs_2017(count: int) -> tuple[Job, ...]:
-    """Its jobs: trainers of 5 cores, ten parameter servers and a master each."""
+    """The jobs of the 2017 surrogate: trainers of 5 cores, ten parameter servers and a master each."""
     fixed = (
         FixedPods(Role.MASTER, make_shape(1, 1), 1),
         FixedPods(Role.PSERVER, make_shape(4, 5), 10),
@@ -50,7 +50,7 @@ def jobs_2017(count: int) -> tuple[Job, ...]:
 
 
 def mixed(node_count: int, job_count: int) -> ClusterSnapshot:
-    """Nodes of four sizes and jobs of six shapes that nearly all reach their maximum."""
+    """Nodes of four sizes, and jobs of six shapes, nearly all of which reach their maximum."""
     nodes = tuple(
         make_node(f"n{i:05d}", (8, 16, 32, 64)[i % 4], (32, 64, 128, 512)[i % 4]) for i in range(node_count)
     )
@@ -66,7 +66,7 @@ def mixed(node_count: int, job_count: int) -> ClusterSnapshot:
 
 
 def fleet(node_count: int, job_count: int, seed: int = 1) -> ClusterSnapshot:
-    """Nodes of eight kinds, each with one to three serving pods, and jobs that could use half as much room again.
+    """Nodes of eight kinds with one to three serving pods each, and jobs that could use 1.5 times the cluster.
 
     About four trainers fit on a node; twelve shapes of trainers, one of them with a GPU; every third job has a master
     and two parameter servers; minimums of 1 to 4.
@@ -107,7 +107,7 @@ def _fleet_job(i: int, share: float, random: Random, prefix: str = "j") -> Job:
 
 
 def with_changes(snapshot: ClusterSnapshot, count: int, seed: int = 2) -> ClusterSnapshot:
-    """`count` jobs changed: in turn one arrives, one leaves, one is given half its maximum."""
+    """The cluster after `count` changes: in turn a job is created, a job is deleted, a maximum is halved."""
     random = Random(seed)  # noqa: S311
     jobs = list(snapshot.jobs)
     share = 8.4 * len(snapshot.nodes) / max(1, len(jobs))
@@ -124,7 +124,7 @@ def with_changes(snapshot: ClusterSnapshot, count: int, seed: int = 2) -> Cluste
 
 
 def carried_out(snapshot: ClusterSnapshot, plan: ScalePlan, *, after_s: float = 1000.0) -> ClusterSnapshot:
-    """The world, some time later, in which everything that a plan wants is running and its victims are gone."""
+    """The cluster some time later: all pods of the plan run, and its victims are gone."""
     jobs = []
     for job, decision in zip(snapshot.jobs, plan.decisions, strict=True):
         dead = set(decision.victims)

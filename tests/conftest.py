@@ -1,8 +1,9 @@
-"""What every test shares: hypothesis tries the same examples each time, so that a failure is a change of ours.
+"""What all tests share: hypothesis profiles, options, the order of the files, and tests that run alone.
 
-`HYPOTHESIS_PROFILE=explore pytest` (or `pytest --hypothesis-profile=explore`) tries new ones, and more of them.
-`pytest --campaign full` holds the waves of the large end-to-end tests as long as the experiments did that they are
-held against.
+Hypothesis tries the same examples in each run, so that a failure comes from a change of the code.
+`pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
+`pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
+`pytest --progress` shows what runs, and a table of the slowest files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.e2e.control_plane.versions import cache_root
+from tests.progress import Progress, longest_first
 from tests.side_by_side import turn
 
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
@@ -25,26 +27,38 @@ _REAL = Path(__file__).parent / "real"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the tests that need root and a machine's packages, unless they are asked for by their path."""
+    """Leave out the tests that need root and Debian packages, unless the command line names their folder."""
     asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(_REAL) for argument in config.args)
     return True if collection_path == _REAL and not asked else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the end-to-end tests."""
+    """Add the options of these tests."""
     parser.addoption(
         "--campaign",
         choices=("short", "full"),
         default="short",
-        help="how long the large end-to-end tests hold each step: as short as shows the effect (default), or in full",
+        help="how long the large end-to-end tests hold each step: just long enough (default), or as the experiments",
     )
+    parser.addoption("--progress", action="store_true", help="print what runs instead of dots, and the slowest files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show the progress where the results arrive: in the process that shares out the tests."""
+    if config.getoption("--progress") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the tests; see `progress`."""
+    longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Where several processes share the tests, one marked `alone` has the machine for itself; see `side_by_side`.
+    """If several processes run tests, a test marked `alone` waits until no other test runs; see `side_by_side`.
 
-    The time that a test waits for its turn is none of its timeout's, whose clock starts inside.
+    The wait does not count towards the test's timeout, which starts afterwards.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)

@@ -1,8 +1,7 @@
-"""Test processes that run side by side on one machine, and tests that need it for themselves.
+"""Lets test processes run tests at the same time, except for tests that need the machine for themselves.
 
-`pytest -n 2` shares the tests out between two processes. Most of them wait for something most of the time, and do not
-mind. A test marked `alone` times what a whole cluster does: it begins when no other test runs, and none begins
-beside it.
+`pytest -n 2` divides the tests between two processes. Most tests mainly wait, so two do not disturb each other. A
+test marked `alone` measures times of a whole cluster: it starts when no other test runs, and none starts meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from pathlib import Path
 
 @contextmanager
 def turn(folder: Path, *, alone: bool) -> Iterator[None]:
-    """Wait until a test may run, and keep others from running beside it where it must be alone.
+    """Wait until a test may run; while it runs, other tests wait if it must be alone.
 
-    Whoever waits for the room stands in the turnstile meanwhile, so that a stream of others cannot pass it by. The
-    kernel takes both locks back when a process ends.
+    A process that waits for `room` holds the `turnstile`, so that others cannot overtake it. The kernel releases both
+    locks when a process ends.
 
     Args:
-        folder: of the locks; the same for all that share the machine.
-        alone: whether no other may run at the same time.
+        folder: where the lock files are; the same for all processes of the machine.
+        alone: if true, no other test runs at the same time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "turnstile").open("w") as turnstile, (folder / "room").open("w") as room:
@@ -33,6 +32,6 @@ def turn(folder: Path, *, alone: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            # A child that was forked meanwhile has the files open, too: closing them would not let go.
+            # Closing the files would not release the locks if a child process was forked meanwhile.
             fcntl.flock(room, fcntl.LOCK_UN)
             fcntl.flock(turnstile, fcntl.LOCK_UN)

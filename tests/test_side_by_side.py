@@ -1,4 +1,4 @@
-"""A test that must be alone is, and those that need not run side by side."""
+"""A test that must be alone runs alone, and other tests run at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAIT_S = 20.0
 
 
 class Room:
-    """Who is inside, by what each of them sees."""
+    """Two tests that want to run, one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -20,29 +20,29 @@ class Room:
         self.is_left = False
 
     def stay(self, *, alone: bool) -> None:
-        """Enter, and stay until told to go."""
+        """Run the first test until `leave` is set."""
         with turn(self._folder, alone=alone):
             self.entered.set()
             assert self.leave.wait(WAIT_S)
             self.is_left = True
 
     def pass_by(self, *, alone: bool) -> bool:
-        """Whether the one who stays had left when this one came in."""
+        """Run the second test; return whether the first one had ended before it started."""
         with turn(self._folder, alone=alone):
             return self.is_left
 
 
-def test_ordinary_tests_run_side_by_side(tmp_path: Path) -> None:
+def test_ordinary_tests_run_at_the_same_time(tmp_path: Path) -> None:
     room = Room(tmp_path)
     with ThreadPoolExecutor() as threads:
-        staying = threads.submit(room.stay, alone=False)
+        first = threads.submit(room.stay, alone=False)
         assert room.entered.wait(WAIT_S)
         assert not threads.submit(room.pass_by, alone=False).result(WAIT_S)
         room.leave.set()
-        staying.result(WAIT_S)
+        first.result(WAIT_S)
 
 
-def test_nobody_is_beside_a_test_that_must_be_alone_and_it_is_beside_nobody(tmp_path: Path) -> None:
+def test_a_test_that_must_be_alone_runs_beside_no_other(tmp_path: Path) -> None:
     for first, second in ((True, False), (False, True), (True, True)):
         room = Room(tmp_path)
         with ThreadPoolExecutor() as threads:
@@ -51,5 +51,5 @@ def test_nobody_is_beside_a_test_that_must_be_alone_and_it_is_beside_nobody(tmp_
             other = threads.submit(room.pass_by, alone=second)
             assert not other.done()
             room.leave.set()
-            assert other.result(WAIT_S), "it came in only when the first had left"
+            assert other.result(WAIT_S), "it started only after the first had ended"
             staying.result(WAIT_S)

@@ -1,8 +1,9 @@
 """Everything that installs the controller in a cluster, as dictionaries: the one source of `deploy/`.
 
-Least privilege, and enough: each right of the ClusterRole is one that some module uses; `tests/e2e/test_rights.py`
-compares them with the API server's audit log. Namespaced rights stand in a Role. Anything that a cluster may lack
-(Volcano) or that belongs into users' namespaces (the pod reader) is left to further bases.
+Least privilege, and enough: each right of the ClusterRole is one that some module uses;
+`tests/e2e/parts/test_rights.py` compares them with the API server's audit log. Namespaced rights stand in a Role.
+Anything that a cluster may lack (Volcano) or that belongs into users' namespaces (the pod reader) is left to further
+bases.
 """
 
 from __future__ import annotations

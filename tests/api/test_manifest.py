@@ -18,7 +18,7 @@ from edl.api.manifest import (
 )
 from edl.api.v1 import TrainingJob, parse_job
 from edl.model.names import Role
-from tests.api.golden import inputs, output_of, render
+from tests.worlds.golden_pods import inputs, output_of, render
 from tests.worlds.hostile_jobs import CASES, Case, edited, make_manifest, template, trainer
 
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
@@ -42,7 +42,7 @@ def environment_of(pod: Object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", inputs(), ids=lambda path: path.name.partition(".")[0])
 def test_pods_are_those_of_the_golden_files(path: Path) -> None:
-    assert render(path) == output_of(path).read_text(), "if it is meant, run `python -m tests.api.golden`"
+    assert render(path) == output_of(path).read_text(), "if it is meant, run `python -m tests.worlds.golden_pods`"
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.accepted], ids=lambda case: case.name)

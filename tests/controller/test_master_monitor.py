@@ -17,8 +17,8 @@ from edl.model.names import JobKey
 from edl.model.progress import LOST_MODEL
 from edl.model.status import JobPhase
 from tests.worlds.builders import make_nodes
+from tests.worlds.controller_with_masters import KEY, Linked, Trainer, controller_token, linked, sharded, until, wired
 from tests.worlds.fakes import FakeLease, PodWorld
-from tests.worlds.linked_masters import KEY, Linked, Trainer, controller_token, linked, sharded, until, wired
 from tests.worlds.master_server import Served, serving
 
 TTL_S = 30.0

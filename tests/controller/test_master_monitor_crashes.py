@@ -21,8 +21,8 @@ from edl.model.pods import PodPhase
 from edl.model.status import JobPhase
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.fakes import LoopClock
-from tests.worlds.living import Living
-from tests.worlds.living_world import World
+from tests.worlds.simulated_cluster import World
+from tests.worlds.simulated_controller import Living
 
 A = JobKey("default", "a")
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 1))

@@ -1,8 +1,8 @@
-"""Gives tests a real control plane, and shows what it did when a test fails.
+"""Gives tests a real control plane, and shows its logs when a test fails.
 
-`control_plane` starts fresh clusters; `shared_control_plane` hands out one per mix and settings for
-the whole session, for tests that keep to a namespace of their own. Where `EDL_E2E_KUBECONFIG` names
-a cluster, both use that one. The programs are built before the first test, outside its timeout.
+`control_plane` starts new clusters. `shared_control_plane` returns one cluster for each mix and settings for the
+whole session, for tests that use a namespace of their own. If `EDL_E2E_KUBECONFIG` names a cluster, both use that
+one. The programs are built before the first test, outside its timeout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLANES = pytest.StashKey[list[ControlPlane]]()
 
 
 class ControlPlanes:
-    """Starts clusters below a folder and stops every one of them."""
+    """Starts clusters in a folder and stops all of them."""
 
     def __init__(self, folder: Callable[[], Path], notice: Callable[[ControlPlane], None]) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ class ControlPlanes:
         pod_ready_s: float = 0.5,
         settings: Settings | None = None,
     ) -> ControlPlane:
-        """Start a cluster; `nodes` goes before `mix`, and `settings` before the two delays."""
+        """Start a cluster. `nodes` overrides `mix`, and `settings` overrides the two delays."""
         settings = settings or Settings(pod_delete_s=pod_delete_s, pod_ready_s=pod_ready_s)
         wanted = mix if nodes is None else nodes
         folder = self._folder()
@@ -58,14 +58,14 @@ class ControlPlanes:
 
 
 class SharedControlPlanes:
-    """Hands out one cluster per mix and settings."""
+    """Returns one cluster for each mix and settings."""
 
     def __init__(self, planes: ControlPlanes) -> None:
         self._planes = planes
         self._running: dict[tuple[str, Settings], ControlPlane] = {}
 
     def __call__(self, mix: str = "small", *, pod_delete_s: float = 1.0, pod_ready_s: float = 0.5) -> ControlPlane:
-        """The session's cluster of this kind; started by the first who asks."""
+        """The session's cluster of this kind; the first call starts it."""
         settings = Settings(pod_delete_s=pod_delete_s, pod_ready_s=pod_ready_s)
         key = (mix, settings)
         if key not in self._running:
@@ -106,7 +106,7 @@ def shared_control_plane(
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what is missing where a test will need it, with the progress in sight."""
+    """Build missing programs if a test needs them, and show the progress."""
     if session.config.option.collectonly:
         return
     if not any(_FIXTURES & set(getattr(item, "fixturenames", ())) for item in session.items):
@@ -120,7 +120,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the logs of a test's clusters to the report of its failure."""
+    """Add the logs of a test's clusters to the report if it fails."""
     report = yield
     if report.when == "call" and report.failed:
         for plane in [plane for node in item.listchain() for plane in node.stash.get(PLANES, [])]:

@@ -1,7 +1,7 @@
 """Records docs/kubectl.md: what kubectl and edl print on a real control plane, command by command.
 
-Run it with `make sessions`. What is printed differs from run to run in ages, times, identities and widths of columns;
-`shape` takes those away, and a test compares the shape of the document with that of a new recording.
+Run it with `make sessions`. Ages, times, UIDs and column widths differ between runs; `shape` removes them. A test
+compares the shape of the document with that of a new recording.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.e2e.control_plane.build import ensure_binaries
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
-from tests.e2e.harness import ROOT, World
-from tests.e2e.jobs import serving
+from tests.e2e.worlds.harness import ROOT, World
+from tests.e2e.worlds.jobs import serving
 
 DOCUMENT = ROOT / "docs" / "kubectl.md"
 WAIT_S = 60.0
@@ -29,8 +29,8 @@ STEADY_S = 3.0
 HEAD = """\
 # What kubectl shows
 
-Recorded by `make sessions` on a real API server with four nodes of 8 cpu: every line is as it was printed, only the
-waiting between commands is left out. `tj` is short for `trainingjobs`.
+Recorded by `make sessions` on a real API server with four nodes of 8 cpu each. The output is unchanged; only the
+waits between commands are left out. `tj` is short for `trainingjobs`.
 """
 
 HUGE = """\
@@ -58,12 +58,12 @@ spec:
     max-instance: 40
     resources: {requests: {cpu: "1", memory: 1Gi}}
 """
-# Each of four nodes of 8 cpu holds one serving pod of 6, and the master of the job takes a part of one cpu.
+# Each of four nodes of 8 cpu holds one serving pod of 6 cpu, and the master of the job takes a part of one cpu.
 LEFT_FOR_WIDE = 7
 
 
 class Notebook:
-    """Runs commands against one cluster and writes down what they print."""
+    """Runs commands on one cluster and records their output."""
 
     def __init__(self, here: World) -> None:
         self.here = here
@@ -92,7 +92,7 @@ class Notebook:
         self._parts.append(f"{text}\n")
 
     def run(self, line: str, stdin: str = "") -> str:
-        """Run a command as a person would type it, and write down what it prints."""
+        """Run a command and record its output."""
         done = subprocess.run(
             shlex.split(line),
             input=stdin,
@@ -110,7 +110,7 @@ class Notebook:
 
     @contextmanager
     def watching(self, line: str) -> Iterator[None]:
-        """Run a command that goes on until Ctrl-C, while the block does its part."""
+        """Run a command that ends with Ctrl-C, while the block runs."""
         with tempfile.TemporaryFile("w+") as out:
             process = subprocess.Popen(shlex.split(line), env=self._environment, stdout=out, stderr=out)
             try:
@@ -122,11 +122,11 @@ class Notebook:
             self._show(line, f"{out.read()}^C\n")
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Wait until something is so, without a word of it in the document."""
+        """Wait until the condition holds; nothing is recorded."""
         self.here.kube.wait_until(is_so, WAIT_S, what)
 
     def until_steady(self, name: str, phase: str, reason: str = "") -> None:
-        """Wait until a job's status has said the same for some seconds."""
+        """Wait until the status of a job has not changed for some seconds."""
         since, last = time.monotonic(), None
 
         def is_steady() -> bool:
@@ -145,13 +145,13 @@ class Notebook:
 
 
 def record(here: World) -> str:
-    """Play every session and return the document."""
+    """Run all sessions and return the document."""
     book = Notebook(here)
     with here.controller:
         _create(book)
         _understand(book)
         _scale(book)
-        _wait_in_vain(book)
+        _be_unschedulable(book)
         _be_refused(book)
         _suspend_and_delete(book)
         _make_way(book)
@@ -159,41 +159,41 @@ def record(here: World) -> str:
 
 
 def _create(book: Notebook) -> None:
-    book.title("Create, and watch it grow")
+    book.title("Create a job and watch it grow")
     book.run("kubectl create -f example/examplejob.yaml")
     with book.watching("kubectl get tj -w"):
         book.until_steady("example", "Running", "AtMax")
     book.run("kubectl get tj")
-    book.say("A pod is named after its role and index; `paddlepaddle.org/job` selects those of one job.")
+    book.say("A pod is named after its role and index. The label `paddlepaddle.org/job` selects the pods of one job.")
     book.run("kubectl get pods -l paddlepaddle.org/job=example --sort-by=.metadata.name")
 
 
 def _understand(book: Notebook) -> None:
-    book.title("Why it has that many")
-    book.say("The sentence under `Explanation` is the answer; conditions and events tell the history.")
+    book.title("Why a job has this many trainers")
+    book.say("`Explanation` gives the reason; conditions and events give the history.")
     book.run("kubectl describe tj example")
     book.run("kubectl get tj example -o jsonpath={.status.explanation}")
-    book.say("`edl explain` says it at length, and what would have to happen for more:")
+    book.say("`edl explain` gives the full account, and what the job needs to get more trainers:")
     book.run("edl explain example")
-    book.say("The reference of every field is in the cluster:")
+    book.say("`kubectl explain` describes every field:")
     book.run("kubectl explain tj.spec.trainer.min-instance")
     book.run("kubectl explain tj.spec.elasticity")
 
 
 def _scale(book: Notebook) -> None:
-    book.title("Pin the count, and give it back")
+    book.title("Pin the number of trainers, and unpin it")
     book.run("kubectl scale tj/example --replicas=3")
     book.until(lambda: book.here.running("example") == 3, "three trainers are left")
     book.until_steady("example", "Running", "Pinned")
     book.run("kubectl get tj")
-    book.say("A count outside of the job's own bounds is refused; 0 gives the job back to the planner.")
+    book.say("A number outside the job's bounds is refused; 0 unpins the job.")
     book.run("kubectl scale tj/example --replicas=9")
     book.run("kubectl scale tj/example --replicas=0")
     book.until_steady("example", "Running", "AtMax")
     book.run("kubectl get tj")
 
 
-def _wait_in_vain(book: Notebook) -> None:
+def _be_unschedulable(book: Notebook) -> None:
     book.title("A job that cannot start")
     book.run("kubectl create -f -", stdin=HUGE)
     book.until_steady("huge", "Pending", "Unschedulable")
@@ -203,12 +203,12 @@ def _wait_in_vain(book: Notebook) -> None:
 
 
 def _be_refused(book: Notebook) -> None:
-    book.title("What is refused at once")
-    book.say("More trainers at least than at most; an amount that YAML reads as a bare decimal; the wrong namespace:")
+    book.title("What the API server refuses")
+    book.say("A minimum above the maximum; a quantity that YAML reads as a number; the wrong namespace:")
     book.run("kubectl create -f -", stdin=HUGE.replace("min-instance: 2", "min-instance: 5"))
     book.run("kubectl create -f -", stdin=HUGE.replace('cpu: "16"', "cpu: 0.5"))
     book.run("kubectl create -n paddlecloud -f example/examplejob.yaml")
-    book.say("The image of a job that has pods:")
+    book.say("Another image for a job that has pods:")
     book.run("""kubectl patch tj example --type merge -p '{"spec":{"image":"example/other"}}'""")
 
 
@@ -225,8 +225,8 @@ def _suspend_and_delete(book: Notebook) -> None:
 
 
 def _make_way(book: Notebook) -> None:
-    book.title("Serving takes room")
-    book.say("A job of 1 cpu for each trainer fills the cluster; then `web`, serving pods of 6 cpu, is scaled up.")
+    book.title("Serving pods preempt trainers")
+    book.say("A job with trainers of 1 cpu fills the cluster. Then `web`, with serving pods of 6 cpu, is scaled up.")
     book.run("kubectl create -f -", stdin=WIDE)
     book.until_steady("wide", "Running", "InsufficientCapacity")
     book.run("kubectl get tj")
@@ -234,11 +234,12 @@ def _make_way(book: Notebook) -> None:
     book.here.kube.create(serving(cpu="6"))
     book.run("kubectl scale deployment web --replicas=4")
     book.until(lambda: book.here.ready_serving() == 4, "serving is ready")
-    book.until(lambda: book.here.running("wide") == LEFT_FOR_WIDE, "the job has what is left")
+    book.until(lambda: book.here.running("wide") == LEFT_FOR_WIDE, "the job has the rest")
     book.until_steady("wide", "Running")
     book.run("kubectl get tj")
     book.say(
-        "Who took them: kube-scheduler itself (`Preempted`), or the planner where that is not enough (`ScaledDown`)."
+        "Trainers are deleted by kube-scheduler (`Preempted`), or by the controller if that is not enough"
+        " (`ScaledDown`)."
     )
     columns = "custom-columns=:.reason,:.message"
     about = "--field-selector involvedObject.name=wide"
@@ -255,14 +256,14 @@ SCRUBBED = (
     (re.compile(r"AGE \(x\d+ over AGE\)"), "AGE"),
     (re.compile(r"[ \t]+"), " "),
 )
-# What the events of a wave are, and in how many steps they come, is up to kube-scheduler.
+# kube-scheduler decides which other events a wave has, and in how many steps.
 ALWAYS_TOLD = ("Admitted", "Preempted")
 
 
 def shape(document: str) -> list[str]:
-    """A document without what differs from run to run; of a watch only its head and its last line.
+    """A document without what differs between runs.
 
-    Of events only those that are always there, and that there are others.
+    Of a watch only the head and the last line are kept, of events only the reasons that always occur.
     """
     blocks = re.split(r"(?m)^```", document)
     return [line for block in blocks for line in _shape_of(block)]
@@ -271,7 +272,7 @@ def shape(document: str) -> list[str]:
 def _shape_of(block: str) -> list[str]:
     for pattern, word in SCRUBBED:
         block = pattern.sub(word, block)
-    # Events of one second stand in no order.
+    # Events of the same second have no order.
     given = [line.strip() for line in block.splitlines() if line.strip("- ")]
     lines = sorted(given, key=lambda line: line if line.startswith(("Normal ", "Warning ")) else "")
     if lines and lines[-1] == "^C":

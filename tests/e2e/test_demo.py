@@ -1,4 +1,4 @@
-"""The demonstration ends well, and leaves nothing running when it is interrupted."""
+"""The demonstration succeeds, and stops all its processes when it is interrupted."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.control_plane.processes import heed_interrupts
-from tests.e2e.harness import ROOT
+from tests.e2e.worlds.harness import ROOT
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The folder for temporary files that the demonstration gets."""
+    """The folder for the temporary files of the demonstration."""
     yield tmp_path
-    assert not list(tmp_path.iterdir()), "it left files behind"
+    assert not list(tmp_path.iterdir()), "the demonstration left files behind"
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """The demonstration as `make demo` runs it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "example.demo"],
+        [sys.executable, "-m", "tests.e2e.demo"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
@@ -44,30 +44,30 @@ def processes_in(folder: Path) -> list[int]:
             if str(folder).encode() in path.read_bytes():
                 found.append(int(path.parent.name))
         except OSError:
-            continue  # it ended while we looked
+            continue  # the process has ended meanwhile
     return found
 
 
-def test_it_tells_the_story_to_its_end_and_leaves_nothing_running(folder: Path) -> None:
-    story = start(folder)
-    told, complaints = story.communicate(timeout=400)
-    assert story.returncode == 0, f"{told}\n{complaints}"
-    for line in ("TrainingJob vision", "serving is scaled to 8 pods", "Summary", "everything is stopped"):
-        assert line in told
+def test_the_demonstration_succeeds_and_leaves_nothing_running(folder: Path) -> None:
+    demo = start(folder)
+    printed, errors = demo.communicate(timeout=400)
+    assert demo.returncode == 0, f"{printed}\n{errors}"
+    for line in ("TrainingJob vision", "serving is scaled to 8 pods", "Summary", "all processes are stopped"):
+        assert line in printed
     assert not processes_in(folder)
 
 
-def test_ctrl_c_in_the_middle_leaves_nothing_running(folder: Path) -> None:
-    story = start(folder)
-    assert story.stdout is not None
-    for line in story.stdout:
+def test_ctrl_c_leaves_nothing_running(folder: Path) -> None:
+    demo = start(folder)
+    assert demo.stdout is not None
+    for line in demo.stdout:
         if "ScaledUp" in line:
             break
-    assert processes_in(folder), "the control plane runs"
-    story.send_signal(signal.SIGINT)
-    _, complaints = story.communicate(timeout=60)
-    assert story.returncode == 130, complaints
-    assert "Traceback" not in complaints
+    assert processes_in(folder), "the control plane is running"
+    demo.send_signal(signal.SIGINT)
+    _, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 130, errors
+    assert "Traceback" not in errors
     deadline = time.monotonic() + 10
     while processes_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,20 +1,20 @@
-"""docs/kubectl.md shows what kubectl prints today, but for ages, times, identities and the widths of columns."""
+"""docs/kubectl.md shows what kubectl prints today, except for ages, times, UIDs and column widths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tests.e2e.control_plane.cluster import ControlPlane
-from tests.e2e.harness import World
 from tests.e2e.record_sessions import DOCUMENT, record, shape
+from tests.e2e.worlds.harness import World
 
 
-def test_the_recorded_sessions_are_what_is_printed_now(control_plane: Callable[..., ControlPlane]) -> None:
+def test_the_recorded_sessions_are_up_to_date(control_plane: Callable[..., ControlPlane]) -> None:
     now = record(World(control_plane(mix="small")))
-    assert shape(now) == shape(DOCUMENT.read_text()), "run `make sessions` and read what has changed"
+    assert shape(now) == shape(DOCUMENT.read_text()), "run `make sessions` and review the diff"
 
 
-def test_only_what_differs_from_run_to_run_is_left_out() -> None:
+def test_only_what_differs_between_runs_is_ignored() -> None:
     told = "```console\n$ kubectl get tj\nNAME PHASE AGE\nexample   Running   {age}\n```\n"
     assert shape(told.format(age="5s")) == shape(told.format(age="2m10s"))
     assert shape(told.format(age="5s")) != shape(told.format(age="5s").replace("Running", "Pending"))

@@ -17,7 +17,7 @@ from edl.kube import master_client
 from edl.kube.master_client import ANSWER_BYTES, HttpMasterClient
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
 from edl.model.names import JobKey
-from tests.worlds.linked_masters import controller_token, sharded, wired
+from tests.worlds.controller_with_masters import controller_token, sharded, wired
 from tests.worlds.master_server import serving
 
 JOB = sharded()

@@ -10,7 +10,7 @@ from edl.errors import ConfigError, TemporaryError
 from edl.kube.master_key import KEY_SECRET, MasterKey, make_token
 from edl.model.names import JobKey
 from tests.worlds.fake_api import connected
-from tests.worlds.written_jobs import WritableApi
+from tests.worlds.writer_on_fake_api import WritableApi
 
 
 def key_in(path: Path) -> MasterKey:

@@ -26,7 +26,7 @@ from edl.model.pods import PodPhase
 from edl.model.progress import LOST_MODEL, Measured, Progress, Speed
 from edl.model.status import JobPhase, JobStatus
 from tests.worlds.builders import make_job
-from tests.worlds.job_lives import MASTER, PSERVERS, Life, fault_tolerant
+from tests.worlds.job_by_spec import MASTER, PSERVERS, Life, fault_tolerant
 
 LOST = (
     "t=2026 lvl=info msg=x\nedl: LedgerLost: the journal is empty, but 40 positions of epoch 1 were done; put it back"

@@ -12,7 +12,7 @@ from edl.model.actions import CreatePod, DeleteJob, DeletePod, EnsureSecret, Ens
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, Reason, Resize
 from tests.worlds.builders import make_job
-from tests.worlds.job_stories import KEY, gang, running, story
+from tests.worlds.job_by_target import KEY, gang, running, story
 
 
 def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:

@@ -15,8 +15,8 @@ from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus, Reason
 from tests.worlds.builders import make_job, make_shape
-from tests.worlds.job_lives import MASTER, PSERVERS, Life, fault_tolerant, gang
-from tests.worlds.job_stories import KEY
+from tests.worlds.job_by_spec import MASTER, PSERVERS, Life, fault_tolerant, gang
+from tests.worlds.job_by_target import KEY
 
 
 def trainers(life: Life) -> set[str]:

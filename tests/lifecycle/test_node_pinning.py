@@ -15,7 +15,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from tests.worlds.builders import make_job, make_nodes, make_shape, make_snapshot
-from tests.worlds.living import Living
+from tests.worlds.simulated_controller import Living
 
 KEY = JobKey("default", "job")
 NEW = CreatePod(KEY, "uid", Role.TRAINER, 0, node="n007")

@@ -1,12 +1,21 @@
-"""Known ways to get a job's life, its share or its data wrong, each with the test that must notice: `make planted`.
+"""Known bugs, each with the test that must fail if it is there: `make planted`.
 
-A test suite is worth what it catches. Each bug is planted alone in a copy of the package, and the test that is named
-for it has to fail there. `test_planted` sees to it, in every run, that the places and the tests still exist.
+A test suite is worth what it catches. Each bug is a function that wraps one function of edl and makes it wrong.
+`install` puts it into the running program, and the test that is named for it must fail. `targets` lists the functions
+that bugs wrap: if one of them is renamed, change its line there.
+
+The bugs are in modules named after the packages that they break: `lifecycle`, `controller`, `planner`, `kube`,
+`ledger` (with master and worker), `pod` and `install_and_cli`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+Right = Callable[..., Any]
+"""The original function."""
 
 
 @dataclass(frozen=True)
@@ -14,14 +23,25 @@ class Bug:
     """One bug.
 
     Attributes:
-        what: what goes wrong.
-        file: where, within edl.
-        right, wrong: the code as it is, and with the bug in it.
-        caught_by: the test, as pytest calls it.
+        name: MODULE:FUNCTION within tests.planted.
+        what: what goes wrong, as a sentence.
+        target: what is replaced, as MODULE:QUALNAME of edl.
+        caught_by: the test that must fail, as pytest names it, from tests/ on.
+        plant: takes what stands there (a function, a property, a constant) and returns the wrong one.
     """
 
+    name: str
     what: str
-    file: str
-    right: str
-    wrong: str
+    target: str
     caught_by: str
+    plant: Callable[[Any], Any]
+
+
+def bug(what: str, *, at: str, caught_by: str) -> Callable[[Callable[[Any], Any]], Bug]:
+    """Make a bug of a function that turns the right thing into a wrong one."""
+
+    def made(plant: Callable[[Any], Any]) -> Bug:
+        name = f"{plant.__module__.rpartition('.')[2]}:{plant.__name__}"
+        return Bug(name, what, at, caught_by, plant)
+
+    return made

@@ -1,11 +1,12 @@
-"""All of them."""
+"""All planted bugs."""
 
 from __future__ import annotations
 
-from tests.planted.cluster import OF_CLUSTER
-from tests.planted.data import OF_DATA
-from tests.planted.launch import OF_LAUNCH
-from tests.planted.life import OF_LIFE
-from tests.planted.room import OF_ROOM
+from tests.planted import Bug, controller, install_and_cli, kube, ledger, lifecycle, planner, pod
 
-BUGS = (*OF_LIFE, *OF_DATA, *OF_LAUNCH, *OF_CLUSTER, *OF_ROOM)
+BUGS = tuple(
+    value
+    for module in (lifecycle, controller, planner, kube, ledger, pod, install_and_cli)
+    for value in vars(module).values()
+    if isinstance(value, Bug)
+)

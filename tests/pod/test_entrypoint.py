@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pod.processes import ROOT, run, start, termination_log
+from tests.worlds.launcher_processes import ROOT, run, start, termination_log
 from tests.worlds.waiting import wait_until
 
 

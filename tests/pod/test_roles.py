@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pod.processes import K8S_TOOLS, PADDLE_K8S, pod_environment, run, termination_log
+from tests.worlds.launcher_processes import K8S_TOOLS, PADDLE_K8S, pod_environment, run, termination_log
 
 PRINT = "echo $PADDLE_PSERVERS $PADDLE_PSERVER_ID $PADDLE_TRAINER_ID; pwd; echo $PYTHONPATH"
 

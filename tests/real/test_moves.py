@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e import world
+from tests.e2e.worlds import facts
 from tests.real.cluster.images import BASE_IMAGE, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
 from tests.real.mission import (
@@ -49,7 +49,7 @@ def with_flag(cluster: RealCluster, setting: str) -> None:
     cluster.kubectl("set", "env", "-n", NAMESPACE, DEPLOYMENT, setting)
     cluster.kubectl("rollout", "status", "-n", NAMESPACE, DEPLOYMENT, "--timeout=120s", timeout_s=150)
     cluster.kube.wait_until(
-        lambda: not any(map(world.is_terminating, cluster.kube.list("pods"))), 60, "they are gone"
+        lambda: not any(map(facts.is_terminating, cluster.kube.list("pods"))), 60, "they are gone"
     )
 
 
@@ -64,7 +64,7 @@ def where(cluster: RealCluster) -> dict[str, str]:
 
 def fill(cluster: RealCluster, node: str, left: int) -> None:
     """A pod of nobody's job that leaves so many millicores of a node."""
-    room = world.free_room(cluster.kube.list("nodes"), cluster.kube.list("pods"))[node]["cpu"]
+    room = facts.free_room(cluster.kube.list("nodes"), cluster.kube.list("pods"))[node]["cpu"]
     container = {
         "name": "filler",
         "image": BASE_IMAGE,

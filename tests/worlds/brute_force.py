@@ -1,8 +1,8 @@
-"""Brute force that knows nothing of the planner: every way to fill each node with whole pods, added up.
+"""The best possible plan of a tiny cluster: it tries every way to fill each node with whole pods.
 
-It reads snapshots alone, counts amounts in plain integers by name, and judges by itself which node takes which pod.
-It is for clusters of a few nodes and shapes only. Trainers may stand anywhere: one that runs can die and start
-elsewhere; masters and pservers that run stay where they are.
+It uses no code of the planner. It reads snapshots only, counts resources in plain integers, and decides by itself
+which node accepts which pod. It is fast enough for a few nodes and pod shapes only. A running trainer may be deleted
+and start again on any node; running masters and pservers stay on their nodes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A node and what is left on it, by resource name; negative where others ask for more than there is."""
+    """A node and its free resources by name; negative if its pods request more than it has."""
 
     node: Node
     free: Mapping[str, int]
 
     def without(self, pods: Iterable[Pod]) -> Bin:
-        """The bin once these pods hold their room in it."""
+        """The bin after the requests of these pods are subtracted."""
         free = Counter(self.free)
         for pod in pods:
             if (pod.node or pod.nominated) == self.node.name:
@@ -40,7 +40,7 @@ class Bin:
         return Bin(self.node, free)
 
     def holds(self, wanted: Mapping[PodShape, int]) -> bool:
-        """True where pods of these shapes fit together."""
+        """True if pods of these shapes fit together."""
         asked: Counter[str] = Counter()
         for shape, count in wanted.items():
             if count and not may_go(shape, self.node):
@@ -50,7 +50,7 @@ class Bin:
 
 
 def may_go(shape: PodShape, node: Node) -> bool:
-    """Readiness, cordon, taints and node selector; nothing here tolerates a cordon or asks for an affinity."""
+    """Check readiness, cordon, taints and node selector; no pod here tolerates a cordon or has an affinity."""
     labels = dict(node.labels)
     tolerated = {(t.key, t.value, t.effect) for t in shape.placement.tolerations}
     return (
@@ -62,7 +62,7 @@ def may_go(shape: PodShape, node: Node) -> bool:
 
 
 def bins_of(snapshot: ClusterSnapshot, jobs: Iterable[Job] = ()) -> tuple[Bin, ...]:
-    """What is left on each node beside foreign pods, and what of these jobs cannot move: masters, pservers, stuck."""
+    """What is free on each node beside foreign pods and those pods of these jobs that cannot move."""
     fixed = [
         p
         for job in jobs
@@ -79,7 +79,7 @@ def bins_of(snapshot: ClusterSnapshot, jobs: Iterable[Job] = ()) -> tuple[Bin, .
 
 
 def is_stuck(snapshot: ClusterSnapshot, job: Job, pod: Pod) -> bool:
-    """True for a live trainer that counts, but stands where no new one of its job could."""
+    """True for a live trainer on a node where its job could not start a new one."""
     if not pod.is_live or pod.role is not Role.TRAINER or not pod.node:
         return False
     node = next((n for n in snapshot.nodes if n.name == pod.node), None)
@@ -87,7 +87,7 @@ def is_stuck(snapshot: ClusterSnapshot, job: Job, pod: Pod) -> bool:
 
 
 def ways(bins: Sequence[Bin], kinds: Sequence[PodShape], caps: Counts) -> list[Counts]:
-    """Every largest vector of counts, at most `caps`, that the bins can hold together: whatever fits is below one."""
+    """All maximal vectors of counts, at most `caps`, that the bins hold together."""
     if not kinds:
         return [()]
     total = np.zeros((1, len(kinds)), dtype=np.int64)
@@ -113,21 +113,21 @@ def _fillings(each: Bin, kinds: Sequence[PodShape], caps: Counts) -> Iterator[Co
 
 
 def _largest(rows: Iterable[Sequence[int]]) -> list[Counts]:
-    """The rows that no other row covers."""
+    """The rows that are not below another row."""
     table = np.unique(np.array([tuple(row) for row in rows], dtype=np.int64), axis=0)
     covered = (table[None] >= table[:, None]).all(axis=2).sum(axis=1) > 1
     return [tuple(row) for row in table[~covered].tolist()]
 
 
 def fits(bins: Sequence[Bin], wanted: Mapping[PodShape, int]) -> bool:
-    """True where all of these pods fit together."""
+    """True if all of these pods fit together."""
     kinds = [shape for shape in wanted if wanted[shape] > 0]
     goal = tuple(wanted[shape] for shape in kinds)
     return goal in ways(bins, kinds, goal)
 
 
 def most_of(bins: Sequence[Bin], shape: PodShape, limit: int, beside: Mapping[PodShape, int]) -> int:
-    """The most pods of a shape, up to a limit, that fit beside others; -1 where not even those fit."""
+    """The most pods of a shape, up to a limit, that fit beside others; -1 if the others do not fit."""
     counts = Counter(beside)
     kinds = [*(s for s in counts if s != shape), shape]
     goal = tuple(counts[s] for s in kinds)
@@ -136,7 +136,7 @@ def most_of(bins: Sequence[Bin], shape: PodShape, limit: int, beside: Mapping[Po
 
 
 def servings(snapshot: ClusterSnapshot) -> list[Counter[PodShape]]:
-    """The choices of waiting serving pods, as many as fit with no training at all."""
+    """Every largest set of waiting serving pods that fits without any training."""
     wanted = Counter(pod.shape for pod in snapshot.pods if pod.is_waiting_serving)
     kinds = list(wanted)
     all_ways = ways(bins_of(snapshot), kinds, tuple(wanted[s] for s in kinds))
@@ -145,7 +145,7 @@ def servings(snapshot: ClusterSnapshot) -> list[Counter[PodShape]]:
 
 
 def lacking(snapshot: ClusterSnapshot, job: Job, trainers: int) -> Counter[PodShape]:
-    """The pods that need a place where a job is to have so many trainers; what cannot move has one."""
+    """The pods that need a node for a job to have that many trainers; pods that cannot move already have one."""
     missing: Counter[PodShape] = Counter()
     for fixed in job.fixed:
         missing[fixed.shape] += fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
@@ -159,7 +159,7 @@ def low_of(job: Job) -> int:
 
 
 def all_fit(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> bool:
-    """True where all that these jobs need to run fits beside serving."""
+    """True if the minimum of all these jobs fits beside serving."""
     wanted = Counter(serving)
     for job in jobs:
         wanted += lacking(snapshot, job, low_of(job))
@@ -167,7 +167,7 @@ def all_fit(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[Pod
 
 
 def cap_of(snapshot: ClusterSnapshot, job: Job, serving: Counter[PodShape]) -> int:
-    """The most trainers of a job alone beside serving, up to its maximum; -1 where not even its fixed pods fit."""
+    """The most trainers of a job alone beside serving, up to its maximum; -1 if its fixed pods do not fit."""
     stuck = sum(is_stuck(snapshot, job, p) for p in job.pods)
     beside = Counter(serving) + lacking(snapshot, job, 0)
     most = most_of(bins_of(snapshot, [job]), job.trainer, job.max_trainers, beside)
@@ -177,10 +177,10 @@ def cap_of(snapshot: ClusterSnapshot, job: Job, serving: Counter[PodShape]) -> i
 def admitted_of(
     snapshot: ClusterSnapshot, serving: Counter[PodShape], head_wait_s: float = 600.0
 ) -> tuple[set[JobKey], set[JobKey]]:
-    """Who runs by the rules, and who could not run even alone.
+    """The jobs that the rules admit, and the jobs that would not fit even alone.
 
-    Tier by tier, those that run before those that wait, the oldest first; behind the first that does not fit,
-    whoever fits, unless that first one has waited too long.
+    Jobs are taken tier by tier, running jobs before waiting ones, the oldest first. If a waiting job does not fit,
+    later ones may overtake it until it has waited for `head_wait_s`.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     alone = [job for job in jobs if (job.was_admitted and job.live_trainers) or all_fit(snapshot, [job], serving)]
@@ -207,12 +207,12 @@ def _is_broken(job: Job) -> bool:
 
 
 def fair_levels(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> list[float]:
-    """The fulfilments, sorted, where the worst-off job is as well off as it can be, then the next, and so on."""
+    """The sorted fulfilments of the max-min fair plan: the lowest as high as possible, then the next, and so on."""
     return max((sorted(levels) for levels in _shares(snapshot, jobs, serving)), default=[])
 
 
 def _shares(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> Iterator[list[float]]:
-    """Of every largest packing, the fulfilments when each shape's slots go to the worst off of its jobs in turn."""
+    """The fulfilments for every maximal packing, if each slot goes to the job with the lowest fulfilment."""
     tops = {job.key: top_of(snapshot, job, serving) for job in jobs}
     needed = Counter(serving)
     for job in jobs:
@@ -239,7 +239,7 @@ def _shares(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[Pod
 
 
 def top_of(snapshot: ClusterSnapshot, job: Job, serving: Counter[PodShape]) -> int:
-    """What fulfilment counts as all: the maximum, capped at what would fit alone or is there already."""
+    """The trainers at which a job's fulfilment is 1: its maximum, capped at what fits alone or exists already."""
     if job.pinned:
         return job.pinned
     alone = max(cap_of(snapshot, job, serving), len(job.live_trainers))
@@ -247,7 +247,7 @@ def top_of(snapshot: ClusterSnapshot, job: Job, serving: Counter[PodShape]) -> i
 
 
 def fulfilment(job: Job, count: int, top: int) -> float:
-    """(n - m) / (M - m); 1 where both bounds are one."""
+    """(n - min) / (max - min); 1 if both bounds are equal."""
     low = low_of(job)
     return (count - low) / (top - low) if top > low else 1.0
 
@@ -255,7 +255,7 @@ def fulfilment(job: Job, count: int, top: int) -> float:
 def most_fulfilment(
     snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape], least: Mapping[JobKey, int]
 ) -> float:
-    """The largest sum of weighted fulfilment of all ways to give each job at least so many trainers."""
+    """The largest weighted sum of fulfilments over all plans that give each job at least these trainers."""
     tops = {job.key: top_of(snapshot, job, serving) for job in jobs}
     wanted = Counter(serving)
     for job in jobs:
@@ -281,7 +281,7 @@ def most_fulfilment(
 
 
 def fewest_victims(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> int | None:
-    """The fewest trainers to die so that serving fits, and each job's minimum again, wherever it starts anew."""
+    """The fewest trainers to delete so that serving fits and each job still reaches its minimum on any nodes."""
     total = sum(len(_movable(snapshot, job)) for job in jobs)
     for stays in sorted(_stays(snapshot, jobs), key=lambda stays: -sum(map(len, stays))):
         wanted = Counter(serving)
@@ -293,7 +293,7 @@ def fewest_victims(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Coun
 
 
 def could_rise(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape], level: float) -> bool:
-    """True where every job could be above a fulfilment, and no job that loses trainers starts others for them."""
+    """True if every job can rise above a fulfilment while no job that loses trainers starts new ones."""
     goal = {job.key: _count_above(job, top_of(snapshot, job, serving), level) for job in jobs}
     if any(count is None for count in goal.values()):
         return False
@@ -319,7 +319,7 @@ def _movable(snapshot: ClusterSnapshot, job: Job) -> list[Pod]:
 
 
 def _stays(snapshot: ClusterSnapshot, jobs: Sequence[Job]) -> list[tuple[list[Pod], ...]]:
-    """Every choice of who of the running trainers stays; those of one job on one node are alike."""
+    """Every choice of running trainers to keep; trainers of one job on one node are interchangeable."""
     choices = []
     for job in jobs:
         at: dict[str, list[Pod]] = {}
@@ -335,12 +335,12 @@ def _bins_beside(snapshot: ClusterSnapshot, jobs: Sequence[Job], stays: Sequence
 
 
 def leftover(snapshot: ClusterSnapshot, after: ClusterSnapshot) -> tuple[Bin, ...]:
-    """What every bound pod of the world after a plan leaves on each node; waiting serving pods have no place yet."""
+    """What is free on each node after a plan is carried out; waiting serving pods are not placed."""
     pods = [*after.pods, *(p for job in after.jobs for p in job.pods)]
     return tuple(each.without(p for p in pods if p.job and not p.is_finished) for each in bins_of(snapshot))
 
 
 def fulfilments(snapshot: ClusterSnapshot, plan: ScalePlan, serving: Counter[PodShape]) -> list[float]:
-    """The fulfilment of every admitted job of a plan, sorted."""
+    """The sorted fulfilments of the admitted jobs of a plan."""
     pairs = zip(snapshot.jobs, plan.decisions, strict=True)
     return sorted(fulfilment(job, d.target, top_of(snapshot, job, serving)) for job, d in pairs if d.admitted)

@@ -1,6 +1,6 @@
-"""Builders of small worlds for tests: name what matters, leave the rest to the defaults.
+"""Builders of small clusters: a test names the fields that matter and leaves the rest to the defaults.
 
-Amounts are given as people say them: cpu in cores, memory in GiB.
+Units: cpu in cores, memory in GiB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GIB = 1024**3
 
 
 def make_resources(cpu: float = 0, memory_gib: float = 0, **devices: int) -> Resources:
-    """Resources without the pod count; `nvidia__com_gpu=1` is not supported: use `Resources.of` for odd names."""
+    """Resources without the pod count. For resource names that are no Python names use `Resources.of`."""
     return Resources.of({CPU: round(cpu * 1000), MEMORY: round(memory_gib * GIB), **devices})
 
 
@@ -36,7 +36,7 @@ def make_node(
     cordoned: bool = False,
     **devices: int,
 ) -> Node:
-    """A node with that much allocatable."""
+    """A node with these allocatable resources."""
     return Node(
         name=name,
         allocatable=make_resources(cpu, memory_gib, **devices) + Resources.of({PODS: pods}),
@@ -47,7 +47,7 @@ def make_node(
 
 
 def make_nodes(count: int, cpu: float = 8, memory_gib: float = 32) -> tuple[Node, ...]:
-    """Equal nodes n000, n001, ..."""
+    """Equal nodes named n000, n001, ..."""
     return tuple(make_node(f"n{i:03d}", cpu, memory_gib) for i in range(count))
 
 
@@ -66,7 +66,7 @@ def make_job(
     fixed: tuple[FixedPods, ...] = (),
     pinned: int = 0,
 ) -> Job:
-    """A job with `trainers` running trainers on the nodes `on` (taken in turn); age counts from second 1,000."""
+    """A job with `trainers` running trainers, spread over the nodes `on` in turn; its age is at second 1,000."""
     key = JobKey(namespace, name)
     shape = make_shape(cpu, memory_gib)
     pods = tuple(
@@ -103,7 +103,7 @@ def make_job(
 def make_serving(
     name: str, *, cpu: float = 3, memory_gib: float = 3, node: str = "", nominated: str = "", priority: int = 0
 ) -> Pod:
-    """A foreign pod: waiting where `node` is empty, else running there."""
+    """A pod of no job: it waits if `node` is empty, else it runs there."""
     return Pod(
         namespace="serving",
         name=name,
@@ -121,7 +121,7 @@ def make_serving(
 def make_snapshot(
     nodes: tuple[Node, ...], jobs: tuple[Job, ...] = (), pods: tuple[Pod, ...] = (), now_s: float = 1000.0
 ) -> ClusterSnapshot:
-    """A snapshot, sorted as the adapters sort it."""
+    """A snapshot in the order in which edl.kube sorts it."""
     return ClusterSnapshot(
         observed_at_s=now_s,
         nodes=tuple(sorted(nodes, key=lambda n: n.name)),

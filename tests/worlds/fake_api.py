@@ -1,7 +1,7 @@
-"""A small API server of our own: lists, watches, and the faults that a script tells it to have.
+"""A small API server: lists, watches, and faults that a test scripts.
 
-It speaks the HTTP of the real one on loopback, so that what is tested is what runs; nothing of a client library is
-replaced. Revisions count up over all collections, as etcd's do.
+It speaks HTTP on loopback like the real one, so the tests run the real client code and replace no part of a library.
+Revisions increase across all collections, as in etcd.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 class FakeClock:
-    """Time that passes only by sleeping; sleeps are noted and take none."""
+    """A clock that moves only by `sleep`, which records the duration and returns at once."""
 
     def __init__(self, now_s: float = 1000.0) -> None:
         self.time_s = now_s
@@ -40,7 +40,7 @@ class FakeClock:
 
 
 class FakeApi:
-    """Collections by path, with a history that watches follow."""
+    """Collections by path, and the history that watches replay."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
@@ -75,7 +75,7 @@ class FakeApi:
             await runner.cleanup()
 
     def put(self, path: str, obj: Object) -> Object:
-        """Create or replace an object; returns it with its new resourceVersion."""
+        """Create or replace an object; return it with its new resourceVersion."""
         self.revision += 1
         metadata = {"uid": f"uid-{obj['metadata']['name']}", **obj["metadata"], "resourceVersion": str(self.revision)}
         stored = {**obj, "metadata": metadata}
@@ -88,7 +88,7 @@ class FakeApi:
         return stored
 
     def remove(self, path: str, name: str, namespace: str = "", *, silently: bool = False) -> None:
-        """Delete an object; silently, as if the event were lost."""
+        """Delete an object. If `silently`, watches see no event, as if it were lost."""
         self.revision += 1
         gone = self.objects[path].pop((namespace, name))
         if not silently:
@@ -97,18 +97,18 @@ class FakeApi:
         self._wake()
 
     def compact(self) -> None:
-        """Forget the history, so that older watches get 410."""
+        """Drop the history, so that watches from an older revision get 410."""
         self.compacted = self.revision
         self._wake()
 
     def end_watches(self) -> None:
-        """Let every open watch end, as the server does when its time is over."""
+        """End every open watch, as the server does after its timeout."""
         self._closing.set()
         self._wake()
         self._closing = asyncio.Event()
 
     def count(self, kind: str) -> int:
-        """How many lists or watches were asked for."""
+        """The number of list or watch requests."""
         return sum(
             1 for method, _, query in self.requests if method == "GET" and ("watch" in query) == (kind == "watch")
         )
@@ -156,7 +156,7 @@ class FakeApi:
     async def _tell(
         self, response: web.StreamResponse, query: dict[str, str], kind: str, obj: Object, before: Object | None
     ) -> None:
-        """Send an event as seen through the selectors: an object may enter or leave what they choose."""
+        """Send an event as the selectors show it: a change can make an object appear or disappear."""
         was = before is not None and _selects(query, before)
         now = kind != "DELETED" and _selects(query, obj)
         if not was and not now:
@@ -171,30 +171,30 @@ class FakeApi:
 
 @asynccontextmanager
 async def connected(api: FakeApi, *, timeout_s: float = 5.0) -> AsyncIterator[ApiSession]:
-    """A session with the fake server, without credentials."""
-    from kubernetes.aio.client import Configuration  # noqa: PLC0415 - only tests of the network need it
+    """A session with the fake API server, without credentials."""
+    from kubernetes.aio.client import Configuration  # noqa: PLC0415 - only tests with HTTP need it
 
     async with api.serve(), ApiSession(Configuration(host=api.url), timeout_s=timeout_s) as session:
         yield session
 
 
 async def eventually(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
-    """Let the loop run until the condition holds."""
+    """Let the event loop run until the condition holds."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a condition of the world, not of ours
+        while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
             await asyncio.sleep(0.001)
 
 
 def refusal(
     code: int, reason: str = "", message: str = "no", **headers: str
 ) -> Callable[[web.Request], web.Response]:
-    """A fault: answer with a metav1.Status."""
+    """A fault: respond with a metav1.Status."""
     body = {"kind": "Status", "code": code, "reason": reason, "message": message}
     return lambda _: web.json_response(body, status=code, headers=headers)
 
 
 def reset(request: web.Request) -> web.Response:
-    """A fault: cut the connection without an answer."""
+    """A fault: close the connection without a response."""
     transport = request.transport
     if transport is not None:
         transport.abort()
@@ -206,7 +206,7 @@ async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:
 
 
 def _selects(query: dict[str, str], obj: Object) -> bool:
-    """Selectors as the cache uses them: a label that is there or not, and phases that are not."""
+    """The selectors that the cache uses: a label that exists or not, and phases that are excluded."""
     label = query.get("labelSelector", "")
     labels = obj["metadata"].get("labels") or {}
     if label and (label.lstrip("!") in labels) == label.startswith("!"):

@@ -1,7 +1,7 @@
-"""Fakes of our own ports: a small world of pods, a clock that jumps, a lease, a recorder.
+"""Fakes of the controller's ports: pods, an event loop in virtual time, a clock, a lease, a recorder.
 
-The world behaves like a cluster as far as the ports can tell: names are unique, a UID is never used again, a deleted
-pod that runs takes its time to go, and a refusal is an Outcome.
+The pods behave like those of a cluster: names are unique, a UID is never reused, a running pod that is deleted first
+terminates, and a refused action returns an Outcome.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Where the loop would sleep, time jumps instead."""
+    """Advance the virtual time instead of waiting."""
 
     def __init__(self, jump: Callable[[float], None]) -> None:
         super().__init__()
@@ -54,12 +54,12 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     @staticmethod
     def _is_thinking() -> bool:
-        """A decision is being made in a thread, which takes real time."""
+        """True while the planner's thread works, which takes real time."""
         return any(thread.name == "edl-decide" for thread in threading.enumerate())
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time costs nothing, and stands still while a thread decides."""
+    """An event loop in virtual time, which stops while the planner's thread works."""
 
     def __init__(self) -> None:
         self._now_s = 1000.0
@@ -79,7 +79,7 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
 
 
 class LoopClock:
-    """The time of the running loop, as the ports want it."""
+    """The time of the running loop as a Clock."""
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ class LoopClock:
 
 @dataclass
 class PodWorld:
-    """Jobs and their pods, changed by actions and by what `step` and the tests let happen."""
+    """Jobs and their pods. Actions, `step` and the tests change them."""
 
     jobs: dict[JobKey, Job] = field(default_factory=dict)
     events: list[EmitEvent] = field(default_factory=list)
@@ -111,14 +111,14 @@ class PodWorld:
         self._set(key, {**self.pods(key), pod.name: pod})
 
     def change(self, key: JobKey, name: str, **fields: Any) -> None:
-        """Let something happen to a pod."""
+        """Change fields of a pod."""
         self.put(key, replace(self.pods(key)[name], **fields))
 
     def drop(self, key: JobKey, name: str) -> None:
         self._set(key, {n: p for n, p in self.pods(key).items() if n != name})
 
     def finish(self, key: JobKey, name: str, exit_code: int = 0) -> None:
-        """End a pod of its own accord."""
+        """Let a pod exit."""
         phase = PodPhase.SUCCEEDED if exit_code == 0 else PodPhase.FAILED
         self.change(key, name, phase=phase, exit_code=exit_code, ready=False)
 
@@ -126,7 +126,7 @@ class PodWorld:
         self.change(key, name, terminating=True, ready=False, disruption="PreemptionByScheduler")
 
     def step(self, node: str = "n000") -> None:
-        """Terminating pods go; pending ones run."""
+        """Remove terminating pods and start pending ones."""
         for key, job in list(self.jobs.items()):
             for pod in job.pods:
                 if pod.terminating:
@@ -137,7 +137,7 @@ class PodWorld:
                     )
 
     def apply(self, action: Action) -> Outcome:
-        """Carry out one action as an API server would."""
+        """Carry out one action as the API server does."""
         self.writes.append(action)
         job = self.jobs.get(action.job)
         if job is None or job.uid != action.job_uid:
@@ -197,11 +197,11 @@ def _shape(job: Job, role: Role) -> PodShape:
 
 
 class FakeCluster:
-    """A Cluster over a PodWorld.
+    """A Cluster on a PodWorld.
 
     Attributes:
-        answers: called for each action before the world is; an Outcome stands instead of the world's.
-        problem: why observing is refused; empty where it is not.
+        policies: called first for each action; if it returns an Outcome, the PodWorld is not changed.
+        problem: if set, `observe` raises NotSyncedError with this message.
     """
 
     def __init__(self, world: PodWorld, nodes: tuple[Node, ...] = (), serving: tuple[Pod, ...] = ()) -> None:
@@ -216,7 +216,7 @@ class FakeCluster:
         self.most_under_way = 0
 
     def touch(self) -> None:
-        """Tell that something has changed."""
+        """Wake up the controller."""
         self._changed.set()
 
     async def observe(self) -> ClusterSnapshot:
@@ -251,7 +251,7 @@ class FakeCluster:
 
 @dataclass
 class FakeLease:
-    """Held or not, as the test says."""
+    """A lease that a test sets to held or lost."""
 
     held: bool = True
 
@@ -261,7 +261,7 @@ class FakeLease:
 
 @dataclass
 class FakeRecorder:
-    """Remembers what it was told."""
+    """A recorder that keeps everything it is given."""
 
     results: list[RoundResult] = field(default_factory=list)
     skips: list[str] = field(default_factory=list)

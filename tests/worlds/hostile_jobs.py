@@ -1,7 +1,7 @@
-"""Jobs that people and attackers write, and the verdict on each: one table for the models and for a real API server.
+"""Invalid, odd and malicious TrainingJobs, each with its verdict: one table for `parse_job` and a real API server.
 
-A case that admission refuses must be refused by `parse_job` too, and the other way round: what passes one and not the
-other would be a job that nobody answers for.
+Both must give the same verdict. If the API server accepted a job that `parse_job` refuses, the job would be stored
+but never run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job and the verdict on it.
+    """One job and its verdict.
 
     Attributes:
-        name: of the case.
+        name: the name of the case.
         job: the manifest, without a namespace.
-        accepted: the verdict, of admission and of `parse_job` alike.
-        says: part of the message of `parse_job`, empty where it is accepted.
-        server_says: part of the API server's answer.
+        accepted: the verdict of both the API server and `parse_job`.
+        says: a part of the message of `parse_job`; empty if the job is accepted.
+        server_says: a part of the API server's message.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An update of a job that has a status, and whether the API server lets it pass."""
+    """An update of a job that has a status, and whether the API server accepts it."""
 
     name: str
     status: Object
@@ -45,7 +45,7 @@ class Change:
 
 
 def make_manifest(name: str = "job", **spec: Any) -> Object:
-    """A small valid job: an elastic one with two pservers."""
+    """A small valid job: elastic, with two pservers."""
     amounts = {"cpu": "200m", "memory": "200Mi"}
     return {
         "apiVersion": "paddlepaddle.org/v1",
@@ -67,7 +67,7 @@ def make_manifest(name: str = "job", **spec: Any) -> Object:
 
 
 def edited(*path: str, **values: Any) -> Object:
-    """The small job with fields set under a path of the spec; a value None removes the field."""
+    """The small job with fields set under a path of the spec; None removes a field."""
     job = make_manifest()
     target = job["spec"]
     for step in path:
@@ -81,29 +81,29 @@ def edited(*path: str, **values: Any) -> Object:
 
 
 def trainer(**values: Any) -> Object:
-    """The small job with fields of the trainer, underscores standing for hyphens."""
+    """The small job with these fields of the trainer; underscores become hyphens."""
     return edited("trainer", **{name.replace("_", "-"): value for name, value in values.items()})
 
 
 def requests(**amounts: Any) -> Object:
-    """The small job with requests of a trainer, and no limits."""
+    """The small job with these requests of a trainer and no limits."""
     return trainer(resources={"requests": amounts})
 
 
 def amounts(requests: Object | None = None, limits: Object | None = None) -> Object:
-    """The small job with requests and limits of a trainer."""
+    """The small job with these requests and limits of a trainer."""
     given = {"requests": requests, "limits": limits}
     return trainer(resources={field: value for field, value in given.items() if value is not None})
 
 
 def template(role: str = "trainer", *, metadata: Object | None = None, **spec: Any) -> Object:
-    """The small job with a pod template."""
+    """The small job with this pod template."""
     overlay = {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}
     return edited(role, template=overlay)
 
 
 def without(*names: str) -> Object:
-    """The small job without some top-level fields."""
+    """The small job without these top-level fields."""
     job = make_manifest()
     for name in names:
         del job[name]
@@ -116,12 +116,12 @@ def renamed(name: str) -> Object:
 
 
 def refused(name: str, job: Object, says: str, server_says: str = "") -> Case:
-    """A case that both refuse."""
+    """A case that both must refuse."""
     return Case(name, job, accepted=False, says=says, server_says=server_says)
 
 
 def accepted(name: str, job: Object) -> Case:
-    """A case that both accept."""
+    """A case that both must accept."""
     return Case(name, job, accepted=True)
 
 
@@ -427,7 +427,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def manifest_of(case: Case, name: str) -> Object:
-    """A copy of the job of a case under a name of its own, for a server; cases about the name keep theirs."""
+    """The job of a case under a unique name, for an API server. Cases about the name keep theirs."""
     job = copy.deepcopy(case.job)
     if job["metadata"].get("name") == "job":
         job["metadata"]["name"] = name

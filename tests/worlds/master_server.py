@@ -27,7 +27,7 @@ TOKEN, CONTROLLER = "trainer-token-0123456789", "controller-token-0123456789"
 
 @dataclass
 class Served:
-    """A running master and a client of it."""
+    """A running master and an HTTP client."""
 
     master: Master
     api: MasterApi

@@ -1,4 +1,4 @@
-"""Jobs with pservers that run, for the tests of what moves them."""
+"""Jobs with running pservers, for the tests of moving pservers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REST = Limits(consolidate_after_s=600)
 
 
 def with_pservers(job: Job, cores: float, on: tuple[str, ...], *, safe: bool | None = True) -> Job:
-    """The job with pservers that run on those nodes; any number of them may end at once, unless said otherwise."""
+    """The job with running pservers on these nodes. By default all of them may be evicted at once."""
     shape = make_shape(cores)
     pods = tuple(
         Pod(

@@ -1,6 +1,6 @@
-"""Kubernetes objects as kubectl prints them, for the tests of what reads them: name what matters.
+"""Builders of Kubernetes objects as kubectl prints them: a test names the fields that matter.
 
-`take` reads a whole cluster of them, as the controller and `edl plan` do.
+`take` turns a list of objects into a snapshot, as the controller and `edl plan` do.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def job(name: str = "ctr", *, uid: str = "uid-ctr", spec: Object | None = None, 
 
 
 def decoded(obj: Object) -> Any:
-    """An object as the watch would hand it on."""
+    """An object as the watch decodes it."""
     found = DECODERS[obj["kind"]].from_dict(obj)
     assert not isinstance(found, Quarantined), found
     return found

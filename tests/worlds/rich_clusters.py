@@ -1,4 +1,4 @@
-"""Random worlds of several resources: pods differ in cpu, memory and devices, and not every node takes every pod."""
+"""Random clusters with several resources; pods request cpu, memory and devices, and nodes have taints."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rich_jobs(draw: st.DrawFn, menu: list[PodShape], name: str = "a") -> Job:
 
 @st.composite
 def rich_fresh_worlds(draw: st.DrawFn, most_jobs: int = 3, most_waiting: int = 3) -> ClusterSnapshot:
-    """A cluster where nothing of ours runs yet."""
+    """A cluster in which no job has pods yet."""
     menu = draw(st.lists(shapes(), min_size=1, max_size=3))
     here = tuple(draw(nodes(f"n{i}")) for i in range(3 - draw(st.integers(0, 2))))
     jobs = tuple(draw(rich_jobs(menu, name)) for name in "abc"[: most_jobs - draw(st.integers(0, most_jobs - 1))])
@@ -76,14 +76,14 @@ def rich_fresh_worlds(draw: st.DrawFn, most_jobs: int = 3, most_waiting: int = 3
 
 
 @st.composite
-def rich_running_worlds(draw: st.DrawFn, pod_events: tuple[str, ...] = ()) -> ClusterSnapshot:
-    """A cluster that runs what was planned for it, and to which something has just happened."""
+def rich_running_worlds(draw: st.DrawFn, changes: tuple[str, ...] = ()) -> ClusterSnapshot:
+    """A cluster that runs its plan, after one or two of the named `changes` (default: any)."""
     empty = draw(rich_fresh_worlds(most_waiting=0))
     world = later(apply_plan(empty, plan_for(empty)), 100)
     for event in draw(
-        st.lists(st.sampled_from(pod_events or sorted(RICH_HAPPENINGS)), min_size=1, max_size=2, unique=True)
+        st.lists(st.sampled_from(changes or sorted(RICH_CHANGES)), min_size=1, max_size=2, unique=True)
     ):
-        world = RICH_HAPPENINGS[event](draw, world)
+        world = RICH_CHANGES[event](draw, world)
     return world
 
 
@@ -147,7 +147,7 @@ def _spec_changes(draw: st.DrawFn, world: ClusterSnapshot) -> ClusterSnapshot:
     return with_jobs(world, draw(st.sampled_from(changes)))
 
 
-RICH_HAPPENINGS = {
+RICH_CHANGES = {
     "serving comes": _serving_comes,
     "a job comes": _job_comes,
     "a node comes": _node_comes,

@@ -1,7 +1,6 @@
-"""Small random worlds, what a plan makes of them, and brute force to compare plans with.
+"""Small random clusters in which only cpu is scarce, and what a plan makes of them. Requests are whole cores.
 
-The brute force knows nothing of the planner: it lists every way to fill each node with whole pods and adds the ways
-up. Only cpu is scarce in these worlds; amounts are whole cores.
+`reachable` is brute force without any code of the planner: it lists every way to fill each node with whole pods.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Vector = tuple[int, ...]
 
 
 def examples(count: int) -> settings:
-    """Try so many examples; under a profile that tries more than the usual 100, as many times more."""
+    """Try that many examples, or proportionally more under a profile with more than 100."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(max_examples=max(1, count * settings().max_examples // 100), suppress_health_check=slow)
 
@@ -60,12 +59,12 @@ def victims(plan: ScalePlan) -> list[str]:
 
 
 def essence(plan: ScalePlan) -> list[tuple[str, int, bool]]:
-    """What must not change from one round to the next."""
+    """The part of a plan that must not change if the cluster does not."""
     return [(str(d.job), d.target, d.admitted) for d in plan.decisions]
 
 
 def with_jobs(snapshot: ClusterSnapshot, *jobs: Job) -> ClusterSnapshot:
-    """The snapshot with these jobs added, or put in place of those of the same key."""
+    """The snapshot with these jobs, which replace jobs of the same key."""
     keys = {job.key for job in jobs}
     kept = [job for job in snapshot.jobs if job.key not in keys]
     return replace(snapshot, jobs=tuple(sorted((*kept, *jobs), key=lambda job: job.key)))
@@ -88,14 +87,14 @@ def later(snapshot: ClusterSnapshot, duration_s: float) -> ClusterSnapshot:
 def apply_plan(
     snapshot: ClusterSnapshot, plan: ScalePlan, *, gone: bool = True, bound: bool = True, only_startable: bool = False
 ) -> ClusterSnapshot:
-    """The world that a plan results in.
+    """The cluster after a plan is carried out.
 
     Args:
-        snapshot: the world that the plan was made for.
+        snapshot: the cluster before the plan.
         plan: the plan.
-        gone: victims are gone; else they are terminating.
-        bound: new pods run where they were planned; else they are pending without a node.
-        only_startable: only what has room now is created.
+        gone: if true, victims are removed; else they are terminating.
+        bound: if true, new pods run on their planned nodes; else they are pending.
+        only_startable: if true, only pods that fit now are created.
     """
     allowed = list(startable(snapshot, plan)) if only_startable else None
     jobs = []
@@ -172,7 +171,7 @@ def _status(job: Job, decision: ScaleDecision, now_s: float) -> JobStatus | None
 
 
 def _resize(job: Job, before: int, decision: ScaleDecision, now_s: float) -> Resize:
-    """As the controller stores it: a shrink for another's share is remembered, and a shrink stands for a while."""
+    """The last resize as the controller stores it: it keeps a shrink for a while, and the time of a voluntary one."""
     last = job.status.last_resize if job.status is not None else None
     voluntary_s = last.voluntary_s if last is not None else None
     if decision.target < before and decision.admitted and not decision.victims:
@@ -224,7 +223,7 @@ def cluster_of(cores: Sequence[int], jobs: Iterable[Job] = (), pods: Iterable[Po
 
 @st.composite
 def fresh_worlds(draw: st.DrawFn) -> ClusterSnapshot:
-    """A cluster where nothing of ours runs yet."""
+    """A cluster in which no job has pods yet."""
     jobs = draw(st.lists(small_jobs(), max_size=3))
     waiting = draw(st.lists(st.integers(1, 3), max_size=3))
     return cluster_of(draw(small_nodes()), jobs, [make_serving(f"w{i}", cpu=c) for i, c in enumerate(waiting)])
@@ -232,11 +231,11 @@ def fresh_worlds(draw: st.DrawFn) -> ClusterSnapshot:
 
 @st.composite
 def running_worlds(draw: st.DrawFn) -> ClusterSnapshot:
-    """A cluster that runs, and to which something has just happened."""
+    """A cluster that runs its plan, after one or two changes."""
     world = cluster_of(draw(small_nodes()), draw(st.lists(small_jobs(), min_size=1, max_size=3)))
     world = later(apply_plan(world, plan_for(world)), 100)
-    for event in draw(st.lists(st.sampled_from(sorted(HAPPENINGS)), min_size=1, max_size=2, unique=True)):
-        world = HAPPENINGS[event](draw, world)
+    for event in draw(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=2, unique=True)):
+        world = CHANGES[event](draw, world)
     return world
 
 
@@ -273,7 +272,7 @@ def _spec_changes(draw: st.DrawFn, world: ClusterSnapshot) -> ClusterSnapshot:
     return with_jobs(world, draw(st.sampled_from(changes)))
 
 
-HAPPENINGS = {
+CHANGES = {
     "serving comes": _serving_comes,
     "a job comes": _job_comes,
     "a node goes": _node_goes,
@@ -287,7 +286,7 @@ def cores_of(shape: PodShape) -> int:
 
 
 def reachable(rooms: Iterable[int], sizes: Sequence[int], most: Vector) -> set[Vector]:
-    """Every vector of pod counts, at most `most`, that the rooms (in cores) can hold."""
+    """Every vector of pod counts, at most `most`, that nodes with these free cores can hold."""
     total: set[Vector] = {(0,) * len(sizes)}
     for room in rooms:
         ways = [
@@ -306,7 +305,7 @@ def reachable(rooms: Iterable[int], sizes: Sequence[int], most: Vector) -> set[V
 
 
 def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
-    """Cores left on each node that takes pods, once the plan is carried out; waiting serving pods are not placed."""
+    """Free cores of each open node after the plan is carried out; waiting serving pods are not placed."""
     free = {n.name: n.allocatable[CPU] // 1000 for n in snapshot.nodes if n.ready and not n.cordoned}
     after = apply_plan(snapshot, plan)
     for pod in (*after.pods, *(p for job in after.jobs for p in job.pods)):
@@ -316,7 +315,7 @@ def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
 
 
 __all__ = [
-    "HAPPENINGS", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "examples",
+    "CHANGES", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "examples",
     "free_cores", "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources",
     "make_serving", "make_shape", "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs",
     "small_nodes", "targets", "victims", "with_jobs", "with_pods", "with_status",

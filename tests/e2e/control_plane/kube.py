@@ -1,4 +1,4 @@
-"""A small client for tests, so that edl is never checked with edl's own code.
+"""A small Kubernetes client for tests, so that edl is not checked with its own code.
 
 It speaks plain HTTP to the API server, one connection per thread, and finds resources by
 discovery, so that custom resources work as soon as they exist. It has no cache: a test asserts the

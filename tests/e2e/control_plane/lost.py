@@ -1,4 +1,4 @@
-"""Makes a node die as a machine does: silently, with whatever it was doing left undone.
+"""Makes a node fail as a machine does: silently, with its pods neither ended nor reported.
 
 Taking a node from kwok is not enough. kwok plays a stage whose delay has begun even when the node
 is no longer its own, so a pod that was being deleted would still vanish. An admission policy

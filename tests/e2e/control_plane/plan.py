@@ -1,4 +1,4 @@
-"""What a supervisor is to run, as a file.
+"""The file that tells a supervisor what to run.
 
 Apart from the supervisor, which is a program: a module that runs as `-m` must not be imported by
 the package it is in.

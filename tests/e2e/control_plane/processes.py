@@ -1,4 +1,4 @@
-"""Knows a process by more than its number, so that ending one can never hit a stranger.
+"""Identifies a process by more than its number, so that no other process is ended by mistake.
 
 A process id is reused; with the time the process started and the boot it belongs to, it is not.
 Signals go through a pidfd opened before the check, which closes the last gap. Nothing here looks

@@ -1,4 +1,4 @@
-"""Says what a cluster looks like, for the message of a test that waited in vain."""
+"""Describes a cluster, for the message of a test that timed out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts and ends the supervisor of a cluster, from the side of whoever owns the cluster."""
+"""Starts and ends the supervisor of a cluster, for the process that owns the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a control plane that need none to be running."""
+"""The parts of the control plane's code that need no running control plane."""
 
 from __future__ import annotations
 

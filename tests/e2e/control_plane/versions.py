@@ -1,4 +1,4 @@
-"""Names what a control plane is made of: the programs, their versions and where they are kept.
+"""The programs of a control plane, their versions and where they are stored.
 
 The versions have one source, the `go.mod` files under `modules/`, so that a bump is one edit and
 the cache folder follows it. This module builds nothing and starts nothing.

@@ -1,1 +1,1 @@
-"""What goes wrong between a controller and a real API server, and what must come of it."""
+"""Faults between a controller and a real API server, and what they must lead to."""

@@ -1,4 +1,4 @@
-"""One cluster and one controller for all tests of this folder; each leaves them as it found them."""
+"""One cluster and one controller for all tests of this folder; each test restores them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.e2e.conftest import PLANES, ControlPlanes
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.faults.stage import Stage, staged
 
-# A short outage is not to look like the end of every node: kwok does not make pods Ready again as a kubelet does.
+# A short outage must not look like the loss of every node: kwok does not make pods Ready again as a kubelet does.
 SETTINGS = Settings(pod_delete_s=1.0, node_grace_s=40, audit_level="Metadata")
 
 
 @pytest.fixture(scope="package")
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """The stage of this folder."""
+    """The cluster and the controller of this folder."""
     noticed = request.node.stash.setdefault(PLANES, [])
     planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
@@ -28,14 +28,14 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(autouse=True, scope="module")
 def room(running: Stage) -> None:
-    """The jobs of one module leave the cluster before the next begins."""
+    """Delete the jobs of one module before the next one starts."""
     running.revive()
     running.clear()
 
 
 @pytest.fixture
 def stage(running: Stage) -> Iterator[Stage]:
-    """The stage, found well and left well."""
+    """The cluster and the controller, healthy before and after the test."""
     running.revive()
     running.assert_well()
     yield running

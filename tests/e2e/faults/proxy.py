@@ -1,4 +1,4 @@
-"""Stands between one client and the real API server, writes down what the client asks, and does it harm on demand.
+"""A proxy between one client and the real API server: it records requests and injects faults.
 
 What is behind it is real, so what comes of a fault is what would come of it in a cluster; only the harm is ours. It
 runs in a thread with a loop of its own, because the tests that use it wait and look as a person does. It listens

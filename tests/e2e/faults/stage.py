@@ -1,4 +1,4 @@
-"""A controller behind a proxy that can do harm, and a job that nothing of it may touch."""
+"""A controller behind a proxy that can inject faults, and a job that no fault may affect."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e import world
 from tests.e2e.control_plane.cluster import ControlPlane
-from tests.e2e.controller_process import ControllerProcess
 from tests.e2e.faults.proxy import Asked, FaultProxy
-from tests.e2e.harness import World
-from tests.e2e.jobs import Object, training_job
-from tests.e2e.pod_log import PodLog
+from tests.e2e.worlds import facts
+from tests.e2e.worlds.controller_process import ControllerProcess
+from tests.e2e.worlds.harness import World
+from tests.e2e.worlds.jobs import Object, training_job
+from tests.e2e.worlds.pod_log import PodLog
 
 STEADY = "steady"
 GROWN = 4
@@ -69,7 +69,7 @@ class Stage:
 
     def pods_of(self, name: str) -> list[Object]:
         """Every pod of a job, finished and terminating ones too."""
-        return [p for p in self.here.pods() if (p["metadata"].get("labels") or {}).get(world.JOB_LABEL) == name]
+        return [p for p in self.here.pods() if (p["metadata"].get("labels") or {}).get(facts.JOB_LABEL) == name]
 
     def uids_of(self, name: str) -> frozenset[str]:
         """The UIDs of a job's pods."""
@@ -101,7 +101,7 @@ class Stage:
             if job["metadata"]["name"] != STEADY:
                 kube.delete("tj", job["metadata"]["name"], job["metadata"]["namespace"])
         kube.wait_until(
-            lambda: all(self.is_steady(pod) for pod in kube.list("pods", labels=world.JOB_LABEL)),
+            lambda: all(self.is_steady(pod) for pod in kube.list("pods", labels=facts.JOB_LABEL)),
             60,
             "only the steady job has pods",
         )
@@ -109,7 +109,7 @@ class Stage:
     @staticmethod
     def is_steady(pod: Object) -> bool:
         """True for a pod of the steady job."""
-        return bool(pod["metadata"]["labels"][world.JOB_LABEL] == STEADY)
+        return bool(pod["metadata"]["labels"][facts.JOB_LABEL] == STEADY)
 
     @contextmanager
     def without_controller(self) -> Iterator[None]:

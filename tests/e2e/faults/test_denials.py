@@ -1,4 +1,4 @@
-"""What a cluster's own rules refuse is that job's trouble, in the server's words, and ends when it is lifted.
+"""If a rule of the cluster refuses a job's pods, only that job is Degraded, and only while the rule exists.
 
 Four jobs are refused at the same time, each in a namespace with another rule, beside a fifth that nobody refuses.
 """
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from edl.install.manifests import controller_manifests
-from tests.e2e.controller_process import free_port
 from tests.e2e.faults.proxy import Asked
 from tests.e2e.faults.stage import GROWN, STEADY, Stage
 from tests.e2e.faults.webhook import WORDS, Webhook
+from tests.e2e.worlds.controller_process import free_port
 
 Object = dict[str, Any]
 ACCOUNT = "training-job-controller"

@@ -1,4 +1,4 @@
-"""Two replicas and one lease: the leader is stopped past it, another takes over, and the first one wakes up."""
+"""Two replicas and one lease: the leader is stopped past its lease, the other takes over, the first continues."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.controller_process import ControllerProcess
 from tests.e2e.faults.proxy import FaultProxy, reset, slow
 from tests.e2e.faults.stage import Stage
+from tests.e2e.worlds.controller_process import ControllerProcess
 
 pytestmark = pytest.mark.alone
 

@@ -1,4 +1,4 @@
-"""Jobs that people and attackers write, on a real API server with a controller behind it: with the rules and without.
+"""Invalid, odd and malicious jobs on a real API server with a controller, with the CRD's rules and without.
 
 What the rules of the CRD refuse is tested in test_resource; here the rules are gone, as they are where somebody has
 installed an old or a foreign CRD, and the controller alone stands between such a job and the cluster.

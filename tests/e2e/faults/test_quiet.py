@@ -1,7 +1,7 @@
-"""Where nothing changes nothing is written but the lease: read from the API server's own audit log.
+"""If nothing changes, only the lease is written, according to the API server's audit log.
 
 Twenty seconds in the suite; `make quiet` takes ten minutes, in which every watch ends and begins anew ten times. In
-virtual time: tests/controller/test_quiet.py.
+virtual time: tests/controller/test_loop_quiet.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.controller_process import ControllerProcess
 from tests.e2e.faults.stage import Stage
+from tests.e2e.worlds.controller_process import ControllerProcess
 
 pytestmark = pytest.mark.alone
 

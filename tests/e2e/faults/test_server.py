@@ -1,4 +1,4 @@
-"""Each row of the table of faults, done to a controller by its way to a real API server.
+"""Each row of the table of faults in docs/controller.md, injected between a controller and a real API server.
 
 One controller lives through all of them, beside one job that was there before: whatever happens, that job keeps every
 pod, the process lives, and the job that arrives in the middle of the fault ends up with its pods, each created once.

@@ -1,4 +1,4 @@
-"""An admission webhook that refuses whatever it is asked, with the API server's own certificate."""
+"""An admission webhook that refuses every request, with the API server's own certificate."""
 
 from __future__ import annotations
 

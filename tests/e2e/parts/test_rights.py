@@ -1,0 +1,208 @@
+"""The rights of the shipped ServiceAccount are sufficient and necessary, according to the API server's audit log.
+
+One test plays the main scenarios by itself, with exactly that account, and then compares what the account may do with
+what it did: no request was refused for want of a right, and no right was left unused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
+from tests.e2e.control_plane.kube import WaitTimeoutError
+from tests.e2e.worlds import facts
+from tests.e2e.worlds.harness import NAMESPACE, ROOT, World
+from tests.e2e.worlds.jobs import serving, training_job
+from tests.e2e.worlds.rights import Right, forbidden, granted_by, grounds, requests_of, roles_of, unused
+
+Object = dict[str, Any]
+ACCOUNT = "training-job-controller"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+POD_GROUPS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+    "spec": {
+        "group": "scheduling.volcano.sh",
+        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                },
+            }
+        ],
+    },
+}
+
+
+def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., ControlPlane]) -> None:
+    plane = control_plane(settings=Settings(audit_level="Metadata"))
+    log = plane.workdir / "logs" / "audit.log"
+    mount = plane.workdir / "mounted"
+    mount.symlink_to(plane.workdir / "not-there-yet")
+    queues = plane.workdir / "queues.yaml"
+    queues.write_text("small: {cpu: 1}\n")
+    here = World(plane, "--key-file", str(mount / "key"), "--queues", str(queues))
+    has_volcano(here)
+    try:
+        play_the_main_scenarios(here, mount)
+    except WaitTimeoutError as error:
+        error.add_note(f"refused for want of a right: {forbidden(requests_of(log, USER))}")
+        raise
+    asked, roles = requests_of(log, USER), roles_of(here.kube, ACCOUNT, NAMESPACE)
+    assert forbidden(asked) == []
+    assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
+    assert [why for why in grounds(asked) if ACCOUNT not in why] == [], "it needs nothing that all accounts may do"
+    assert unused(granted_by(roles), asked) == [], "take these away"
+
+
+def play_the_main_scenarios(here: World, mount: Path) -> None:
+    """Everything that the controller does to a cluster, in two lives of it."""
+    with here.controller:
+        jobs_of_every_kind_begin(here)
+        one_grows_shrinks_and_makes_way(here)
+        mount_the_key(here, mount)
+    with here.controller:
+        what_is_there_is_recognised(here)
+        a_finished_job_goes_by_itself(here)
+        here.withdraw("vision")
+        here.kube.wait_until(lambda: not here.kube.find("tj", "vision"), 30, "the job is gone")
+
+
+def has_volcano(here: World) -> None:
+    """Install what the controller needs where Volcano is; its scheduler is not there, and nobody waits for it."""
+    here.kube.apply(POD_GROUPS)
+    here.kube.kubectl("apply", "-k", str(ROOT / "deploy/volcano"))
+    here.kube.wait_until(lambda: here.kube.list("podgroups") == [], 20, "the API server serves PodGroups")
+
+
+def jobs_of_every_kind_begin(here: World) -> None:
+    """An elastic job, a gang, one with a volume claim, one whose name is taken, one that its queue holds back."""
+    stranger = {"containers": [{"name": "a", "image": "example/a"}], "schedulerName": "nobody"}
+    name = {"name": "taken-trainer-0"}
+    here.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": stranger})
+    here.submit(training_job("vision", min_trainers=2, max_trainers=6, ttlSecondsAfterFinished=1))
+    here.submit(training_job("gang", min_trainers=2, max_trainers=2, gang=True, fault_tolerant=False))
+    here.submit(training_job("kept", min_trainers=1, max_trainers=1, master={"storage": {"size": "1Gi"}}))
+    here.submit(training_job("taken", min_trainers=1, max_trainers=1))
+    here.submit(training_job("held", min_trainers=2, max_trainers=2, queue="small"))
+    wait = here.kube.wait_until
+    wait(lambda: here.running("vision") == 6, 40, "the elastic job grows to its maximum")
+    wait(lambda: here.running("gang") == 2, 30, "the gang runs")
+    wait(lambda: here.kube.find("podgroups", "gang"), 20, "the gang has its PodGroup")
+    wait(lambda: here.kube.list("persistentvolumeclaims", "default"), 20, "the claim is made")
+    wait(
+        lambda: condition(here, "taken", "Degraded")["reason"] == "NameTaken", 20, "the stranger's pod is left alone"
+    )
+    wait(lambda: status(here, "held").get("reason") == "QuotaReached", 20, "the queue's quota holds the job")
+
+
+def one_grows_shrinks_and_makes_way(here: World) -> None:
+    """Pinned twice to the same count, which is told as one event that counts; then serving takes room."""
+    for _ in range(2):
+        here.kube.kubectl("scale", "tj/vision", "--replicas=3")
+        here.kube.wait_until(lambda: here.running("vision") == 3, 30, "the job is pinned")
+        here.kube.kubectl("scale", "tj/vision", "--replicas=0")
+        here.kube.wait_until(lambda: here.running("vision") == 6, 40, "and grows again")
+    here.kube.wait_until(lambda: times_told(here, "vision", "ScaledDown") >= 2, 20, "the repetition is counted")
+    here.kube.create(serving(replicas=8))
+    here.kube.wait_until(lambda: here.ready_serving() == 8, 60, "serving is ready")
+
+
+def mount_the_key(here: World, mount: Path) -> None:
+    """Show the controller the Secret that it made, as the kubelet does in its Deployment."""
+    secret = here.kube.get("secrets", "edl-master-key", NAMESPACE)
+    mount.unlink()
+    mount.mkdir()
+    (mount / "key").write_bytes(base64.b64decode(secret["data"]["key"]))
+
+
+def what_is_there_is_recognised(here: World) -> None:
+    """A controller that starts anew finds everything that its jobs need, and makes only what is missing."""
+    before = {pod["metadata"]["uid"] for pod in here.pods()}
+    here.kube.delete("pods", "gang-trainer-1")
+    here.kube.delete("pods", "vision-master-0")
+    here.kube.wait_until(lambda: here.running("gang") == 2, 40, "the gang starts anew")
+    here.kube.wait_until(lambda: here.kube.find("pods", "vision-master-0"), 20, "the master is back")
+    assert before != {pod["metadata"]["uid"] for pod in here.pods()}
+
+
+def a_finished_job_goes_by_itself(here: World) -> None:
+    """Every trainer of the gang exits 0: the job has succeeded."""
+    here.kube.patch("tj", "gang", {"spec": {"ttlSecondsAfterFinished": 1}})
+    for pod in facts.trainers(here.pods(), "gang"):
+        here.kube.annotate("pods", pod["metadata"]["name"], exit_code="0")
+    here.kube.wait_until(lambda: here.kube.find("tj", "gang") is None, 60, "it is deleted after its time")
+
+
+def status(here: World, name: str) -> Object:
+    """The status of a job; empty before it has one."""
+    stored: Object = here.kube.get("tj", name).get("status") or {}
+    return stored
+
+
+def condition(here: World, name: str, kind: str) -> Object:
+    """One condition of a job; one without a reason before it has any."""
+    found = (c for c in status(here, name).get("conditions") or () if c["type"] == kind)
+    return next(found, {"reason": ""})
+
+
+def times_told(here: World, name: str, reason: str) -> int:
+    """How often the most frequent event of a job with that reason was told."""
+    events = here.kube.list("events", "default", fields=f"involvedObject.name={name},reason={reason}")
+    return max((int(event.get("count") or 1) for event in events), default=0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[..., Path]:
+    """Writes an audit log: (verb, objectRef, decision) of one user."""
+
+    def write(*lines: tuple[str, Object, str]) -> Path:
+        file = tmp_path / "audit.log"
+        events = [
+            {
+                "user": {"username": USER},
+                "verb": verb,
+                "objectRef": about,
+                "annotations": {"authorization.k8s.io/decision": decision},
+            }
+            for verb, about, decision in lines
+        ]
+        events.append({"user": {"username": "other"}, "verb": "delete", "objectRef": {"resource": "nodes"}})
+        file.write_text("".join(json.dumps(event) + "\n" for event in events))
+        return file
+
+    return write
+
+
+def test_a_right_that_nobody_used_is_named(log: Callable[..., Path]) -> None:
+    asked = requests_of(log(("list", {"resource": "pods"}, "allow")), USER)
+    rule = {"apiGroups": [""], "resources": ["pods", "pods/exec"], "verbs": ["list", "*"]}
+    assert unused(granted_by([{"rules": [rule]}]), asked) == ["* pods", "* pods/exec", "list pods/exec"]
+
+
+def test_a_right_on_one_object_is_used_by_no_other(log: Callable[..., Path]) -> None:
+    asked = requests_of(log(("get", {"resource": "leases", "name": "mine"}, "allow")), USER)
+    rights = [Right("", "leases", "get", "mine"), Right("", "leases", "get", "other"), Right("", "leases", "get")]
+    assert unused(rights, asked) == ["get leases other"]
+
+
+def test_a_request_that_was_refused_is_named_and_uses_nothing(log: Callable[..., Path]) -> None:
+    about = {"apiGroup": "paddlepaddle.org", "resource": "trainingjobs", "subresource": "status", "name": "a"}
+    asked = requests_of(log(("patch", about, "forbid")), USER)
+    assert forbidden(asked) == ["patch trainingjobs/status.paddlepaddle.org a"]
+    right = Right("paddlepaddle.org", "trainingjobs/status", "patch")
+    assert unused([right], asked) == [str(right)]

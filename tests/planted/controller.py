@@ -1,0 +1,119 @@
+"""Bugs in the controller's loop and in what it says to masters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from edl.controller.ports import RoundResult
+from edl.lifecycle.data_progress import MasterReport, RosterEntry
+from edl.model.actions import CreatePod, Outcome
+from edl.model.jobs import Job
+from edl.model.names import Role
+from tests.planted import Right, bug, targets
+
+MASTERS = "controller/test_master_monitor.py"
+
+
+@bug(
+    "an action that the API server refuses is tried again at once",
+    at=targets.BACKOFF_ALLOWS,
+    caught_by="kube/client/test_api_errors.py",
+)
+def refused_action_repeated_at_once(_: Right) -> Right:
+    return lambda *_: True
+
+
+@bug(
+    "trainers start although their pservers could not be created",
+    at=targets.START_PODS,
+    caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_where_a_pserver_could_not_be_created",
+)
+def trainers_without_pservers(right: Right) -> Right:
+    async def wrong(self: Any, pods: Sequence[CreatePod], gate: Any) -> list[Outcome]:
+        base = [pod for pod in pods if pod.role is not Role.TRAINER]
+        trainers = [pod for pod in pods if pod.role is Role.TRAINER]
+        return [*await right(self, base, gate), *await right(self, trainers, gate)]
+
+    return wrong
+
+
+@bug(
+    "a stale cache shortens the pauses after failed rounds",
+    at=targets.ROUND,
+    caught_by="controller/test_loop.py::test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt",
+)
+def skipped_round_ends_failures(right: Right) -> Right:
+    async def wrong(self: Any) -> RoundResult:
+        result: RoundResult = await right(self)
+        if result is RoundResult.SKIPPED:
+            self._memory.failed_rounds = 0
+        return result
+
+    return wrong
+
+
+@bug(
+    "a replica that is not the leader calls the masters",
+    at=targets.UPDATE_MASTERS,
+    caught_by=f"{MASTERS}::test_only_the_leader_listens",
+)
+def follower_calls_masters(right: Right) -> Right:
+    known: list[Job] = []
+
+    def wrong(self: Any, jobs: Iterable[Job], *rest: Any) -> None:
+        known[:] = [*jobs] or known
+        right(self, known, *rest)
+
+    return wrong
+
+
+@bug(
+    "a roster is published only once",
+    at=targets.PUBLISH_ROSTER,
+    caught_by=f"{MASTERS}::test_a_pod_that_is_gone_gives_its_leases_back_at_once",
+)
+def roster_published_once(right: Right) -> Right:
+    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
+        if report.roster is None:
+            await right(self, post, at, report, seats)
+
+    return wrong
+
+
+@bug(
+    "an unchanged roster is published again and again",
+    at=targets.PUBLISH_ROSTER,
+    caught_by=f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
+)
+def roster_published_always(right: Right) -> Right:
+    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
+        await right(self, post, at, replace(report, roster=None) if seats else report, seats)
+
+    return wrong
+
+
+@bug(
+    "a roster is published with an older generation than the master knows",
+    at=targets.PUBLISH_ROSTER,
+    caught_by=f"{MASTERS}::test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one",
+)
+def roster_with_old_generation(right: Right) -> Right:
+    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
+        pods = report.roster[1] if report.roster is not None else 0
+        await right(self, post, at, replace(report, roster=(0, pods)), seats)
+
+    return wrong
+
+
+@bug(
+    "the ledger does not go back although the model is lost",
+    at=targets.RESTORE_LEDGER,
+    caught_by=f"{MASTERS}::test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost",
+)
+def ledger_not_restored(_: Right) -> Right:
+    async def wrong(*_: Any) -> int:
+        return 0
+
+    return wrong

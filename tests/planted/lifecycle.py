@@ -1,0 +1,558 @@
+"""Bugs in the life of a job: its status, its events, its pods and what its master reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from edl.lifecycle.action_order import status_updates
+from edl.lifecycle.data_progress import MasterReport, MasterView, RosterEntry, model_of
+from edl.lifecycle.desired_state import JobContext
+from edl.lifecycle.measurement import ProgressReading, SpeedMeter
+from edl.lifecycle.pod_actions import delete
+from edl.lifecycle.pod_events import PodEvent, failure_number
+from edl.lifecycle.status import Stage, Step, is_over
+from edl.model.actions import Action, DeletePod, EmitEvent, Intent, MarkPod, PatchStatus
+from edl.model.job_policies import JobAction, JobEvent
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.plan import ScaleDecision
+from edl.model.pods import Pod, PodPhase
+from edl.model.progress import Progress
+from edl.model.status import JobStatus, Resize
+from tests.planted import Right, bug, targets
+
+LIFE = "lifecycle/test_desired_state.py"
+EVENTS = "lifecycle/test_pod_events.py"
+SPEC = "lifecycle/test_desired_state_by_spec.py"
+POLICIES = "lifecycle/test_desired_state_by_policy.py"
+PROGRESS = "lifecycle/test_data_progress.py"
+LOST_LEDGER = "lifecycle/test_data_progress_lost_ledger.py"
+MEASURING = "lifecycle/test_measurement.py"
+CRASH = "controller/test_loop_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
+MASTERS = "controller/test_master_monitor.py"
+MASTER_CRASHES = "controller/test_master_monitor_crashes.py"
+
+Described = tuple[JobStatus, tuple[EmitEvent, ...]]
+Starts = Sequence[tuple[Role, str]]
+
+# --- the status
+
+
+@bug(
+    "a status is written without the observed generation",
+    at=targets.DESCRIBE,
+    caught_by=f"{SPEC}::test_every_written_status_says_which_spec_it_answers",
+)
+def observed_generation_missing(right: Right) -> Right:
+    def wrong(job: Job, *rest: Any) -> Described:
+        status, events = right(job, *rest)
+        old = job.status or JobStatus()
+        return replace(status, observed_generation=old.observed_generation), events
+
+    return wrong
+
+
+@bug(
+    "a status is written although nothing has changed",
+    at=targets.DESIRED_STATE,
+    caught_by="controller/test_loop_quiet.py::test_ten_quiet_minutes_see_no_write",
+)
+def unchanged_status_written(right: Right) -> Right:
+    def wrong(job: Job, *rest: Any) -> tuple[JobStatus, tuple[Action, ...]]:
+        status, actions = right(job, *rest)
+        if any(isinstance(action, PatchStatus) for action in actions):
+            return status, actions
+        return status, (*actions, PatchStatus(job.key, job.uid, status))
+
+    return wrong
+
+
+@bug(
+    "a condition that has not changed gets a new transition time",
+    at=targets.DESCRIBE,
+    caught_by=f"{LIFE}::test_a_condition_keeps_its_time_until_it_flips",
+)
+def transition_time_renewed(right: Right) -> Right:
+    def wrong(job: Job, step: Step, now_s: float, *rest: Any) -> Described:
+        status, events = right(job, step, now_s, *rest)
+        conditions = tuple(replace(c, since_s=float(int(now_s))) for c in status.conditions)
+        return replace(status, conditions=conditions), events
+
+    return wrong
+
+
+@bug(
+    "a final phase is believed without a condition or a completion time",
+    at=targets.IS_OVER,
+    caught_by=f"{SPEC}::test_what_a_user_wrote_into_the_status_is_recomputed",
+)
+def forged_phase_believed(right: Right) -> Right:
+    def wrong(job: Job) -> bool:
+        return right(job) or (job.status is not None and job.status.phase.is_final)
+
+    return wrong
+
+
+@bug(
+    "the deadline counts the time in which a job is suspended",
+    at=targets.DESCRIBE,
+    caught_by=f"{SPEC}::test_a_pause_stops_the_clock_of_the_deadline",
+)
+def deadline_counts_suspension(right: Right) -> Right:
+    def wrong(job: Job, step: Step, *rest: Any) -> Described:
+        status, events = right(job, step, *rest)
+        if step.stage is Stage.SUSPENDED and job.status is not None:
+            status = replace(status, start_s=job.status.start_s)
+        return status, events
+
+    return wrong
+
+
+@bug(
+    "a growth that ends early counts as a shrink",
+    at=targets.DESCRIBE,
+    caught_by=f"{LIFE}::test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies",
+)
+def early_end_of_growth_is_a_shrink(right: Right) -> Right:
+    def wrong(job: Job, step: Step, now_s: float, *rest: Any) -> Described:
+        status, events = right(job, step, now_s, *rest)
+        before = job.status.trainer.desired if job.status is not None else 0
+        if step.stage is Stage.RUNNING and job.was_admitted and step.target < before and not step.shrink_reason:
+            shrink = Resize(float(int(now_s)), before, step.target, step.reason)
+            status = replace(status, last_resize=shrink)
+        return status, events
+
+    return wrong
+
+
+@bug(
+    "trainers that never had a node start a cooldown",
+    at=targets.DESCRIBE,
+    caught_by=f"{LIFE}::test_trainers_that_never_reached_a_node_start_no_cooldown",
+)
+def cooldown_without_a_node(right: Right) -> Right:
+    def wrong(job: Job, step: Step, *rest: Any) -> Any:
+        return right(job, replace(step, never_ran=False), *rest)
+
+    return wrong
+
+
+@bug(
+    "a failure is stored although its pod could not be marked",
+    at=targets.DEGRADED_UPDATE,
+    caught_by="controller/test_loop_with_planner.py"
+    "::test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked",
+)
+def failure_stored_without_mark(_: Right) -> Right:
+    return lambda _, actions: status_updates(actions)
+
+
+# --- failures and other events of pods
+
+
+@bug(
+    "an evicted pod counts as a failed one",
+    at=targets.EVENT_OF,
+    caught_by=f"{SPEC}::test_no_failure_is_counted_for_what_others_or_we_take_away",
+)
+def eviction_counted_as_failure(right: Right) -> Right:
+    def wrong(pod: Pod, lost: frozenset[str]) -> Any:
+        is_failed = pod.phase is PodPhase.FAILED
+        return right(replace(pod, disruption="") if is_failed else pod, lost)
+
+    return wrong
+
+
+@bug(
+    "a pod that fails because its job restarts counts as a failure",
+    at=targets.COUNT_FAILURES,
+    caught_by=f"{POLICIES}::test_pods_that_fail_because_their_job_restarts_are_not_counted",
+)
+def failures_of_a_restart_counted(right: Right) -> Right:
+    def wrong(job: Job) -> Any:
+        forgetful = replace(job.status, conditions=()) if job.status is not None else None
+        return right(replace(job, status=forgetful))
+
+    return wrong
+
+
+@bug(
+    "a failure of a gang counts once for each of its pods",
+    at=targets.COUNT_FAILURES,
+    caught_by=f"{POLICIES}::test_pods_of_a_gang_that_fail_together_are_one_failure_even_if_the_marks_came_apart",
+)
+def gang_failure_counted_per_pod(right: Right) -> Right:
+    def wrong(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
+        _, marks = right(job)
+        count = max([job.status.failures if job.status else 0, *map(failure_number, job.pods)])
+        numbered = (replace(m, intent=f"{Intent.POD_FAILED.value}/{count + i}") for i, m in enumerate(marks, 1))
+        return count + len(marks), tuple(numbered)
+
+    return wrong
+
+
+@bug(
+    "a failed pod is deleted before its failure is stored",
+    at=targets.IS_SPENT,
+    caught_by=f"{EVENTS}::test_a_failure_is_counted_once_even_if_the_status_is_lost_after_the_mark",
+)
+def failed_pod_deleted_too_soon(right: Right) -> Right:
+    def wrong(job: Job, pod: Pod) -> bool:
+        status = replace(job.status, failures=10**6) if job.status is not None else None
+        return bool(right(replace(job, status=status), pod))
+
+    return wrong
+
+
+@bug(
+    "a deletion by edl counts as an eviction",
+    at=targets.EVENT_OF,
+    caught_by=f"{POLICIES}::test_our_own_deletions_are_no_events",
+)
+def own_deletion_is_an_eviction(right: Right) -> Right:
+    def wrong(pod: Pod, lost: frozenset[str]) -> JobEvent | None:
+        is_leaving = pod.disruption or pod.terminating or pod.uid in lost
+        return right(pod, lost) or (JobEvent.POD_EVICTED if is_leaving else None)
+
+    return wrong
+
+
+@bug(
+    "a pserver that a new spec adds counts as one that vanished",
+    at=targets.POD_EVENTS,
+    caught_by=f"{POLICIES}::test_a_pserver_that_a_new_spec_asks_for_has_not_vanished",
+)
+def added_pserver_has_vanished(right: Right) -> Right:
+    def wrong(job: Job, *rest: Any) -> Any:
+        seen = job.status.observed_generation if job.status is not None else job.generation
+        return right(replace(job, generation=seen), *rest)
+
+    return wrong
+
+
+@bug(
+    "a job ends before its master has reported",
+    at=targets.POD_EVENTS,
+    caught_by=f"{MASTERS}::test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it",
+)
+def end_before_the_last_report(right: Right) -> Right:
+    def wrong(job: Job, lost: frozenset[str], view: MasterView | None = None) -> Any:
+        return right(job, lost, replace(view, is_current=True) if view else None)
+
+    return wrong
+
+
+@bug(
+    "the message of a failure is the launcher's, not the program's",
+    at=targets.FAILURE_OF,
+    caught_by=f"{EVENTS}::test_a_failure_is_told_with_the_words_that_say_most",
+)
+def message_of_the_launcher(right: Right) -> Right:
+    def wrong(pod: Pod) -> str:
+        return str(right(replace(pod, said=pod.said.strip().rpartition("\n")[2])))
+
+    return wrong
+
+
+# --- restarts and the end
+
+
+@bug(
+    "pods are deleted before the end of their job is stored",
+    at=targets.DESIRED_STATE,
+    caught_by=f"{SPEC}::test_the_end_is_stored_before_any_pod_goes",
+)
+def deletion_before_the_end_is_stored(right: Right) -> Right:
+    def wrong(job: Job, *rest: Any) -> tuple[JobStatus, tuple[Action, ...]]:
+        status, actions = right(job, *rest)
+        if not status.phase.is_final or is_over(job):
+            return status, actions
+        context = rest[3] if len(rest) > 3 and rest[3] is not None else JobContext()
+        return status, (*delete(job.pods, job, status.reason, context.lost), *actions)
+
+    return wrong
+
+
+@bug(
+    "a restart is forgotten once the pod that caused it is gone",
+    at=targets.CAUSE_OF_RESTART,
+    caught_by=f"{CRASH}[restart by policy]",
+)
+def restart_forgotten(right: Right) -> Right:
+    def wrong(case: Any, events: Sequence[PodEvent]) -> str:
+        is_asked_for = any(event.action is JobAction.RESTART_JOB for event in events)
+        return str(right(case, events)) if is_asked_for or not case.job.fault_tolerant else ""
+
+    return wrong
+
+
+@bug(
+    "a job starts again before its status shows that the old pods are gone",
+    at=targets.CAUSE_OF_RESTART,
+    caught_by=f"{CRASH}[restart a gang]",
+)
+def restart_ends_too_soon(right: Right) -> Right:
+    def wrong(case: Any, events: Sequence[PodEvent]) -> str:
+        return str(right(case, events)) if case.job.pods else ""
+
+    return wrong
+
+
+@bug(
+    "a gang ignores that its trainers are victims",
+    at=targets.CAUSE_OF_RESTART,
+    caught_by=f"{SPEC}::test_a_gang_whose_trainers_must_make_way_starts_anew_whole",
+)
+def gang_ignores_victims(right: Right) -> Right:
+    def wrong(case: Any, events: Sequence[PodEvent]) -> str:
+        decision: ScaleDecision | None = case.decision
+        spared = replace(decision, victims=()) if decision is not None else None
+        return str(right(replace(case, decision=spared), events))
+
+    return wrong
+
+
+@bug(
+    "a role that runs again is forgotten halfway",
+    at=targets.RUNS_AGAIN,
+    caught_by=f"{CRASH}[run again by policy]",
+)
+def running_again_forgotten(_: Right) -> Right:
+    def wrong(_: Job, events: Sequence[PodEvent]) -> Role | None:
+        decisive = (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD)
+        return next((event.role for event in events if (event.event, event.action) == decisive), None)
+
+    return wrong
+
+
+@bug(
+    "half a gang is started",
+    at=targets.CREATE,
+    caught_by=f"{SPEC}::test_a_gang_starts_whole_or_not_at_all",
+)
+def half_a_gang(right: Right) -> Right:
+    def wrong(job: Job, starts: Starts, trainers: int) -> Any:
+        return right(replace(job, fault_tolerant=True, gang=False), starts, trainers)
+
+    return wrong
+
+
+@bug(
+    "a deletion that was stated on the pod is never carried out",
+    at=targets.FINISH_WHAT_IS_MARKED,
+    caught_by=f"{SPEC}::test_a_deletion_that_was_stated_but_not_carried_out_is_carried_out",
+)
+def stated_deletion_not_carried_out(right: Right) -> Right:
+    def wrong(case: Any) -> list[DeletePod]:
+        return [action for action in right(case) if action.pod_uid in case.context.lost]
+
+    return wrong
+
+
+@bug(
+    "a new pod gets the name that a terminating one still has",
+    at=targets.CREATE,
+    caught_by="controller/test_loop_random_events.py::TestLife",
+)
+def name_in_use(right: Right) -> Right:
+    def wrong(job: Job, starts: Starts, trainers: int) -> Any:
+        shown = tuple(p for p in job.pods if p.role is not Role.TRAINER or p.is_live)
+        return right(replace(job, pods=shown), starts, trainers)
+
+    return wrong
+
+
+# --- the ledger of the job's master
+
+
+@bug(
+    "a new master is not told what its journal must hold",
+    at=targets.EXPECTED_OF,
+    caught_by=f"{PROGRESS}::test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold",
+)
+def journal_not_expected(_: Right) -> Right:
+    return lambda _: None
+
+
+@bug(
+    "a lost ledger does not fail the job",
+    at=targets.LOSS,
+    caught_by=f"{LOST_LEDGER}::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+)
+def lost_ledger_ignored(_: Right) -> Right:
+    return lambda _: ""
+
+
+@bug(
+    "the roster omits a trainer that may still report",
+    at=targets.ROSTER_OF,
+    caught_by=f"{PROGRESS}::test_the_roster_holds_whoever_may_still_report",
+)
+def terminating_trainer_off_the_roster(right: Right) -> Right:
+    def wrong(job: Job, lost: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
+        live = {pod.uid for pod in job.pods if pod.is_live}
+        return tuple(entry for entry in right(job, lost) if entry.uid in live)
+
+    return wrong
+
+
+@bug(
+    "the roster keeps a trainer on an unreachable node",
+    at=targets.ROSTER_OF,
+    caught_by=f"{PROGRESS}::test_the_roster_holds_whoever_may_still_report",
+)
+def unreachable_trainer_on_the_roster(right: Right) -> Right:
+    def wrong(job: Job, _: frozenset[str] = frozenset()) -> Any:
+        return right(job)
+
+    return wrong
+
+
+@bug(
+    "training continues without a pserver",
+    at=targets.MUST_GO_BACK,
+    caught_by=f"{MASTERS}::test_nobody_works_while_a_pserver_is_missing",
+)
+def training_without_pserver(right: Right) -> Right:
+    def wrong(job: Job, report: MasterReport, restored: str) -> bool:
+        return bool(model_of(job)) and bool(right(job, report, restored))
+
+    return wrong
+
+
+@bug(
+    "a new model counts as the one that the progress belongs to",
+    at=targets.STORED_PROGRESS,
+    caught_by=MASTER_CRASHES,
+)
+def new_model_taken_for_the_old(right: Right) -> Right:
+    def wrong(job: Job, view: MasterView | None, *, runs: bool) -> Progress | None:
+        progress: Progress | None = right(job, view, runs=runs)
+        has_report = runs and view is not None and view.progress is not None
+        if progress is None or not has_report or not model_of(job):
+            return progress
+        return replace(progress, model=model_of(job))
+
+    return wrong
+
+
+@bug(
+    "progress that was taken back is never stored as such",
+    at=targets.STORED_PROGRESS,
+    caught_by=MASTER_CRASHES,
+)
+def restore_not_stored(right: Right) -> Right:
+    def wrong(job: Job, view: MasterView | None, *, runs: bool) -> Any:
+        view = replace(view, restored="") if view is not None else None
+        return right(job, view, runs=runs)
+
+    return wrong
+
+
+@bug(
+    "the model counts as kept although all pods of the job were deleted",
+    at=targets.STORED_PROGRESS,
+    caught_by=f"{PROGRESS}::test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again",
+)
+def model_kept_without_pods(right: Right) -> Right:
+    def wrong(job: Job, view: MasterView | None, *, runs: bool) -> Progress | None:
+        progress: Progress | None = right(job, view, runs=runs)
+        stored = job.status.dataset if job.status is not None else None
+        if progress is None or runs:
+            return progress
+        return replace(progress, model=stored.model if stored is not None else "")
+
+    return wrong
+
+
+@bug(
+    "progress is written each time the master reports it",
+    at=targets.IS_NEWS,
+    caught_by=f"{PROGRESS}::test_progress_is_written_when_it_is_worth_it",
+)
+def all_progress_is_news(right: Right) -> Right:
+    def wrong(told: Progress | None, now: Progress, since_s: float) -> bool:
+        return bool(right(told, now, since_s)) or (told is not None and told.done != now.done)
+
+    return wrong
+
+
+# --- measured speed
+
+
+@bug(
+    "the planner never gets the measured speeds",
+    at=targets.AS_PLANNED,
+    caught_by=f"{MASTERS}::test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers",
+)
+def measured_speed_not_planned_with(right: Right) -> Right:
+    def wrong(job: Job, **options: Any) -> Job:
+        planned: Job = right(job, **options)
+        return replace(planned, throughput=job.throughput)
+
+    return wrong
+
+
+@bug(
+    "a speed is measured across a resize",
+    at=targets.OBSERVE_SPEED,
+    caught_by=f"{MEASURING}::test_speed_is_told_by_number_of_trainers",
+)
+def speed_across_a_resize(right: Right) -> Right:
+    def wrong(meter: SpeedMeter, reading: ProgressReading, *rest: Any) -> Any:
+        last = replace(meter.last, trainers=reading.trainers) if meter.last is not None else None
+        return right(replace(meter, last=last), reading, *rest)
+
+    return wrong
+
+
+@bug(
+    "a speed is measured before new trainers work",
+    at=targets.OBSERVE_SPEED,
+    caught_by=f"{MEASURING}::test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet",
+)
+def speed_before_all_work(right: Right) -> Right:
+    def wrong(meter: SpeedMeter, reading: ProgressReading, *rest: Any) -> Any:
+        return right(meter, replace(reading, working=reading.trainers), *rest)
+
+    return wrong
+
+
+@bug(
+    "a resize costs trainers that keep working as much as if they had stopped",
+    at=targets.OBSERVE_SPEED,
+    caught_by=f"{MEASURING}::test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet",
+)
+def resize_cost_without_the_work_done(right: Right) -> Right:
+    def wrong(meter: SpeedMeter, *rest: Any) -> Any:
+        change = meter.change
+        if change is not None and change.settled is not None:
+            before = replace(change.before, consumed=change.settled.consumed)
+            meter = replace(meter, change=replace(change, before=before))
+        return right(meter, *rest)
+
+    return wrong
+
+
+@bug(
+    "a single outlier is believed",
+    at=targets.OUTLIER,
+    caught_by=f"{MEASURING}::test_one_window_that_is_far_off_moves_a_known_speed_by_a_bounded_part",
+)
+def outlier_believed(right: float) -> float:
+    return right * 10**6
+
+
+@bug(
+    "a measured speed replaces a declared one",
+    at=targets.WITH_MEASURED,
+    caught_by=f"{MEASURING}::test_the_planner_uses_what_was_measured_only_where_nothing_is_declared",
+)
+def measured_speed_replaces_declared(right: Right) -> Right:
+    def wrong(job: Job) -> Any:
+        measured: Job = right(replace(job, throughput=()))
+        return measured if measured.throughput else right(job)
+
+    return wrong

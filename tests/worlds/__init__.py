@@ -1,0 +1,40 @@
+"""The worlds and builders that several tests share, one module each.
+
+Builders of single objects:
+
+- `builders`: nodes, jobs, serving pods and snapshots of the model, with defaults. Used by nearly all tests.
+- `raw_objects`: Kubernetes objects as kubectl prints them, and the snapshot they become. For kube/translate.
+- `pserver_jobs`: jobs with running pservers. For planner/test_consolidation*.
+- `golden_pods`: the pods of the jobs in api/golden_files, as YAML. For api and e2e/parts/test_resource.
+- `hostile_jobs`: invalid, odd and malicious TrainingJobs, each with its verdict. For api, kube and e2e.
+
+Clusters for the planner:
+
+- `small_clusters`: random clusters in which only cpu is scarce, and what a plan makes of them.
+- `rich_clusters`: random clusters with several resources, selectors and taints. For planner/test_decide_brute_force.
+- `brute_force`: the best possible plan of a tiny cluster, found without the planner's code.
+
+One job, or a whole controller, in virtual time:
+
+- `fakes`: fakes of the controller's ports and an event loop in virtual time. For controller and lifecycle.
+- `job_by_target`: one job; the test sets the number of trainers of each round. For lifecycle.
+- `job_by_spec`: one job; the plan follows its spec. For lifecycle.
+- `simulated_cluster`: the true objects of a cluster, and a cache that lags behind them.
+- `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/test_loop_*.
+- `controller_with_masters`: the controller on fake pods, with real masters. For controller/test_master_monitor.
+
+The API server:
+
+- `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
+- `writer_on_fake_api`: the writer on a fake API server that enforces preconditions. For kube/test_writer*.
+
+The data master, the ledger and the container's first process:
+
+- `master_server`: a master in this process, on a real port and a real disk. For master and worker.
+- `master_processes`: a master and trainers as processes that a test can kill. For master.
+- `ledger_simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
+- `ledger_by_position`: the expected progress, counted position by position, that the simulation compares with.
+- `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
+
+The worlds of the end-to-end tests are in `tests/e2e/worlds`.
+"""

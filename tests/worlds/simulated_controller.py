@@ -1,0 +1,171 @@
+"""The real controller and planner on a `simulated_cluster`, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from copy import copy
+from typing import Any, TypeVar
+
+from edl.controller.loop import Controller, Pace, Planner
+from edl.explain.decision import decide
+from edl.model.actions import Action, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.plan import Limits
+from edl.planner.guard import check
+from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
+from tests.worlds.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
+from tests.worlds.simulated_cluster import STRANDED_S, World
+
+T = TypeVar("T")
+LIMITS = Limits()
+
+
+class Crash(BaseException):
+    """The controller crashes; it is no Exception, so that the controller cannot catch it."""
+
+
+class Access:
+    """The Cluster port of one controller; it ends when that controller crashes.
+
+    A status takes longer to write than a pod, so that pods written at the same time come first.
+
+    Attributes:
+        effects: for each action, whether it changed the cluster.
+        kill_at: (index of an action, whether it still takes effect) at which the controller crashes.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.effects: list[bool] = []
+        self.kill_at: tuple[int, bool] | None = None
+        self.alive = True
+
+    async def observe(self) -> ClusterSnapshot:
+        return self.world.snapshot()
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.world.changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def apply(self, action: Action) -> Outcome:
+        await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
+        if not self.alive:
+            raise Crash
+        dies = self.kill_at is not None and len(self.effects) == self.kill_at[0]
+        self.effects.append(False)
+        if dies:
+            self.alive = False
+            if self.kill_at is not None and not self.kill_at[1]:
+                raise Crash
+        outcome = self.world.apply(action)
+        self.effects[-1] = outcome.result is Result.DONE and not isinstance(action, EmitEvent)
+        if dies:
+            raise Crash
+        return outcome
+
+
+class Inline:
+    """Plans in this thread, so that each run is the same."""
+
+    async def run(self, call: Callable[[], T], _: float) -> T:
+        return call()
+
+
+class Living:
+    """A simulated cluster and its controller; virtual time continues between the calls."""
+
+    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS) -> None:
+        self.runner = asyncio.Runner(loop_factory=VirtualLoop)
+        self.world = World(nodes={node.name: node for node in nodes})
+        self.recorder = FakeRecorder()
+        self.lease = FakeLease()
+        self.limits = limits
+        self.run(self._new())
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(what)
+
+    def close(self) -> None:
+        self.runner.close()
+
+    async def _new(self) -> None:
+        self.access = Access(self.world)
+        policy = policy_named("maxmin")
+        self.controller = Controller(
+            cluster=self.access,
+            clock=LoopClock(),
+            lease=self.lease,
+            recorder=self.recorder,
+            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
+            limits=self.limits,
+            pace=Pace(unreachable_s=STRANDED_S),
+        )
+        self.controller._planner_thread = Inline()  # type: ignore[assignment]
+
+    def crash(self) -> None:
+        """Crash the controller and start another one, which lists all objects first."""
+        self.access.alive = False
+        self.world.expected.clear()
+        self.world.list_again()
+        self.run(self._new())
+
+    def copy(self) -> Living:
+        """A copy of the cluster at the same time, with a new controller."""
+        other = Living(self.world.nodes.values(), self.limits)
+        loop = other.runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop._now_s = self.runner.get_loop().time()
+        for name in ("jobs", "pods", "serving", "failed", "owners"):
+            setattr(other.world, name, copy(getattr(self.world, name)))
+        other.world.born = self.world.born
+        other.world.list_again()
+        return other
+
+    def do(self, event: Callable[[World], None]) -> None:
+        """Apply a change to the cluster."""
+
+        async def now() -> None:
+            event(self.world)
+
+        self.run(now())
+
+    def round(self) -> None:
+        """Run one round; if the controller crashes, start another one."""
+
+        async def once() -> bool:
+            try:
+                await self.controller.round()
+            except Crash:
+                await asyncio.sleep(0)
+                return False
+            return True
+
+        if not self.run(once()):
+            self.crash()
+
+    def wait(self, duration_s: float) -> None:
+        self.run(asyncio.sleep(duration_s))
+
+    def step(self, duration_s: float = 1.0) -> None:
+        """Run a round, then let the cluster react."""
+        self.round()
+        self.wait(duration_s)
+        self.do(World.live)
+
+    def settle(self, most: int = 120, *, quiet_s: float = 16.0) -> None:
+        """Run steps until nothing was written and no pod was removed for `quiet_s`."""
+        since_s = self.runner.get_loop().time()
+        for _ in range(most):
+            before = len(self.world.writes), len(self.world.pods)
+            self.step(2.0)
+            if before != (len(self.world.writes), len(self.world.pods)):
+                since_s = self.runner.get_loop().time()
+            if self.runner.get_loop().time() - since_s >= quiet_s:
+                return
+        raise AssertionError(f"the cluster does not come to rest: {self.world.writes[-6:]}")
