@@ -43,7 +43,7 @@ def changed_file_read(right: Right) -> Right:
 )
 def record_blamed_for_the_dataset(right: Right) -> Right:
     def wrong(self: Any, fault: BadRecord) -> None:
-        right(self, replace(fault, text=fault.error or "the data set"))
+        right(self, replace(fault, error=fault.error or "the data set"))
 
     return wrong
 
