@@ -16,12 +16,12 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
 from edl.model.units import amount, count, listed
-from edl.planner.context import DecisionContext, Scarce
 from edl.planner.decide import Study
-from edl.planner.pools import pool_of
+from edl.planner.findings.context import DecisionContext, Scarce
+from edl.planner.findings.pools import pool_of
+from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open_nodes
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
-from edl.planner.scarcity import Shortage, SurplusHolder, nearest, open_nodes
 
 EPSILON = 1e-6
 

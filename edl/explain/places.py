@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from edl.model.cluster import Node
 from edl.model.units import amount, listed, plain
-from edl.planner.pools import pool_of
-from edl.planner.scarcity import Shortage, open_nodes
+from edl.planner.findings.pools import pool_of
+from edl.planner.findings.scarcity import Shortage, open_nodes
 from edl.planner.trial_packing import TrialPacking
 
 NAMED_POOLS = 3

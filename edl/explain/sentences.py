@@ -18,13 +18,13 @@ from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.model.units import amount, count, listed, seconds
-from edl.planner.context import DecisionContext, Scarce
 from edl.planner.decide import Study
+from edl.planner.findings.context import DecisionContext, Scarce
+from edl.planner.findings.reasons import Cause, Finding, find_reason, makes_way_for
+from edl.planner.findings.scarcity import open_nodes
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Trade, TradeVerdict
 from edl.planner.problem import JobDemand
-from edl.planner.reasons import Cause, Finding, find_reason, makes_way_for
-from edl.planner.scarcity import open_nodes
 
 NAMED_HOLDERS = 2
 

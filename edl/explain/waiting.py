@@ -13,12 +13,12 @@ from edl.model.names import Role
 from edl.model.resources import PodShape, Resources
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
 from edl.planner.admission import waiting_since_s
-from edl.planner.context import DecisionContext
 from edl.planner.eligibility import UNSCHEDULABLE, first_untolerated
+from edl.planner.findings.context import DecisionContext
+from edl.planner.findings.reasons import Cause, Finding
+from edl.planner.findings.scarcity import open_to_any
 from edl.planner.problem import BoolArray, JobDemand, Problem, count_slots
 from edl.planner.quota import QuotaRow, QuotaShortage
-from edl.planner.reasons import Cause, Finding
-from edl.planner.scarcity import open_to_any
 
 
 def waiting_sentence(found: Finding, demand: JobDemand, context: DecisionContext) -> tuple[str, str]:

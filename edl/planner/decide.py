@@ -17,15 +17,15 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import admit, cap, serve
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
-from edl.planner.context import DecisionContext
+from edl.planner.findings.context import DecisionContext
+from edl.planner.findings.prices import prices_of
+from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
-from edl.planner.prices import prices_of
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import keep_columns
 from edl.planner.programs.fair_share import Proof
-from edl.planner.reasons import find_reason
 from edl.planner.sharing import share
 
 

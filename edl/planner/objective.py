@@ -12,8 +12,15 @@ from enum import StrEnum
 from typing import Protocol
 
 from edl.planner.programs.fair_share import Proof
-from edl.planner.scarcity import Exchange
 from edl.planner.trial_packing import TrialPacking
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Trainers of one job on one node that would have to be deleted for one more pod of another job."""
+
+    donor: int
+    deletions: int
 
 
 @dataclass(frozen=True, slots=True)

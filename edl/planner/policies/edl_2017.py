@@ -26,12 +26,12 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission import cap, serve
+from edl.planner.findings.reasons import excluded
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
-from edl.planner.reasons import excluded
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MAX_LOAD_DESIRED = 0.97

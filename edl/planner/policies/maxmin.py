@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edl.planner.filling import fill
 from edl.planner.guard import DEAD_BAND
-from edl.planner.objective import Division, Trade, TradeVerdict
+from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
 from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
-from edl.planner.scarcity import Exchange
 from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 

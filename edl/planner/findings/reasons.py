@@ -12,7 +12,7 @@ from enum import StrEnum
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
-from edl.planner.context import DecisionContext
+from edl.planner.findings.context import DecisionContext
 from edl.planner.guard import DEAD_BAND, growth_hold_left_s
 from edl.planner.problem import JobDemand
 from edl.planner.quota import QuotaShortage, most_alone

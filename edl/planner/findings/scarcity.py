@@ -12,6 +12,7 @@ import numpy as np
 
 from edl.model.names import Role
 from edl.model.units import rank_of
+from edl.planner.objective import Exchange
 from edl.planner.problem import BoolArray, Problem
 from edl.planner.trial_packing import TrialPacking
 
@@ -45,14 +46,6 @@ class SurplusHolder:
     demand: int
     surplus: int
     part: float
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """Trainers of one job on one node that would have to be deleted for one more pod of another job."""
-
-    donor: int
-    deletions: int
 
 
 def usable(packing: TrialPacking, shape: int) -> BoolArray:

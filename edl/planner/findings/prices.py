@@ -8,7 +8,7 @@ from __future__ import annotations
 from edl.model.plan import Price
 from edl.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from edl.model.units import GIB, amounts, count, rank_of
-from edl.planner.pools import pool_of
+from edl.planner.findings.pools import pool_of
 from edl.planner.problem import Problem
 from edl.planner.programs.fair_share import Proof, quotas_of
 

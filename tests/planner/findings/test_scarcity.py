@@ -11,10 +11,10 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.resources import CPU
-from edl.planner.context import DecisionContext
 from edl.planner.decide import study
+from edl.planner.findings.context import DecisionContext
+from edl.planner.findings.scarcity import nearest
 from edl.planner.policies.registry import policy_named
-from edl.planner.scarcity import nearest
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.small_clusters import cores_of, examples, running_worlds
 

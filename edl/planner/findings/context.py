@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.planner.admission import Admission
+from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
 from edl.planner.guard import cooldown_left_s, is_arriving
 from edl.planner.minimums import Served
+from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
-from edl.planner.scarcity import Exchange, PlacedTrainers, Shortage, SurplusHolder, shortages
 from edl.planner.sharing import Share
 from edl.planner.trial_packing import SERVING, Placed
 
