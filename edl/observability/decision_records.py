@@ -163,7 +163,7 @@ class ControllerRecorder:
         if is_news and self._folder is not None:
             self._keep(DecisionRecord(self._policy, limits, snapshot, plan))
 
-    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+    def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or it broke a rule: one line that says how; the stack only where it is a bug."""
         failure = failure_of(error)
         self._metrics.undecided(failure)
@@ -181,9 +181,9 @@ class ControllerRecorder:
         fields = {"fields": {"what": what}}
         _log.error("failed", exc_info=(type(error), error, error.__traceback__), extra=fields)
 
-    def held(self, what: str) -> None:
+    def postponed(self, what: str) -> None:
         """Something that was planned is put off."""
-        say(_log, logging.INFO, "put off", what=what)
+        say(_log, logging.INFO, "postponed", what=what)
 
     def acted(self, outcome: Outcome) -> None:
         """An action was carried out, or was refused by the API server."""

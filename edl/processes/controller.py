@@ -20,8 +20,9 @@ from typing import Any
 
 from edl import __version__
 from edl.clock import Clock, SystemClock
-from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.plan_maker import Planner
 from edl.controller.planning import policy_to_run
 from edl.controller.ports import RoundResult
 from edl.errors import EdlError

@@ -269,7 +269,7 @@ def test_the_old_controller_is_told_as_a_comparison(run: Run, cluster: str) -> N
 def test_no_controller_runs_a_policy_that_is_only_to_compare_with(run: Run) -> None:
     code, out, err = run("controller", "--once", "--policy", "edl-2017")
     assert (code, out) == (2, "")
-    assert "--policy edl-2017 is only to compare with, by edl plan" in err
+    assert "--policy edl-2017 is for comparison in edl plan only" in err
     assert "choose one of maxmin" in err
 
 
@@ -388,7 +388,7 @@ def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluste
     [
         (["ctrr", "-f", "CLUSTER"], "edl: there is no TrainingJob ctrr; is it ads/ctr?"),
         (["ctr", "-n", "vision", "-f", "CLUSTER"], "edl: there is no TrainingJob vision/ctr; is it ads/ctr?"),
-        (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "is only to compare with, by edl plan"),
+        (["ctr", "-f", "CLUSTER", "--policy", "edl-2017"], "is for comparison in edl plan only"),
         (["ctr", "--kubeconfig", "/nowhere/config"], "edl: kubeconfig /nowhere/config does not exist; give the path"),
         (["ctr", "--kubeconfig", "CLUSTER"], "edl: kubeconfig CLUSTER cannot be used"),
         (["ctr", "--now", "2026-01-05T10:00:00Z"], "is given without -f"),

@@ -193,5 +193,5 @@ def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCapture
 
 
 def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    teller().not_planned(snapshot(), RefusedPlanError(plan(), ("one", "two")))
     assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]

@@ -66,14 +66,14 @@ OF_CLUSTER = (
     ),
     Bug(
         "a failure stored although its mark was put off",
-        "controller/loop.py",
-        "isinstance(a, MarkPod) or self._memory.backoff.allows(job.uid, type(a), now_s)",
-        "self._memory.backoff.allows(job.uid, type(a), now_s)",
+        "controller/executor.py",
+        "isinstance(a, MarkPod) or self._backoff.allows(job.uid, type(a), now_s)",
+        "self._backoff.allows(job.uid, type(a), now_s)",
         "controller/test_living_jobs.py::test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked",
     ),
     Bug(
         "trainers started where their pservers could not be",
-        "controller/loop.py",
+        "controller/executor.py",
         "if all(outcome.is_ok for outcome in outcomes):",
         "if outcomes is not None:",
         "controller/test_living_jobs.py::test_no_trainer_starts_where_a_pserver_could_not_be_created",
@@ -174,7 +174,7 @@ OF_CLUSTER = (
         "controller/loop.py",
         "elif result is not RoundResult.SKIPPED:",
         "elif result is not None:",
-        "controller/test_loop.py::test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt",
+        "controller/test_loop.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
     ),
     Bug(
         "one job that is nested too deeply hides all others",

@@ -92,15 +92,15 @@ OF_DATA = (
     Bug(
         "a roster that is published once and never again",
         "controller/master_monitor.py",
-        "last[1] == seats and now == (last[0], len(seats))",
-        "now is not None",
+        "last[1] == roster and in_force == (last[0], len(roster))",
+        "in_force is not None",
         f"{MASTERS}::test_a_pod_that_is_gone_gives_its_leases_back_at_once",
     ),
     Bug(
         "a roster published again and again although nothing has changed",
         "controller/master_monitor.py",
-        "if last is not None and last[1] == seats",
-        "if last is not None and not seats and last[1] == seats",
+        "if last is not None and last[1] == roster",
+        "if last is not None and not roster and last[1] == roster",
         f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
     ),
     Bug(
@@ -134,7 +134,7 @@ OF_DATA = (
     Bug(
         "accounts that stay where the model is lost",
         "controller/master_monitor.py",
-        "checkpoint = await self._wire.restore(at)",
+        "checkpoint = await self._client.restore(address)",
         "checkpoint = 0",
         f"{MASTERS}::test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost",
     ),
