@@ -41,7 +41,7 @@ from edl.master.datasets import Catalog, asked
 from edl.master.master import Master
 from edl.master.metrics import MasterMetrics
 from edl.master.openapi import openapi
-from edl.observability.logs import say
+from edl.observability.logs import log_event
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MOST_CONNECTIONS = 20_000
@@ -151,7 +151,7 @@ class MasterApi:
             response = _refusal(HttpRefusalError(error.status, _code(error.status), error.reason))
         except Exception as error:
             response = _refusal(self._translate(error, name))
-        self._metrics.answered(name, response.status, time.perf_counter() - begun)
+        self._metrics.count_call(name, response.status, time.perf_counter() - begun)
         return response
 
     def _translate(self, error: Exception, route: str) -> HttpRefusalError:
@@ -167,7 +167,7 @@ class MasterApi:
             case TemporaryError():
                 return HttpRefusalError(503, "unavailable", str(error), error.retry_after_s or 1.0)
             case _:
-                say(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
+                log_event(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
                 return HttpRefusalError(500, "internal", "the master has a fault; its log says more")
 
     def _check_connections(self) -> None:
@@ -219,7 +219,7 @@ class MasterApi:
         who = body.session.key
         self._spend((who.pod_uid, who.incarnation))
         reply, ttl_s = await self._master.sync(who, body, body.wait_s)
-        self._metrics.synced(reply)
+        self._metrics.count_reply(reply)
         return web.Response(body=sync_answer(reply, ttl_s), content_type=_JSON)
 
     async def _dataset(self, request: web.Request) -> web.Response:

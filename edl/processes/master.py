@@ -20,7 +20,7 @@ from edl.master.http_api import MOST_CONNECTIONS, MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
 from edl.master.master import ExpectedProgress, Master, recover
 from edl.master.metrics import MasterMetrics
-from edl.observability.logs import say
+from edl.observability.logs import log_event
 from edl.observability.status_server import split_address
 
 _log = logging.getLogger("edl.master.master")
@@ -81,7 +81,7 @@ async def serve_master(flags: MasterFlags) -> int:
                 asked(body, known.version, known.total, known.block) if known else await catalog.describe(body)
             )
         address = await api.start(host, port, tls)
-        say(_log, logging.INFO, "edl master", version=__version__, listen=":".join(map(str, address)))
+        log_event(_log, logging.INFO, "edl master", version=__version__, listen=":".join(map(str, address)))
         return await _until_signal(master)
     finally:
         await master.drain()
@@ -100,11 +100,11 @@ async def _until_signal(master: Master) -> int:
         task.cancel()
     await asyncio.gather(running, stopping, return_exceptions=True)
     if isinstance(failed, EdlError):
-        say(_log, logging.ERROR, "stopping", err=str(failed))
+        log_event(_log, logging.ERROR, "stopping", err=str(failed))
         return 1
     if failed is not None:
         raise failed
-    say(_log, logging.INFO, "stopped", code=0)
+    log_event(_log, logging.INFO, "stopped", code=0)
     return 0
 
 

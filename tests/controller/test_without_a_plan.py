@@ -26,8 +26,9 @@ from edl.model.actions import DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
-from edl.observability.decision_records import ControllerRecorder, RecordFolder
+from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
 from edl.observability.replay import Verdict, replay_all
 from edl.planner.decide import decide, policy_named
 from edl.planner.guard import check
@@ -62,7 +63,7 @@ class Stage:
             cluster=self.cluster,
             clock=clock,
             lease=FakeLease(),
-            recorder=ControllerRecorder(self.metrics, clock, policy="maxmin", folder=self.folder),
+            recorder=ControllerRecorder(self.metrics, policy="maxmin", folder=self.folder),
             planner=Planner(self._decide, check, startable),
             limits=self.limits,
         )
@@ -143,7 +144,7 @@ def test_without_a_plan_no_job_grows_or_shrinks(
     assert stage.failures() == {name: 1}
     lines = [(r.levelname, fields(r)["failure"]) for r in caplog.records if r.message == "no plan"]
     assert lines == [("ERROR", name)]
-    kept = [fields(r) for r in caplog.records if r.message == "last plan stands without its growth"]
+    kept = [fields(r) for r in caplog.records if r.message == "using the last plan without its growth"]
     assert [(f["failure"], f["victims"]) for f in kept] == [(name, 0)]
 
 
@@ -188,7 +189,7 @@ def test_a_plan_that_breaks_a_rule_is_replaced_by_the_last_one_without_its_growt
     assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == [
         "node n000: overcommitted"
     ]
-    assert any(r.message == "last plan stands without its growth" for r in caplog.records)
+    assert any(r.message == "using the last plan without its growth" for r in caplog.records)
 
 
 def test_each_plan_is_checked_once_and_nothing_is_computed_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +303,7 @@ def test_a_fallback_plan_that_breaks_a_rule_is_dropped_too(
     run_virtual(script())
     assert stage.trainers == 5
     assert stage.failures() == {"refused": 2}
-    assert not any(r.message == "last plan stands without its growth" for r in caplog.records)
+    assert not any(r.message == "using the last plan without its growth" for r in caplog.records)
 
 
 def test_recorded_plans_are_replayed_the_same_and_fallback_plans_are_marked(
