@@ -50,9 +50,9 @@ STATUS = {
     "records": 11,
 }
 HOLDERS = [
-    {"name": "ctr-trainer-0", "pod_uid": "uid-ctr-trainer-0", "incarnation": 1, "leases": 1, "positions": 10, "done": 30},
-    {"name": "ctr-trainer-1", "pod_uid": "uid-ctr-trainer-1", "incarnation": 1, "leases": 1, "positions": 10, "done": 10},
-]  # fmt: skip
+    {"name": f"ctr-trainer-{i}", "pod_uid": f"uid-ctr-trainer-{i}", "leases": 1, "positions": 10, "done": done}
+    for i, done in ((0, 30), (1, 10))
+]
 
 
 @pytest.fixture
