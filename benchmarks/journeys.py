@@ -19,7 +19,8 @@ from typing import Any
 
 import edl
 from edl.clock import SystemClock
-from edl.controller.loop import Controller, Planner
+from edl.controller.loop import Controller
+from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.kube.cluster import KubernetesCluster
 from edl.kube.leader_election import AlwaysHeld
@@ -27,8 +28,8 @@ from edl.kube.master_key import MasterKey
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
 from edl.model.plan import Limits
-from edl.observability.decision_records import ControllerRecorder
 from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
@@ -123,7 +124,7 @@ async def controlled(api: WritableApi) -> AsyncIterator[None]:
             cluster=KubernetesCluster(cache, writer, clock),
             clock=clock,
             lease=AlwaysHeld(),
-            recorder=ControllerRecorder(Metrics(), clock, policy=""),
+            recorder=ControllerRecorder(Metrics(), policy=""),
             planner=Planner(
                 lambda snapshot, limits: decide(snapshot, policy_named(""), limits),
                 check,

@@ -23,7 +23,7 @@ SPEAKERS = (
     "lifecycle/desired_state.py",
     "lifecycle/pod_events.py",
     "lifecycle/data_progress.py",
-    "controller/loop.py",
+    "controller/executor.py",
     "kube/outcomes.py",
     "kube/writer.py",
 )

@@ -1,4 +1,5 @@
-"""The loop: observe, plan, check, act, record. Written against `ports.py`, so that it runs without a cluster too.
+"""The control loop: observe the cluster, make a plan, write the changes, record what happened, repeat.
 
-May import everything that is pure, and no library that talks to anything. Start with `loop.py`.
+Written against the interfaces in `ports.py`, so it also runs without a cluster. May import the pure packages
+(`model`, `planner`, `lifecycle`) and no library that does input or output. Start with `loop.py`.
 """

@@ -1,14 +1,24 @@
-"""What the API server refused, and how long we leave it alone: one job's refusals never slow another's down.
+"""When to try again: requests that the API server refuses, and pauses after failures.
 
-A refusal (forbidden, quota, admission) would come again at once, so asking every half second would only burn the
-server; but it may be lifted at any time (a quota raised, a webhook mended), so it is asked again, ever more rarely.
+The server would refuse the same request again at once, so trying it twice a second only adds load. A refusal may end
+at any time (an administrator raises a quota or repairs a webhook), so the controller tries again after pauses that
+double. Each job has its own pauses: the refusals of one job never slow another job down.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import SystemRandom
 
 from edl.model.actions import Action, CreatePod, Need, Outcome, Result
+
+_JITTER = SystemRandom()
+
+
+def retry_pause_s(failures: int, first_s: float, longest_s: float) -> float:
+    """Seconds to wait after that many failures in a row: doubled each time, limited, with jitter of up to half."""
+    pause_s = first_s * 2.0 ** min(failures - 1, 10)
+    return min(pause_s, longest_s) * _JITTER.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +26,9 @@ class Refusal:
     """The last refusal of one kind of action for one job; times are monotonic seconds.
 
     Attributes:
-        permanent: the server would refuse the same again; it is not merely busy.
+        until_s: the controller does not try again before this time.
+        pause_s: the length of the present pause.
+        permanent: the server would refuse the same request again; False if the server was only busy.
     """
 
     reason: str
@@ -27,40 +39,40 @@ class Refusal:
 
 
 class Backoff:
-    """Refusals by job and kind of action, whatever a pod needs before it being of one kind with the pod."""
+    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind."""
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self._refusals: dict[tuple[str, type[Action]], Refusal] = {}
 
     def allows(self, job_uid: str, kind: type[Action], now_s: float) -> bool:
-        """True where that kind of action may be tried for the job."""
-        refusal = self._refusals.get((job_uid, _family(kind)))
+        """True if the controller may try that kind of action for the job now."""
+        refusal = self._refusals.get((job_uid, _group(kind)))
         return refusal is None or now_s >= refusal.until_s
 
     def refusal(self, job_uid: str) -> tuple[str, str] | None:
-        """(reason, message) of what the API server refuses the job, growth first."""
-        mine = sorted(
+        """(reason, message) of a permanent refusal for the job, creations first; None if there is none."""
+        found = sorted(
             (kind is not CreatePod, kind.__name__, r)
             for (uid, kind), r in self._refusals.items()
             if uid == job_uid and r.permanent
         )
-        return (mine[0][2].reason, mine[0][2].message) if mine else None
+        return (found[0][2].reason, found[0][2].message) if found else None
 
-    def note(self, outcome: Outcome, now_s: float) -> None:
-        """Learn from an outcome: a refusal doubles the pause, a success ends it."""
-        key = (outcome.action.job_uid, _family(type(outcome.action)))
+    def record(self, outcome: Outcome, now_s: float) -> None:
+        """Take an outcome into account: a refusal doubles the pause, a success ends it."""
+        key = (outcome.action.job_uid, _group(type(outcome.action)))
         if outcome.result is Result.DONE and type(outcome.action) is key[1]:
             self._refusals.pop(key, None)
         elif outcome.result is Result.REFUSED or outcome.retry_after_s is not None:
             self._refuse(key, outcome, now_s)
 
     def forget(self, job_uid: str, kind: type[Action]) -> None:
-        """Nothing of that kind is wanted any more."""
-        self._refusals.pop((job_uid, _family(kind)), None)
+        """Drop the refusal, because the job needs no such action any more."""
+        self._refusals.pop((job_uid, _group(kind)), None)
 
-    def keep(self, job_uids: set[str]) -> None:
-        """Forget all other jobs."""
+    def keep_only(self, job_uids: set[str]) -> None:
+        """Drop the refusals of all other jobs."""
         self._refusals = {key: refusal for key, refusal in self._refusals.items() if key[0] in job_uids}
 
     def _refuse(self, key: tuple[str, type[Action]], outcome: Outcome, now_s: float) -> None:
@@ -75,5 +87,5 @@ class Backoff:
         )
 
 
-def _family(kind: type[Action]) -> type[Action]:
+def _group(kind: type[Action]) -> type[Action]:
     return CreatePod if issubclass(kind, Need) else kind

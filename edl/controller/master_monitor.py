@@ -1,9 +1,9 @@
-"""What the leading controller has to do with the masters of its jobs: say who may hold leases, listen, take back.
+"""Calls the masters of all jobs: publishes who may hold leases, reads reports, restores checkpoints.
 
-One task per job, all behind one gate, so that a master that is away, which is normal while its pod starts or moves,
-holds up neither the rounds nor another job's master. Who may hold leases is published when it has changed, or where a
-master does not know it any more. Nothing here is the truth: what is worth keeping goes through a job's status, and a
-task that is lost is started again by the next round.
+Each job has one task, and a semaphore limits the calls under way. A master that does not answer (normal while its pod
+starts or moves) delays neither the rounds nor the other masters. A roster is published if it has changed or if the
+master does not know it any more. Nothing here is the only copy: what is worth keeping is stored in the status of the
+job, and the next round starts a lost task again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 
 from edl.clock import Clock
+from edl.controller.backoff import retry_pause_s
 from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
+from edl.controller.waiting import wait_for_first
 from edl.errors import EdlError
 from edl.lifecycle.data_progress import (
     MasterReport,
@@ -35,6 +37,7 @@ from edl.model.pods import PodPhase
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
 
 _JITTER = SystemRandom()
+Roster = tuple[RosterEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +45,50 @@ class CallPace:
     """How often masters are called.
 
     Attributes:
-        interval_s: between two calls to one master at rest.
-        calls_per_s: to all of them; with many jobs each is called more rarely.
-        at_once: calls under way.
-        retry_s, retry_at_most_s: pause after a call that failed; doubled each time, jittered.
-        told_after: after so many calls in vain it is said that a master is away; one that starts needs a few.
-        patience_s: how long a job whose trainers have changed waits for its master to be heard since.
-        tell_s: the least time between two writes of what was measured.
-        window_s: see `measuring.observe`.
+        interval_s: between two calls to one master.
+        calls_per_s: to all masters together; with many jobs each master is called less often.
+        calls_at_once: calls under way.
+        retry_s, retry_at_most_s: pause after a failed call; doubled each time, with jitter.
+        failures_until_log: failed calls in a row before the log says so; a master that starts needs a few.
+        report_wait_s: after a change of its trainers, how long a job waits for a newer report of its master.
+        measured_interval_s: the shortest time between two writes of measured speeds.
+        window_s: see `lifecycle.measurement.observe`.
     """
 
     interval_s: float = 5.0
     calls_per_s: float = 50.0
-    at_once: int = 16
+    calls_at_once: int = 16
     retry_s: float = 0.5
     retry_at_most_s: float = 10.0
-    told_after: int = 4
-    patience_s: float = 15.0
-    tell_s: float = 60.0
+    failures_until_log: int = 4
+    report_wait_s: float = 15.0
+    measured_interval_s: float = 60.0
     window_s: float = WINDOW_S
 
 
 @dataclass(slots=True)
-class _Post:
-    """One job's master, as it is known.
+class _MonitoredMaster:
+    """What is known about the master of one job.
 
     Attributes:
-        since_s: when what has to be said to the master last changed.
-        visited_s: when the last call that was answered began.
-        published: the roster that the master took from us last, and its generation.
-        restored: the model that the accounts were taken back for, until the status says so.
+        roster: the trainers that may hold leases now.
+        address: where the master answers; None while its pod does not run.
+        model: the pods that hold the model, as `model_of` names them.
+        changed_s: when roster, address or model last changed.
+        called_s: when the last call that succeeded started.
+        changed: set if the task should call the master at once.
+        published: generation and roster of the last publication that the master accepted.
+        restored: the model for which the master went back to a checkpoint; empty once the status says so.
     """
 
     job: Job
-    seats: tuple[RosterEntry, ...] = ()
-    at: MasterAddress | None = None
+    roster: Roster = ()
+    address: MasterAddress | None = None
     model: str = ""
-    since_s: float = 0.0
-    visited_s: float = -1.0
+    changed_s: float = 0.0
+    called_s: float = -1.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    published: tuple[int, tuple[RosterEntry, ...]] | None = None
+    published: tuple[int, Roster] | None = None
     report: MasterReport | None = None
     restored: str = ""
     meter: SpeedMeter = field(default_factory=SpeedMeter)
@@ -93,21 +100,21 @@ class _Post:
     failures: int = 0
     task: asyncio.Task[None] | None = None
 
-    def see(self, job: Job, lost: frozenset[str], now_s: float) -> None:
-        """Take the job as it is now; whatever the master has to hear of wakes the task."""
-        before = (self.seats, self.at, self.model)
-        self.job, self.seats, self.at, self.model = job, roster_of(job, lost), _address(job), model_of(job)
+    def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
+        """Take the job as it is now; wake the task if the master must learn about a change."""
+        before = (self.roster, self.address, self.model)
+        self.job, self.roster, self.address, self.model = job, roster_of(job, lost), _address(job), model_of(job)
         stored = job.status.dataset if job.status is not None else None
         if stored is not None and stored.model == self.restored:
             self.restored = ""
-        if before == (self.seats, self.at, self.model):
+        if before == (self.roster, self.address, self.model):
             return
-        self.since_s = now_s
-        if not self.failures or before[1] != self.at:
+        self.changed_s = now_s
+        if not self.failures or before[1] != self.address:
             self.changed.set()
 
-    def hear(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
-        """Take in what the master says; True where the next round should not wait for it."""
+    def take_report(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
+        """Take a report of the master; True if the next round should start at once."""
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
         is_open = report.stand is MasterState.RUNNING and report.waiting > 0 and not report.blocked
@@ -119,194 +126,182 @@ class _Post:
         if report.stand is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s
         was_begun = self.progress is not None and self.progress.is_begun
-        self._keep(report, now_s, pace)
+        self._select_stored(report, now_s, pace)
         begins = self.progress is not None and self.progress.is_begun and not was_begun
         is_new = before is None or (before.stand, before.blocked) != (report.stand, report.blocked)
         return is_new or begins
 
-    def _keep(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
-        """What is worth storing of it now."""
+    def _select_stored(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
+        """Choose what the status should store: small and frequent changes are not worth a write."""
         if report.total:
             progress = Progress(report.epoch, report.done, report.total)
             is_last = not self.job.live_trainers
             if is_last or is_news(self.progress, progress, now_s - self.progress_s):
                 self.progress, self.progress_s = progress, now_s
-        told = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
+        stored = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
         measured = rounded(self.meter.measured)
-        if not is_told_by(told, measured) and (not self.measured_s or now_s - self.measured_s >= pace.tell_s):
+        is_due = not self.measured_s or now_s - self.measured_s >= pace.measured_interval_s
+        if is_due and not is_told_by(stored, measured):
             self.measured, self.measured_s = measured, now_s
 
 
 class MasterMonitor:
-    """Keeps in touch with every job's master.
+    """Keeps contact with the master of every job.
 
     Args:
-        wire: makes the calls.
+        client: makes the calls.
         clock: for pauses and ages.
-        lease: without it nothing is said to anybody.
-        tell: (job, what happened) for the log: a master that is away, one that is back, accounts taken back.
-        pace: how often.
+        lease: without it no master is called.
+        log: gets (job, message) if calls fail, if they succeed again, and if a checkpoint was restored.
+        pace: how often masters are called.
 
     Attributes:
-        news: set when something was heard that a round should look at.
+        has_report: set if a master reported something that the next round should see at once.
     """
 
     def __init__(
         self,
-        wire: MasterClient,
+        client: MasterClient,
         clock: Clock,
         lease: LeaderLease,
-        tell: Callable[[JobKey, str], None],
+        log: Callable[[JobKey, str], None],
         pace: CallPace | None = None,
     ) -> None:
-        self._wire, self._clock, self._lease, self._tell = wire, clock, lease, tell
+        self._client, self._clock, self._lease, self._log = client, clock, lease, log
         self._pace = pace or CallPace()
-        self._posts: dict[str, _Post] = {}
-        self._gate = asyncio.Semaphore(self._pace.at_once)
-        self.news = asyncio.Event()
+        self._masters: dict[str, _MonitoredMaster] = {}
+        self._gate = asyncio.Semaphore(self._pace.calls_at_once)
+        self.has_report = asyncio.Event()
 
     def update(self, jobs: Iterable[Job], lost: frozenset[str] = frozenset()) -> None:
-        """Look after these jobs and no others; none while another replica leads.
+        """Monitor the masters of these jobs and of no others.
 
         Args:
-            jobs: with their pods.
-            lost: UIDs of pods that no kubelet will ever end.
+            jobs: with their pods; empty while another replica leads.
+            lost: UIDs of pods that no kubelet will end.
         """
-        kept: dict[str, _Post] = {}
+        kept: dict[str, _MonitoredMaster] = {}
         for job in jobs:
             if has_master(job) and not (job.finished or job.deleting):
-                post = self._posts.pop(job.uid, None) or self._begin(job)
-                post.see(job, lost, self._clock.monotonic_s())
-                kept[job.uid] = post
-        for post in self._posts.values():
-            _cancel(post)
-        self._posts = kept
+                master = self._masters.pop(job.uid, None) or self._start(job)
+                master.take_job(job, lost, self._clock.monotonic_s())
+                kept[job.uid] = master
+        for master in self._masters.values():
+            _cancel(master)
+        self._masters = kept
 
     def master_view(self, job: Job) -> MasterView | None:
-        """What is known of a job's master; None where nobody looks after it."""
-        post = self._posts.get(job.uid)
-        if post is None:
+        """What is known about the job's master; None if it is not monitored."""
+        master = self._masters.get(job.uid)
+        if master is None:
             return None
         now_s = self._clock.monotonic_s()
-        has_ledger = post.report is not None or (job.status is not None and job.status.dataset is not None)
-        is_heard = post.visited_s >= post.since_s or now_s - post.since_s > self._pace.patience_s
+        has_ledger = master.report is not None or (job.status is not None and job.status.dataset is not None)
+        waited_s = now_s - master.changed_s
+        is_current = master.called_s >= master.changed_s or waited_s > self._pace.report_wait_s
         return MasterView(
-            report=post.report,
-            progress=post.progress,
-            measured=post.measured,
-            lost_s=post.meter.lost_s,
-            restored=post.restored,
-            is_current=is_heard or not has_ledger,
-            finished_for_s=now_s - post.finished_s if post.finished_s is not None else 0.0,
+            report=master.report,
+            progress=master.progress,
+            measured=master.measured,
+            lost_s=master.meter.lost_s,
+            restored=master.restored,
+            is_current=is_current or not has_ledger,
+            finished_for_s=now_s - master.finished_s if master.finished_s is not None else 0.0,
         )
 
-    async def or_news(self, change: Awaitable[bool]) -> bool:
-        """Wait for a change, or for news of a master, whichever comes first; True where either came."""
-        waiting = asyncio.ensure_future(change)
-        hearing = asyncio.ensure_future(self.news.wait())
-        try:
-            await asyncio.wait({waiting, hearing}, return_when=asyncio.FIRST_COMPLETED)
-            is_news = self.news.is_set()
-            self.news.clear()
-            return is_news or waiting.result()
-        finally:
-            for task in (waiting, hearing):
-                task.cancel()
-            await asyncio.gather(waiting, hearing, return_exceptions=True)
+    async def wait_for_change_or_report(self, change: Awaitable[bool]) -> bool:
+        """Wait for a change of the cluster or a report that a round should see; True if one of them came."""
+        changed, _ = await wait_for_first(change, self.has_report.wait())
+        is_reported = self.has_report.is_set()
+        self.has_report.clear()
+        return is_reported or bool(changed.result())
 
     async def close(self) -> None:
         """End every task."""
-        posts, self._posts = list(self._posts.values()), {}
-        for post in posts:
-            _cancel(post)
-        await asyncio.gather(*(p.task for p in posts if p.task is not None), return_exceptions=True)
+        masters, self._masters = list(self._masters.values()), {}
+        for master in masters:
+            _cancel(master)
+        await asyncio.gather(*(m.task for m in masters if m.task is not None), return_exceptions=True)
 
-    def _begin(self, job: Job) -> _Post:
-        post = _Post(job)
+    def _start(self, job: Job) -> _MonitoredMaster:
+        master = _MonitoredMaster(job)
         if job.status is not None:
-            post.meter = SpeedMeter(job.status.measured)
-        post.task = asyncio.create_task(self._attend(post), name=f"master of {job.key}")
-        return post
+            master.meter = SpeedMeter(job.status.measured)
+        master.task = asyncio.create_task(self._monitor(master), name=f"master of {job.key}")
+        return master
 
-    async def _attend(self, post: _Post) -> None:
+    async def _monitor(self, master: _MonitoredMaster) -> None:
         while True:
-            post.changed.clear()
+            master.changed.clear()
             pause_s = self._pace.interval_s
-            if post.at is not None and self._lease.is_held():
+            if master.address is not None and self._lease.is_held():
                 async with self._gate:
-                    pause_s = await self._try(post, post.at)
-            alarm = asyncio.ensure_future(self._clock.sleep(pause_s))
-            change = asyncio.ensure_future(post.changed.wait())
-            try:
-                await asyncio.wait({alarm, change}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                alarm.cancel()
-                change.cancel()
+                    pause_s = await self._try_call(master, master.address)
+            await wait_for_first(self._clock.sleep(pause_s), master.changed.wait())
 
-    async def _try(self, post: _Post, at: MasterAddress) -> float:
-        """One visit; returns the pause after it."""
+    async def _try_call(self, master: _MonitoredMaster, address: MasterAddress) -> float:
+        """Call the master once; returns the pause after the call."""
         try:
-            await self._visit(post, at)
-        except Exception as error:  # one poison answer must not end the task, nor be asked for without a pause
-            post.failures += 1
-            if post.failures == self._pace.told_after:
-                said = str(error) if isinstance(error, EdlError) else repr(error)
-                self._tell(post.job.key, f"the master is away: {said}")
-            pause_s = self._pace.retry_s * 2.0 ** min(post.failures - 1, 10)
-            return min(pause_s, self._pace.retry_at_most_s) * _JITTER.uniform(0.5, 1.0)
-        if post.failures >= self._pace.told_after:
-            self._tell(post.job.key, f"the master is back after {post.failures} calls in vain")
-        post.failures = 0
-        rest_s = max(self._pace.interval_s, len(self._posts) / self._pace.calls_per_s)
-        return rest_s * _JITTER.uniform(0.8, 1.2)
+            await self._call(master, address)
+        except Exception as error:  # an invalid answer must neither end the task nor be requested without a pause
+            master.failures += 1
+            if master.failures == self._pace.failures_until_log:
+                reason = str(error) if isinstance(error, EdlError) else repr(error)
+                self._log(master.job.key, f"{master.failures} calls to the master failed; edl keeps trying: {reason}")
+            return retry_pause_s(master.failures, self._pace.retry_s, self._pace.retry_at_most_s)
+        if master.failures >= self._pace.failures_until_log:
+            self._log(master.job.key, f"the master answers again after {master.failures} failed calls")
+        master.failures = 0
+        pause_s = max(self._pace.interval_s, len(self._masters) / self._pace.calls_per_s)
+        return pause_s * _JITTER.uniform(0.8, 1.2)
 
-    async def _visit(self, post: _Post, at: MasterAddress) -> None:
-        began_s = self._clock.monotonic_s()
-        job, seats, model = post.job, post.seats, post.model
-        report = await self._wire.report(at)
-        is_news = post.hear(report, self._clock.monotonic_s(), self._pace)
-        if must_go_back(job, report, post.restored):
-            await self._publish(post, at, report, ())
+    async def _call(self, master: _MonitoredMaster, address: MasterAddress) -> None:
+        started_s = self._clock.monotonic_s()
+        job, roster, model = master.job, master.roster, master.model
+        report = await self._client.report(address)
+        needs_round = master.take_report(report, self._clock.monotonic_s(), self._pace)
+        if must_go_back(job, report, master.restored):
+            await self._publish(master, address, report, ())
             if not model:
                 return
-            await self._take_back(post, at, model)
-            is_news = True
-        await self._publish(post, at, report, seats)
-        post.visited_s = began_s
-        if is_news:
-            self.news.set()
+            await self._restore(master, address, model)
+            needs_round = True
+        await self._publish(master, address, report, roster)
+        master.called_s = started_s
+        if needs_round:
+            self.has_report.set()
 
     async def _publish(
-        self, post: _Post, at: MasterAddress, report: MasterReport, seats: tuple[RosterEntry, ...]
+        self, master: _MonitoredMaster, address: MasterAddress, report: MasterReport, roster: Roster
     ) -> None:
-        """Say who may hold leases, where the master does not know it from us."""
-        last, now = post.published, report.roster
-        if last is not None and last[1] == seats and now == (last[0], len(seats)):
+        """Publish who may hold leases, unless the master already has this roster from this controller."""
+        last, in_force = master.published, report.roster
+        if last is not None and last[1] == roster and in_force == (last[0], len(roster)):
             return
         if not self._lease.is_held():
             return
-        known = max(now[0] if now else 0, last[0] if last else 0)
+        known = max(in_force[0] if in_force else 0, last[0] if last else 0)
         generation = max(int(self._clock.now_s() * 1000), known + 1)
-        await self._wire.publish(at, generation, seats)
-        post.published = (generation, seats)
+        await self._client.publish(address, generation, roster)
+        master.published = (generation, roster)
 
-    async def _take_back(self, post: _Post, at: MasterAddress, model: str) -> None:
+    async def _restore(self, master: _MonitoredMaster, address: MasterAddress, model: str) -> None:
         if not self._lease.is_held():
             return
-        checkpoint = await self._wire.restore(at)
-        post.restored = model
-        where = f"to checkpoint {checkpoint}" if checkpoint else "to the start of the epoch"
-        self._tell(post.job.key, f"the model was lost: the accounts went back {where}")
+        checkpoint = await self._client.restore(address)
+        master.restored = model
+        where = f"checkpoint {checkpoint}" if checkpoint else "the start of the epoch"
+        self._log(master.job.key, f"the pods that held the model are gone; the master went back to {where}")
 
 
 def _address(job: Job) -> MasterAddress | None:
-    """Where the master is called; None while its pod does not run."""
+    """Where the master answers; None while its pod does not run."""
     master = master_of(job)
     if master is None or not master.ip or master.phase is not PodPhase.RUNNING:
         return None
     return MasterAddress(job.key, job.uid, master.uid, master.ip)
 
 
-def _cancel(post: _Post) -> None:
-    if post.task is not None:
-        post.task.cancel()
+def _cancel(master: _MonitoredMaster) -> None:
+    if master.task is not None:
+        master.task.cancel()

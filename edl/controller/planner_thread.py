@@ -1,6 +1,6 @@
-"""Runs a pure function beside the event loop, under a deadline.
+"""Runs a pure function in a thread with a deadline, so that the event loop stays free.
 
-A decision may take seconds of a solver's time; the loop goes on meanwhile, renews its lease and answers its probes.
+A decision can take seconds of solver time. Meanwhile the event loop renews the lease and answers the probes.
 """
 
 from __future__ import annotations
@@ -17,43 +17,45 @@ T = TypeVar("T")
 
 
 class PlannerThread:
-    """Runs one function at a time in a thread, and stops waiting for it at a deadline.
+    """Runs one function at a time in a thread, and waits for it until a deadline.
 
-    A thread cannot be ended; one that is late goes on, and until it ends no other is started, so that a solver that
-    hangs costs one core and not all of them. It does not keep the process alive.
+    A thread cannot be stopped. A late function runs on, and until it ends `run` starts no other one: a solver that
+    hangs uses one core and no more. The thread is a daemon, so it does not keep the process running.
     """
 
     def __init__(self) -> None:
-        self._is_thinking = False  # a thread that has answered may take a while yet to be no more
+        self._is_busy = False  # not Thread.is_alive(): a thread lives a little longer than its function
 
     async def run(self, call: Callable[[], T], deadline_s: float) -> T:
-        """The function's answer.
+        """Run the function and return its result; an exception of the function passes through.
 
         Raises:
-            PlanError: it was late, or the one before has not ended yet; what the function raises passes through.
+            PlanError: the function missed the deadline, or an earlier one still runs.
         """
-        if self._is_thinking:
-            raise PlanError("the decision before this one is still being computed", PlanFailure.BUSY)
+        if self._is_busy:
+            raise PlanError("the planner thread is still busy with an earlier plan", PlanFailure.BUSY)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        result: asyncio.Future[T] = loop.create_future()
 
-        def settle(tell: Callable[[], None]) -> None:
-            if not answer.done():
-                tell()
+        def deliver(set_result: Callable[[], None]) -> None:
+            if not result.done():
+                set_result()
 
         def work() -> None:
-            tell: Callable[[], None]
+            set_result: Callable[[], None]
             try:
-                tell = partial(answer.set_result, call())
-            except BaseException as error:  # it is handed to whoever waits
-                tell = partial(answer.set_exception, error)
-            self._is_thinking = False
+                set_result = partial(result.set_result, call())
+            except BaseException as error:  # the caller of `run` gets it
+                set_result = partial(result.set_exception, error)
+            self._is_busy = False
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, tell)
+                loop.call_soon_threadsafe(deliver, set_result)
 
-        self._is_thinking = True
+        self._is_busy = True
         threading.Thread(target=work, name="edl-decide", daemon=True).start()
         try:
-            return await asyncio.wait_for(answer, deadline_s)
+            return await asyncio.wait_for(result, deadline_s)
         except TimeoutError as error:
-            raise PlanError(f"no decision within {deadline_s:g} s", PlanFailure.LATE_THREAD) from error
+            raise PlanError(
+                f"the planner thread did not finish within {deadline_s:g} s", PlanFailure.LATE_THREAD
+            ) from error

@@ -1,7 +1,7 @@
-"""What the controller needs from outside: a cluster, the masters of its jobs, a lease, a place to record decisions.
+"""What the controller needs from outside: a cluster, a lease, the masters of the jobs, and a recorder.
 
-`edl.kube` and `edl.observability` implement these for a live cluster; the tests implement them for a small world in
-virtual time.
+`edl.kube` and `edl.observability` implement these interfaces for a live cluster; the tests implement them for a small
+cluster in virtual time.
 """
 
 from __future__ import annotations
@@ -18,77 +18,77 @@ from edl.model.plan import Limits, ScalePlan
 
 
 class Cluster(Protocol):
-    """The cluster as the controller sees it: a consistent snapshot in, single effects out."""
+    """The cluster as the controller sees it: it reads consistent snapshots and writes single actions."""
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot.
 
         Raises:
-            NotSyncedError: the caches are not filled, or do not show our own last writes yet.
+            NotSyncedError: the caches are not complete, or do not show the last writes of this controller yet.
         """
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        """Wait until something has changed that a decision depends on, since the last snapshot; False if not."""
+        """Wait until something changes that a decision depends on; False if nothing did since the last snapshot."""
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out one action, conditionally on the object still being the one that was observed.
+        """Carry out one action, if the object is still the one in the snapshot.
 
-        Never raises for what the API server answers: a refusal is an Outcome with its reason.
+        A refusal of the API server is an Outcome with a reason, not an exception.
         """
 
 
 class LeaderLease(Protocol):
-    """Who may write."""
+    """The right to write, which one replica holds at a time."""
 
     def is_held(self) -> bool:
-        """True while writing is safe, judged by a monotonic clock."""
+        """True while this replica may write, judged by a monotonic clock."""
 
 
 class RoundResult(StrEnum):
     """How one round of the controller ended."""
 
-    ACTED = "acted"  # every write went through, or none was needed
-    FAILED = "failed"  # some write did not
-    SKIPPED = "skipped"  # nothing could be observed
+    ACTED = "acted"  # every write succeeded, or none was needed
+    FAILED = "failed"  # some write failed
+    SKIPPED = "skipped"  # the cluster could not be observed
     FOLLOWED = "followed"  # another replica leads
     SHOWN = "shown"  # a dry run
 
 
 class Recorder(Protocol):
-    """Where decisions are told: metrics, log, decision records."""
+    """Records what the controller does: in metrics, in the log and in decision records."""
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
 
     def skipped(self, reason: str) -> None:
-        """A round was skipped, and why."""
+        """A round was skipped for that reason."""
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan has passed its checks: a new one, or with `plan.fallback` what stands of the last one."""
+        """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
-    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
-        """No plan could be made, or it broke a rule and was dropped (a RefusedPlanError, and a bug of ours)."""
+    def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A round or a job could not be handled; the rest went on without it."""
+        """A bug in edl stopped a round, a job or a write; everything else went on."""
 
-    def held(self, what: str) -> None:
-        """Something that was planned is put off, and why."""
+    def postponed(self, what: str) -> None:
+        """A planned action waits for a later round; the text says which one and why."""
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out, or was refused by the API server."""
+        """An action was carried out, or the API server refused it."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A round is over."""
+        """A round ended."""
 
 
 class MasterAddress(NamedTuple):
-    """Where a job's master is.
+    """Where the master of a job answers.
 
     Attributes:
-        job, job_uid: whose; a token is made of them.
+        job, job_uid: the job; the token of a call is derived from them.
         pod_uid: the pod that has the address now.
-        ip: of the pod.
+        ip: of that pod.
     """
 
     job: JobKey
@@ -98,29 +98,29 @@ class MasterAddress(NamedTuple):
 
 
 class MasterClient(Protocol):
-    """Calls to the masters of jobs. Each ends in a few seconds; none is repeated here."""
+    """Calls to the masters of jobs. Each call ends within a few seconds and is not repeated."""
 
     async def report(self, master: MasterAddress) -> MasterReport:
-        """What the master holds.
+        """Read what the master knows.
 
         Raises:
-            TemporaryError: it does not answer, or not now.
-            PermanentError: it refuses us, or what answers there is no master.
+            TemporaryError: the master does not answer, or asks to try later.
+            PermanentError: the master refuses the call, or the answer is not that of a master.
         """
 
     async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
-        """Say who may hold leases; whoever is not on it loses its own at once.
+        """Publish which trainers may hold leases; every other trainer loses its leases at once.
 
         Raises:
-            ConflictError: a newer roster is in force.
+            ConflictError: the master already has a newer roster.
             TemporaryError, PermanentError: as for `report`.
         """
 
     async def restore(self, master: MasterAddress) -> int:
-        """Take the accounts back to the last committed checkpoint, else to the epoch's start, and end every lease.
+        """Go back to the last committed checkpoint, else to the start of the epoch; every lease ends.
 
         Returns:
-            The checkpoint's number; 0 for the start of the epoch.
+            The number of the checkpoint; 0 for the start of the epoch.
 
         Raises:
             TemporaryError, PermanentError: as for `report`.

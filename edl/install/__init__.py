@@ -1,4 +1,4 @@
-"""What is generated: deployment manifests, dashboards, alerts, and the reference pages of docs/.
+"""Generated files: deployment manifests, dashboards, alerts, and the reference tables of docs/.
 
-`make generate` writes all of it. Start with `manifests.py`.
+`make generate` writes all of them (`reference.py`). Start with `manifests.py`.
 """

@@ -1,7 +1,8 @@
-"""What to be woken by, and how Prometheus finds it: alerts, and the objects of Prometheus Operator.
+"""The alerts, and the objects of the Prometheus Operator that scrape controllers and masters.
 
-Each alert says its threshold, why just that one, and what to do; the rule files and the table in docs/operations.md
-are made from it. The names of metrics and labels are compared with what the code exports by a test.
+Each alert has a threshold, the reason for the threshold, and what to do. The rule files in deploy/ and the table in
+docs/operations.md are made from this list. A test compares the names of metrics and labels with those that the code
+exports.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Object = dict[str, Any]
 
 
 class Severity(StrEnum):
-    """Who is to look."""
+    """Who must react, and how fast."""
 
     CRITICAL = "critical"  # somebody, now
     WARNING = "warning"  # somebody, today
-    INFO = "info"  # whoever asks why
+    INFO = "info"  # nobody; it answers questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,10 @@ class Alert:
     """One alert.
 
     Attributes:
-        expr: PromQL; fires for each series that it returns.
-        hold: how long it must be so, as Prometheus writes times; empty fires at once.
-        summary: what is the matter, with Prometheus's own placeholders.
-        why: why this threshold.
+        expr: PromQL; the alert fires for each series of the result.
+        hold: how long the result must last, as Prometheus writes durations; empty fires at once.
+        summary: what is wrong; may contain placeholders of Prometheus.
+        why: the reason for the threshold.
         remedy: what to do.
     """
 
@@ -51,135 +52,139 @@ ALERTS: tuple[Alert, ...] = (
         "absent(edl_leader) or max(edl_leader) == 0",
         "2m",
         Severity.CRITICAL,
-        "no controller leads, or none is scraped: nothing is started, resized or replaced",
-        "a standby takes over within 15 s, and a new pod needs some 30 s: two minutes are no hand-over",
-        "`kubectl -n paddlecloud get pods,lease`; the log of the last leader says why it stopped",
+        "no controller leads, or Prometheus scrapes none: edl starts, resizes and replaces no pods",
+        "a standby replica takes over within 15 s, and a new pod starts in about 30 s",
+        "run `kubectl -n paddlecloud get pods,lease`; the log of the last leader says why it stopped",
     ),
     Alert(
         "EdlTwoLead",
         "sum(edl_leader) > 1",
         "2m",
         Severity.CRITICAL,
-        "{{ $value }} controllers say that they lead",
-        "during a hand-over two scrapes may disagree for one interval; for longer never",
-        "look for a controller with `--no-leader-election`, or for two clusters in one Prometheus",
+        "{{ $value }} controllers lead at the same time",
+        "while the leader changes, two scrapes may disagree for one interval",
+        "look for a controller that runs with `--no-leader-election`, or for two clusters in one Prometheus",
     ),
     Alert(
         "EdlNoStandby",
         "count(edl_leader) < 2",
         "15m",
         Severity.WARNING,
-        "only one controller is there: its end is an interruption of as long as a pod needs to start",
-        "longer than a rollout or the drain of a node",
-        "`kubectl -n paddlecloud describe pods`; or drop this alert where one replica is wanted",
+        "there is no standby controller: if the leader stops, edl pauses until a new pod runs",
+        "a rollout or the drain of a node takes less time",
+        "run `kubectl -n paddlecloud describe pods`; remove this alert if you want only one replica",
     ),
     Alert(
         "EdlLeadershipFlaps",
         "sum(changes(edl_leader[1h])) > 6",
         "",
         Severity.WARNING,
-        "the lead has changed hands {{ $value }} times (taken and given) in an hour",
-        "a rollout is two hand-overs, four changes; more means that renewals come too late",
-        "look for a slow API server or a controller without cpu: it renews every 2 s and must succeed within 10 s",
+        "replicas started or stopped to lead {{ $value }} times in an hour",
+        "a rollout changes the leader twice, which counts as four changes; more means that the lease is renewed late",
+        "look for a slow API server or a controller without cpu: the leader renews the lease every 2 s, and each"
+        " renewal must succeed within 10 s",
     ),
     Alert(
         "EdlNoRoundSucceeds",
         '(sum(increase(edl_rounds_total{result="acted"}[10m])) or vector(0)) == 0',
         "5m",
         Severity.CRITICAL,
-        "no round of the controller has gone through for ten minutes",
-        "a quiet cluster has one every 5 s; after refusals they come every 30 s at the latest",
-        "the log says `skipped` (no contact with the API server) or names the write that is refused each time",
+        "no round of the controller has succeeded for ten minutes",
+        "a quiet cluster has a round every 5 s; after failed writes there is one every 30 s",
+        "the log says `round skipped` if the cluster cannot be observed, else it names each failed write",
     ),
     Alert(
         "EdlPlanRefused",
         "increase(edl_plans_refused_total[1h]) > 0",
         "",
         Severity.WARNING,
-        "a plan broke a rule of ours and was dropped: the cluster stays as it is until the next one",
-        "it is a bug of edl, so once is once too often",
-        "run with `--record DIR` and report the newest record",
+        "a plan broke a rule and was dropped; edl uses the last plan without its growth",
+        "every such plan is a bug in edl",
+        "run the controller with `--record DIR` and report the newest record",
     ),
     Alert(
         "EdlNoPlan",
         "sum by (failure) (increase(edl_decision_failures_total[15m])) > 3",
         "",
         Severity.WARNING,
-        "decisions fail ({{ $labels.failure }}): nothing grows meanwhile",
-        "one late decision on a busy machine costs nothing; the last plan stands without its growth",
-        "`late_solver` and `late_thread`: more cpu for the controller; anything else: report the record",
+        "decisions fail ({{ $labels.failure }}); until one succeeds, no job grows",
+        "one late decision on a busy machine does no harm, because edl uses the last plan without its growth",
+        "for `late_solver` and `late_thread` give the controller more cpu; for any other failure report a record",
     ),
     Alert(
         "EdlDecisionsSlow",
         "histogram_quantile(0.95, sum by (le) (rate(edl_decision_seconds_bucket[10m]))) > 5",
         "10m",
         Severity.WARNING,
-        "one decision in twenty takes more than {{ $value | humanizeDuration }}",
-        "a decision that takes 10 s is given up; half of that leaves time to react",
-        "more cpu for the controller; fewer distinct kinds of nodes and of pods make a decision cheaper",
+        "5 % of the decisions take longer than {{ $value | humanizeDuration }}",
+        "a decision fails after 10 s; half of that leaves time to react",
+        "give the controller more cpu; a cluster with fewer kinds of nodes and pods needs less",
     ),
     Alert(
         "EdlPlanFarFromBound",
         "max(edl_plan_gap_ratio) > 0.1",
         "30m",
         Severity.INFO,
-        "plans may miss {{ $value | humanizePercentage }} of what is provably possible",
-        "measured plans miss 0.7 % at most, on small full clusters after a change 5.4 % (docs/benchmarks.md)",
-        "report a record of it (`--record DIR`): the bound may be loose, or the packing poor",
+        "plans may be {{ $value | humanizePercentage }} below the certified bound",
+        "in measurements, plans are at most 0.7 % below the bound, and on small full clusters after a change at most"
+        " 5.4 % (docs/benchmarks.md)",
+        "report a record (`--record DIR`): either the bound is too high or the packing is poor",
     ),
     Alert(
         "EdlServingWaits",
         "max(edl_serving_waiting_pods - edl_serving_short_pods) > 0",
         "3m",
         Severity.CRITICAL,
-        "{{ $value }} serving pods wait for room that training could give",
-        "trainers have 30 s to go unless their template says otherwise, and nodes need some seconds to start a pod",
-        "`kubectl get events -A --field-selector reason=FailedScheduling`; look for trainers that stay Terminating",
+        "{{ $value }} serving pods wait for capacity that training can give up",
+        "a trainer has 30 s to end unless its template sets another grace period; a node starts a pod in seconds",
+        "run `kubectl get events -A --field-selector reason=FailedScheduling`; look for trainers that stay"
+        " Terminating",
     ),
     Alert(
         "EdlServingShort",
         "max(edl_serving_short_pods) > 0",
         "5m",
         Severity.CRITICAL,
-        "{{ $value }} serving pods would find no room even if no trainer ran",
-        "a cluster that scales its nodes needs some minutes for one",
-        "add nodes, or lower what the pods ask for: training cannot help any more",
+        "{{ $value }} serving pods do not fit, even without any trainer",
+        "a cluster that adds nodes automatically needs some minutes for a node",
+        "add nodes, or lower the requests of the pods",
     ),
     Alert(
         "EdlServingUnplaceable",
         "max(edl_serving_unplaceable_pods) > 0",
         "10m",
         Severity.WARNING,
-        "{{ $value }} serving pods leave room unused that training made for them",
-        "room is offered for 30 s, and withheld for 30, 60, ... 480 s; ten minutes are several offers",
-        "anti-affinity, spread constraints or volumes keep them away: `kubectl describe pod` says which",
+        "kube-scheduler does not place {{ $value }} serving pods although free capacity fits them",
+        "edl keeps capacity free for such a pod for 30 s, then stops for 30, 60, ... 480 s; ten minutes are several"
+        " attempts",
+        "run `kubectl describe pod`: it names the anti-affinity, spread constraint or volume",
     ),
     Alert(
         "EdlWritesRefused",
         'sum by (action, result) (increase(edl_actions_total{result=~"Failed|Refused"}[15m])) > 5',
         "",
         Severity.WARNING,
-        "the API server refuses {{ $labels.action }}, {{ $value | humanize }} times in 15 minutes",
-        "what is refused is asked again after 5, 10, 20, ... 300 s: more than 5 mean two and a half minutes of it",
-        "condition `Degraded` of the jobs, and the log, hold the API server's own words",
+        "{{ $value | humanize }} writes ({{ $labels.action }}) failed in 15 minutes",
+        "edl repeats a refused write after 5, 10, 20, ... 300 s, so more than 5 take two and a half minutes",
+        "condition `Degraded` of the jobs and the log contain the message of the API server",
     ),
     Alert(
         "EdlObjectsLeftOut",
         "max(edl_quarantined_objects) > 0",
         "5m",
         Severity.WARNING,
-        "{{ $value }} objects cannot be read and are left out of every decision",
-        "an object that is being repaired passes quickly",
-        "the log names each one in a line `object left out`",
+        "{{ $value }} objects cannot be read, so edl leaves them out of every decision",
+        "an object that somebody is repairing is readable again soon",
+        "repair the objects; the log names each one in a line `object left out`",
     ),
     Alert(
         "EdlJobsStartSlowly",
         'max(edl_jobs{phase="Creating"}) > 0',
         "30m",
         Severity.INFO,
-        "for 30 minutes some job has been without its minimum of ready pods",
-        "pulling a large image may take ten minutes; where jobs arrive all the time others take turns in this phase",
-        "`kubectl get tj -A | grep Creating`, then `kubectl describe tj` and its pods",
+        "for 30 minutes at least one job has had fewer ready pods than its minimum",
+        "a large image takes up to ten minutes to pull; if jobs arrive all the time, one of them is always starting",
+        "run `kubectl get tj -A | grep Creating`, then `kubectl describe` for the job and its pods",
     ),
     Alert(
         "EdlJobsWait",
@@ -187,8 +192,8 @@ ALERTS: tuple[Alert, ...] = (
         "2h",
         Severity.INFO,
         "{{ $value }} jobs wait for admission",
-        "what is short for you is a matter of taste: two hours of a full cluster",
-        "`edl explain JOB` says what would have to happen; column REASON says why",
+        "choose your own limit: this one allows two hours of a full cluster",
+        "column REASON says why a job waits, and `edl explain JOB` says what would admit it",
     ),
     Alert(
         "EdlJobIsTossedAbout",
@@ -196,27 +201,29 @@ ALERTS: tuple[Alert, ...] = (
         "",
         Severity.WARNING,
         "job {{ $labels.namespace }}/{{ $labels.job }} was resized {{ $value | humanize }} times in an hour",
-        "serving that comes and goes every three minutes costs a job as many; for the share of others it is shrunk at"
+        "serving that comes and goes every three minutes causes 40 resizes an hour; for other jobs a job shrinks at"
         " most once a minute (`cooldownSeconds`)",
-        "smooth the load, keep `--serving-headroom`, or raise `spec.elasticity.cooldownSeconds`",
+        "smooth the serving load, set `--serving-headroom`, or raise `spec.elasticity.cooldownSeconds`",
     ),
     Alert(
         "EdlMasterDiskFull",
         "edl_master_journal_blocked > 0",
         "1m",
         Severity.CRITICAL,
-        "the master of {{ $labels.namespace }}/{{ $labels.job }} cannot write its journal: its trainers stand still",
-        "a full disk does not empty itself",
-        "enlarge the volume claim, or free its node's disk; the master goes on by itself",
+        "the master of {{ $labels.namespace }}/{{ $labels.job }} cannot write its journal; training is paused",
+        "a full disk stays full until somebody frees space",
+        "enlarge the volume claim or free space on its node; training resumes automatically",
     ),
     Alert(
         "EdlMasterAlone",
         'edl_master_sessions == 0 and ignoring (place) edl_master_positions{place="todo"} > 0',
         "10m",
         Severity.WARNING,
-        "no trainer of {{ $labels.namespace }}/{{ $labels.job }} has called its master for ten minutes; work is left",
-        "longer than any start of training code that calls the master at all",
-        "look at the trainers' logs: wrong `EDL_MASTER`, a network policy between them, or code that never calls it",
+        "no trainer of {{ $labels.namespace }}/{{ $labels.job }} has called the master for ten minutes, although"
+        " data is left",
+        "training code that uses the master calls it sooner than that",
+        "read the logs of the trainers: `EDL_MASTER` may be wrong, a network policy may block the call, or the code"
+        " never calls the master",
     ),
     Alert(
         "EdlRecordsLeftOut",
@@ -224,14 +231,14 @@ ALERTS: tuple[Alert, ...] = (
         "",
         Severity.INFO,
         "{{ $value }} records of {{ $labels.namespace }}/{{ $labels.job }} failed three times and are left out",
-        "none is expected; more than `maxQuarantinedFraction` fails the job",
-        "`edl audit` on the journal names them",
+        "normally no record fails; more than `maxQuarantinedFraction` of them fail the job",
+        "run `edl audit` on the journal: it names the records",
     ),
 )
 
 
 def rule_groups() -> Object:
-    """The alerts as a rule file of Prometheus, which is the `spec` of a PrometheusRule too."""
+    """The alerts as a rule file of Prometheus; a PrometheusRule has the same content as its `spec`."""
     return {"groups": [{"name": "edl", "rules": [_rule(alert) for alert in ALERTS]}]}
 
 
@@ -241,18 +248,21 @@ def _rule(alert: Alert) -> Object:
         "expr": alert.expr,
         **({"for": alert.hold} if alert.hold else {}),
         "labels": {"severity": alert.severity.value},
-        "annotations": {"summary": alert.summary, "description": f"Why: {alert.why}. Do: {alert.remedy}."},
+        "annotations": {
+            "summary": alert.summary,
+            "description": f"Reason for the threshold: {alert.why}. What to do: {alert.remedy}.",
+        },
     }
 
 
 def operator_objects() -> dict[str, Object]:
-    """File name -> object of Prometheus Operator: what to scrape, and the alerts.
+    """File name -> object of the Prometheus Operator: what to scrape, and the alerts.
 
-    The controller's series carry the namespace and the name of the job that they are about, so those labels go before
-    the ones that Prometheus would add.
+    The controller labels its series with the namespace and the name of a job; `honorLabels` keeps those labels
+    instead of the ones that Prometheus adds.
     """
     return {
-        "servicemonitor.yaml": _monitored(
+        "servicemonitor.yaml": _operator_object(
             "ServiceMonitor",
             CONTROLLER,
             {
@@ -260,7 +270,7 @@ def operator_objects() -> dict[str, Object]:
                 "endpoints": [{"port": "http", "interval": "15s", "honorLabels": True}],
             },
         ),
-        "podmonitor.yaml": _monitored(
+        "podmonitor.yaml": _operator_object(
             "PodMonitor",
             "edl-masters",
             {
@@ -275,11 +285,11 @@ def operator_objects() -> dict[str, Object]:
                 ],
             },
         ),
-        "prometheusrule.yaml": _monitored("PrometheusRule", "edl", rule_groups()),
+        "prometheusrule.yaml": _operator_object("PrometheusRule", "edl", rule_groups()),
     }
 
 
-def _monitored(kind: str, name: str, spec: Object) -> Object:
+def _operator_object(kind: str, name: str, spec: Object) -> Object:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": kind,
@@ -289,5 +299,5 @@ def _monitored(kind: str, name: str, spec: Object) -> Object:
 
 
 def _pod_label(label: str) -> str:
-    """What a pod's label is called while Prometheus relabels."""
+    """The name of a pod label during relabeling in Prometheus."""
     return "__meta_kubernetes_pod_label_" + "".join(c if c.isalnum() else "_" for c in label)

@@ -1,7 +1,8 @@
-"""The generated files of `crds/` and `deploy/`: the CRD, Kustomize bases, everything in one file, alerts, dashboards.
+"""The text of the generated files in `crds/` and `deploy/`: the CRD, Kustomize bases, alerts and dashboards.
 
-What they say stands in `edl.api`; here it only becomes text, always the same for the same objects, so that a test can
-compare the files in the repository with what would be generated now. `python -m edl.install.reference` writes them.
+The objects come from `edl.api` and from the other modules of this package; this module writes them as text. Equal
+objects give equal text, so a test can compare the files in the repository with what would be generated now.
+`python -m edl.install.reference` writes the files.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import yaml
 
 from edl.api.crd import render_crd
-from edl.install import alerts as monitoring
-from edl.install import objects as deploy
+from edl.install import objects as install_objects
+from edl.install.alerts import operator_objects, rule_groups
 from edl.install.dashboards import dashboards
 
 CRD_FILE = "crds/paddlepaddle.org_trainingjobs.yaml"
@@ -26,9 +27,9 @@ Object = dict[str, Any]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every object out in full: an anchor in a manifest confuses people and some tools."""
+    """Writes repeated objects in full, because people and some tools do not expect anchors in a manifest."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class names it
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class calls it
         return True
 
 
@@ -38,47 +39,47 @@ def crd_yaml() -> str:
 
 
 def manifests_yaml() -> str:
-    """Everything that installs the controller, as one YAML file."""
+    """All objects that install the controller, as one YAML file."""
     return _dump(controller_manifests())
 
 
 def controller_manifests() -> list[Object]:
-    """Everything that installs the controller, in an order in which it can be created."""
+    """All objects that install the controller, in an order in which they can be created."""
     return [
-        *deploy.namespace(),
+        *install_objects.namespace(),
         render_crd(),
-        *deploy.priority_classes(),
-        *deploy.rights(),
-        *deploy.admission(),
-        *deploy.workload(),
+        *install_objects.priority_classes(),
+        *install_objects.rights(),
+        *install_objects.admission(),
+        *install_objects.workload(),
     ]
 
 
 def generated_files() -> dict[str, str]:
-    """Path below the root of the repository -> text, of every generated file."""
+    """Path below the root of the repository -> text, for every generated file."""
     base = {
-        "namespace.yaml": deploy.namespace(),
-        "priorityclasses.yaml": deploy.priority_classes(),
-        "rbac.yaml": deploy.rights(),
-        "admission.yaml": deploy.admission(),
-        "controller.yaml": deploy.workload(),
+        "namespace.yaml": install_objects.namespace(),
+        "priorityclasses.yaml": install_objects.priority_classes(),
+        "rbac.yaml": install_objects.rights(),
+        "admission.yaml": install_objects.admission(),
+        "controller.yaml": install_objects.workload(),
     }
     files = {CRD_FILE: crd_yaml(), ALL_IN_ONE: manifests_yaml(), "deploy/crd/trainingjobs.yaml": crd_yaml()}
     files["deploy/crd/kustomization.yaml"] = _kustomization(["trainingjobs.yaml"])
     files |= {f"deploy/base/{name}": _dump(objects) for name, objects in base.items()}
     files["deploy/base/kustomization.yaml"] = _kustomization(["../crd", *base])
-    files["deploy/volcano/rbac.yaml"] = _dump(deploy.volcano_rights())
+    files["deploy/volcano/rbac.yaml"] = _dump(install_objects.volcano_rights())
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/pod-reader/rbac.yaml"] = _dump(deploy.pod_reader())
+    files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
     return files | _monitoring_files()
 
 
 def _monitoring_files() -> dict[str, str]:
-    objects = monitoring.operator_objects()
+    objects = operator_objects()
     files = {f"deploy/prometheus/{name}": _dump([body]) for name, body in objects.items()}
     files["deploy/prometheus/kustomization.yaml"] = _kustomization([*objects])
-    files["deploy/prometheus/alerts.yaml"] = _dump([monitoring.rule_groups()])
+    files["deploy/prometheus/alerts.yaml"] = _dump([rule_groups()])
     boards = {f"deploy/grafana/{name}": json.dumps(body, indent=1) + "\n" for name, body in dashboards().items()}
     return files | boards
 

@@ -1,9 +1,8 @@
-"""Everything that installs the controller in a cluster, as dictionaries: the one source of `deploy/`.
+"""The Kubernetes objects that install the controller, as dictionaries; `deploy/` is generated from them.
 
-Least privilege, and enough: each right of the ClusterRole is one that some module uses;
-`tests/e2e/parts/test_rights.py` compares them with the API server's audit log. Namespaced rights stand in a Role.
-Anything that a cluster may lack (Volcano) or that belongs into users' namespaces (the pod reader) is left to further
-bases.
+The ClusterRole contains only the rights that some module uses; `tests/e2e/parts/test_rights.py` compares them with
+the audit log of the API server. Namespaced rights are in a Role. What some clusters lack (Volcano), and what belongs
+into the namespaces of users (the pod reader), has Kustomize bases of its own.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ Object = dict[str, Any]
 
 
 def namespace() -> list[Object]:
-    """The controller's own namespace, under the restricted pod security standard."""
+    """The namespace of the controller, with the restricted pod security standard."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}]
 
 
 def priority_classes() -> list[Object]:
-    """Training yields to everything with a priority of 0 or more, its surplus first, and preempts nobody."""
+    """Priorities below 0, so that serving preempts training, surplus trainers first; training preempts nothing."""
     meanings = (
         (PRIORITY_CORE, -1, "masters and parameter servers of training jobs"),
         (PRIORITY_TRAINING, -5, "trainers up to the min-instance of their job"),
-        (PRIORITY_SURPLUS, -100, "trainers beyond the min-instance of their job: serving preempts them first"),
+        (PRIORITY_SURPLUS, -100, "trainers above the min-instance of their job; serving preempts them first"),
     )
     return [
         {
@@ -59,7 +58,7 @@ def priority_classes() -> list[Object]:
 
 
 def rights() -> list[Object]:
-    """The controller's account and what it may do; and who may write TrainingJobs, by the cluster's usual roles."""
+    """The account of the controller and its rights, and the rights of users to TrainingJobs."""
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata()},
         {**_role("ClusterRole", CONTROLLER), "rules": _cluster_rules()},
@@ -71,7 +70,7 @@ def rights() -> list[Object]:
 
 
 def volcano_rights() -> list[Object]:
-    """What the controller needs besides where Volcano is installed."""
+    """The additional rights of the controller in a cluster with Volcano."""
     name = f"{CONTROLLER}-volcano"
     rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get"])
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
@@ -80,7 +79,7 @@ def volcano_rights() -> list[Object]:
 
 
 def pod_reader() -> list[Object]:
-    """An example for a user's namespace: an account with which `k8s_tools` finds a job's pods through the API."""
+    """An example for the namespace of a user: an account that lets `k8s_tools` read the pods of a job."""
     name = "edl-pod-reader"
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
@@ -90,26 +89,30 @@ def pod_reader() -> list[Object]:
             "kind": "RoleBinding",
             "metadata": {"name": name},
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
-            # Kustomize writes the namespace of the base here too.
+            # Kustomize replaces this namespace with the one of the base.
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
         },
     ]
 
 
 def workload() -> list[Object]:
-    """The Deployment and what stands around it."""
+    """The Deployment, its Service, its PodDisruptionBudget and its NetworkPolicy."""
     return [_deployment(), _service(), _disruption_budget(), _network_policy()]
 
 
 def admission() -> list[Object]:
-    """What the rules of a CRD cannot see: who asks, and in which namespace."""
+    """The admission rules that need the user or the namespace, which the rules of a CRD cannot see."""
     name = f"{PLURAL}.{GROUP}"
     return [
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name},
-            "spec": {"failurePolicy": "Fail", "matchConstraints": _matched(), "validations": _validations()},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": _match_constraints(),
+                "validations": _validations(),
+            },
         },
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -120,7 +123,7 @@ def admission() -> list[Object]:
     ]
 
 
-def _matched() -> Object:
+def _match_constraints() -> Object:
     rule = {
         "apiGroups": [GROUP],
         "apiVersions": [VERSION],
@@ -131,8 +134,8 @@ def _matched() -> Object:
 
 
 def _validations() -> list[Object]:
-    # Controllers of the cluster change metadata (finalizers) of jobs without the right to create pods.
-    judged = "request.operation == 'CREATE' || object.spec != oldObject.spec"
+    # Only a changed spec is checked: cluster controllers without the right to create pods may change metadata.
+    is_checked = "request.operation == 'CREATE' || object.spec != oldObject.spec"
     may_create_pods = "authorizer.group('').resource('pods').namespace(request.namespace).check('create').allowed()"
     return [
         {
@@ -141,7 +144,7 @@ def _validations() -> list[Object]:
             "reason": "Forbidden",
         },
         {
-            "expression": f"!({judged}) || {may_create_pods}",
+            "expression": f"!({is_checked}) || {may_create_pods}",
             "message": "a TrainingJob creates pods: you need the right to create pods in this namespace",
             "reason": "Forbidden",
         },
@@ -149,7 +152,7 @@ def _validations() -> list[Object]:
 
 
 def _cluster_rules() -> list[Object]:
-    # What a job owns beside its pods goes with the job by garbage collection: no right to delete Services or Secrets.
+    # Garbage collection deletes the Services and Secrets of a job, so the controller needs no right to delete them.
     return [
         _rule("", ["nodes"], _MIRROR),
         _rule("", ["pods"], [*_MIRROR, "get", "create", "delete", "patch"]),
@@ -166,7 +169,7 @@ def _cluster_rules() -> list[Object]:
 
 
 def _lease_rules() -> list[Object]:
-    # A right to create cannot be narrowed to a name: the request does not carry one yet.
+    # Kubernetes cannot limit `create` to a name, because the request does not contain one.
     group = "coordination.k8s.io"
     return [
         _rule(group, ["leases"], ["create"]),
@@ -219,7 +222,7 @@ def _pod_spec() -> Object:
         "topologySpreadConstraints": [spread],
         "containers": [_container()],
         "volumes": [
-            # The leader makes the Secret where it is missing; the kubelet then fills the folder.
+            # The leader creates the Secret if it is missing; then the kubelet fills the folder.
             {"name": "key", "secret": {"secretName": KEY_SECRET, "optional": True, "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
         ],
@@ -235,10 +238,10 @@ def _container() -> Object:
             f"--namespace={NAMESPACE}",
             f"--listen=0.0.0.0:{_PORT}",
             f"--key-file={_KEY_DIRECTORY}/key",
-            # The line `Cluster.InquiryResource done`, which users look for in `kubectl logs`, is said at this level.
+            # Users look for the line `Cluster.InquiryResource done` in `kubectl logs`; it has this level.
             "--log-level=debug",
         ],
-        # Masters run in the controller's own image: change both places at once.
+        # Masters run in the image of the controller: change both images together.
         "env": [{"name": "EDL_MASTER_IMAGE", "value": IMAGE}],
         "ports": [{"name": "http", "containerPort": _PORT}],
         "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "failureThreshold": 6},
@@ -251,7 +254,7 @@ def _container() -> Object:
         },
         "volumeMounts": [
             {"name": "key", "mountPath": _KEY_DIRECTORY, "readOnly": True},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a folder of the container
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a folder in the container
         ],
     }
 
@@ -279,8 +282,8 @@ def _disruption_budget() -> Object:
 
 
 def _network_policy() -> Object:
-    """In: metrics. Out: names, the API server on its usual ports, the masters."""
-    out = [("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443), ("TCP", _PORT)]
+    """Ingress: metrics. Egress: DNS, the API server on its usual ports, the masters."""
+    egress = [("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443), ("TCP", _PORT)]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -289,7 +292,7 @@ def _network_policy() -> Object:
             "podSelector": {"matchLabels": COMPONENT_LABELS},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"protocol": "TCP", "port": _PORT}]}],
-            "egress": [{"ports": [{"protocol": protocol, "port": port} for protocol, port in out]}],
+            "egress": [{"ports": [{"protocol": protocol, "port": port} for protocol, port in egress]}],
         },
     }
 

@@ -1,33 +1,26 @@
-"""The parts of docs/ that the code knows best: fields of a job, metrics, alerts; `make generate` writes them.
+"""Writes every generated file: crds/, deploy/ and the reference tables in docs/ (`make generate`).
 
-A document holds such a table between two marks and is written by people around it; a test compares what stands there
-with what would be generated now. This module also writes everything else that is generated.
+A document has a table between two marks; people write the text around it. A test compares each table and each file
+with what would be generated now.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.metrics import MetricWrapperBase
-
 from edl.api.crd import render_schema
 from edl.api.roles import RoleSpec
-from edl.controller.ports import RoundResult
-from edl.errors import PlanFailure
 from edl.install.alerts import ALERTS
 from edl.install.command_reference import COMMANDS_PAGE, commands_page
 from edl.install.manifests import generated_files
-from edl.master.metrics import PLACES, MasterMetrics
-from edl.model.actions import Result
+from edl.master.metrics import MasterMetrics
 from edl.model.names import Role
-from edl.model.status import JobPhase
-from edl.observability.metrics import Metrics
+from edl.observability.metric_groups.build import BuildMetrics
+from edl.observability.metric_groups.declarations import Metric
+from edl.observability.metrics import CONTROLLER_GROUPS
 
 Schema = Mapping[str, Any]
 _ROLES = tuple(role.value for role in Role)
@@ -35,76 +28,25 @@ _RAW = "x-kubernetes-preserve-unknown-fields"
 _RULES = "x-kubernetes-validations"
 
 
-def _values(words: Iterable[StrEnum]) -> tuple[str, ...]:
-    return tuple(word.value for word in words)
-
-
-# (metric, label) -> the values that it takes, where they are few and the same everywhere.
-LABEL_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("edl_job_trainers", "state"): ("current", "target", "min", "max"),
-    ("edl_jobs", "phase"): _values(JobPhase),
-    ("edl_resizes_total", "direction"): ("up", "down"),
-    ("edl_rounds_total", "result"): _values(RoundResult),
-    ("edl_decision_failures_total", "failure"): _values(PlanFailure),
-    ("edl_actions_total", "result"): _values(Result),
-    ("edl_master_positions", "place"): PLACES,
-    ("edl_master_reports_total", "result"): ("accepted", "duplicate", "stale"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A metric as it is scraped.
-
-    Attributes:
-        name: with `_total` where it is a counter; of a histogram without `_bucket`.
-        kind: gauge, counter or histogram.
-        labels: their names, in order.
-    """
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    about: str
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The names of its series."""
-        parts = ("_bucket", "_count", "_sum") if self.kind == "histogram" else ("",)
-        return tuple(self.name + part for part in parts)
-
-
-def exported_metrics() -> tuple[tuple[Exported, ...], tuple[Exported, ...]]:
-    """What a controller exports, and what a master does."""
-    return _read(Metrics().registry), _read(MasterMetrics().registry)
-
-
-def _read(registry: CollectorRegistry) -> tuple[Exported, ...]:
-    # prometheus_client tells the labels of a metric to nobody but itself.
-    found = []
-    for collector in registry._collector_to_names:  # noqa: SLF001
-        if isinstance(collector, MetricWrapperBase):
-            (family,) = collector.describe()
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            labels = tuple(collector._labelnames)  # noqa: SLF001
-            found.append(Exported(name, family.type, labels, family.documentation))
-    return tuple(found)
+CONTROLLER_METRICS: tuple[Metric[Any], ...] = tuple(
+    metric for group in (*CONTROLLER_GROUPS, BuildMetrics) for metric in group.declared()
+)
+MASTER_METRICS: tuple[Metric[Any], ...] = (*MasterMetrics.declared(), *BuildMetrics.declared())
 
 
 def tables() -> dict[str, str]:
-    """Name of a mark -> what stands between it and its end."""
-    controller, master = exported_metrics()
+    """Name of a mark -> the table that belongs there."""
     return {
         "fields": _fields_table(),
         "rules": _rules_list(),
-        "metrics of the controller": _metrics_table(controller),
-        "metrics of the master": _metrics_table(master),
+        "metrics of the controller": _metrics_table(CONTROLLER_METRICS),
+        "metrics of the master": _metrics_table(MASTER_METRICS),
         "alerts": _alerts_table(),
     }
 
 
 def filled_in(text: str) -> str:
-    """A document with every table in it made anew.
+    """The document with every table replaced by a new one.
 
     Raises:
         ValueError: a mark has no end.
@@ -119,12 +61,12 @@ def filled_in(text: str) -> str:
 
 
 def write_all(root: Path) -> None:
-    """Write every generated file, and the tables of the documents, below the root of the repository."""
+    """Write every generated file and every table of docs/ below the root of the repository."""
     for name, text in {**generated_files(), COMMANDS_PAGE: commands_page()}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for document in sorted((root / "docs").glob("*.md")):
+    for document in sorted((root / "docs").rglob("*.md")):
         document.write_text(filled_in(document.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -135,7 +77,7 @@ def _fields_table() -> str:
 
 
 def _fields(spec: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """(path below spec, schema, whether it must be given); what every role has stands once, as `<role>.resources`."""
+    """(path below spec, schema, whether it is required); fields that all roles share appear once, as `<role>.`."""
     shared = [field.alias or name for name, field in RoleSpec.model_fields.items()]
     for name, node in spec["properties"].items():
         if name not in _ROLES:
@@ -150,7 +92,7 @@ def _fields(spec: Schema) -> Iterator[tuple[str, Schema, bool]]:
 
 
 def _below(path: str, node: Schema, *, required: bool = False) -> Iterator[tuple[str, Schema, bool]]:
-    """A field and what is in it; parts of pods are not unfolded."""
+    """A field and the fields inside it, without the fields of pod templates."""
     yield path, node, required
     inner = node.get("items", node)
     place = f"{path}[]" if "items" in node else path
@@ -166,7 +108,7 @@ def _row(path: str, node: Schema, *, required: bool) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> str:
-    """As it would stand in YAML."""
+    """The value as YAML writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 
@@ -181,15 +123,15 @@ def _type(node: Schema) -> str:
 
 
 def _rule(node: Schema) -> str:
-    """What the value alone must satisfy."""
+    """The rule that the value of one field must satisfy."""
     if "enum" in node:
         return ", ".join(map(_code, node["enum"]))
-    said = [_bounds(node), _length(node, "Length", "characters"), _length(node, "Items", "items")]
+    rules = [_bounds(node), _length(node, "Length", "characters"), _length(node, "Items", "items")]
     if "pattern" in node and not node.get("x-kubernetes-int-or-string"):
-        said.append(_code(node["pattern"]))
+        rules.append(_code(node["pattern"]))
     if keys := node.get("x-kubernetes-list-map-keys"):
-        said.append(f"no two of one {keys[0]}")
-    return "; ".join(part for part in said if part)
+        rules.append(f"no two with the same {keys[0]}")
+    return "; ".join(rule for rule in rules if rule)
 
 
 def _bounds(node: Schema) -> str:
@@ -209,18 +151,18 @@ def _length(node: Schema, what: str, unit: str) -> str:
 
 
 def _rules_list() -> str:
-    """Rules over several fields, each with where it holds."""
+    """The rules about several fields, each with the places where it holds."""
     schema = render_schema()
-    said: dict[str, dict[str, None]] = {}
+    places_of: dict[str, dict[str, None]] = {}
     for path, node in _nodes(schema["properties"]["spec"], "spec"):
         for rule in node.get(_RULES, ()):
-            said.setdefault(rule["message"], {})[_code(_place(path))] = None
-    lines = [f"- {', '.join(places)}: {message}" for message, places in said.items()]
+            places_of.setdefault(rule["message"], {})[_code(_place(path))] = None
+    lines = [f"- {', '.join(places)}: {message}" for message, places in places_of.items()]
     return "\n".join([*lines, *(f"- on a change: {rule['message']}" for rule in schema[_RULES])])
 
 
 def _place(path: str) -> str:
-    """Where a rule holds, said once for what every role has, and once for a whole template."""
+    """Where a rule holds: `<role>` for fields that all roles share, and only the template for rules inside it."""
     parts = path.split(".")
     if len(parts) > 2 and parts[1] in _ROLES and parts[2] in {"resources", "template", "policies"}:
         parts = ["spec", "<role>", *(parts[2:3] if parts[2] == "template" else parts[2:])]
@@ -235,14 +177,14 @@ def _nodes(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:
         yield from _nodes(node["items"], f"{path}[]")
 
 
-def _metrics_table(metrics: Iterable[Exported]) -> str:
-    rows = [(f"`{m.name}`", m.kind, _labels(m), m.about) for m in sorted(metrics, key=lambda m: m.name)]
+def _metrics_table(metrics: Iterable[Metric[Any]]) -> str:
+    rows = [(f"`{m.name}`", m.kind, _labels(m), m.help) for m in sorted(metrics, key=lambda m: m.name)]
     return _table(("metric", "type", "labels", "meaning"), rows)
 
 
-def _labels(metric: Exported) -> str:
+def _labels(metric: Metric[Any]) -> str:
     return "; ".join(
-        f"{label}: {', '.join(map(_code, values))}" if (values := LABEL_VALUES.get((metric.name, label))) else label
+        f"{label}: {', '.join(map(_code, values))}" if (values := metric.values.get(label)) else label
         for label in metric.labels
     )
 
@@ -252,7 +194,7 @@ def _alerts_table() -> str:
         (f"`{a.name}`<br>{a.severity.value}", f"`{a.expr}`{f' for {a.hold}' if a.hold else ''}", a.why, a.remedy)
         for a in ALERTS
     ]
-    return _table(("alert", "fires when", "why so", "what to do"), rows)
+    return _table(("alert", "fires when", "why this threshold", "what to do"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

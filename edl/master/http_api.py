@@ -42,7 +42,7 @@ from edl.master.datasets import Catalog, dataset_event
 from edl.master.master import Master
 from edl.master.metrics import MasterMetrics
 from edl.master.openapi import openapi
-from edl.observability.logs import say
+from edl.observability.logs import log_event
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MAX_CONNECTIONS = 20_000
@@ -179,7 +179,7 @@ class MasterApi:
             case TemporaryError():
                 return HttpError(503, "unavailable", str(error), error.retry_after_s or 1.0)
             case _:
-                say(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
+                log_event(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
                 return HttpError(500, "internal", "the master failed because of a bug; see its log")
 
     def _check_connections(self) -> None:

@@ -1,63 +1,173 @@
-"""The Prometheus metrics of a master: its calls, and the positions of the open epoch."""
+"""The metrics of a master: its calls, its journal, and where the positions of the open epoch are."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from edl import __version__
 from edl.ledger.events import Replied
+from edl.observability.metric_groups.build import BuildMetrics
+from edl.observability.metric_groups.declarations import (
+    SELECTED_JOB,
+    CounterMetric,
+    Dashboard,
+    GaugeMetric,
+    HistogramMetric,
+    MetricGroup,
+    Panel,
+)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-PLACES = ("todo", "leased", "reported", "committed", "quarantined")
+_PLACES = ("todo", "leased", "reported", "committed", "quarantined")
 
 
-class MasterMetrics:
-    """Every metric of a master.
+class MasterMetrics(MetricGroup):
+    """Every metric of a master; Prometheus adds the labels `namespace` and `job` of its pod."""
 
-    Attributes:
-        registry: the metrics, for Prometheus.
-    """
+    title = "Data"
+
+    sessions = GaugeMetric(
+        "edl_master_sessions",
+        "Trainers that made a call within one lease TTL.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Trainers that call the master",
+                ((f"max(edl_master_sessions{{{SELECTED_JOB}}})", "trainers"),),
+                "Trainers that made a call within one lease TTL.",
+            ),
+        ),
+    )
+    positions = GaugeMetric(
+        "edl_master_positions",
+        "Positions of the open epoch, by place.",
+        ("place",),
+        {"place": _PLACES},
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Positions of the open epoch",
+                ((f"max by (place) (edl_master_positions{{{SELECTED_JOB}}})", "{{place}}"),),
+                "todo: nobody has a lease; quarantined: left out after repeated failures.",
+                stacked=True,
+            ),
+        ),
+    )
+    epoch = GaugeMetric(
+        "edl_master_epoch",
+        "The open epoch, counted from 0.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Epoch",
+                ((f"max(edl_master_epoch{{{SELECTED_JOB}}})", "epoch"),),
+                "Counted from 0.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
+    blocked = GaugeMetric(
+        "edl_master_journal_blocked",
+        "1 while the journal cannot be written because the disk is full, else 0.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Journal blocked",
+                ((f"max(edl_master_journal_blocked{{{SELECTED_JOB}}})", "blocked"),),
+                "1 while the disk is full. Training is paused until there is space.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
+    records = GaugeMetric(
+        "edl_master_journal_records",
+        "Records in the journal.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Records in the journal",
+                ((f"max(edl_master_journal_records{{{SELECTED_JOB}}})", "records"),),
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
+    leases = CounterMetric("edl_master_leases_total", "Granted leases.")
+    reports = CounterMetric(
+        "edl_master_reports_total",
+        "Reported leases, by result.",
+        ("result",),
+        {"result": ("accepted", "duplicate", "stale")},
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Leases per second",
+                (
+                    (f"sum(rate(edl_master_leases_total{{{SELECTED_JOB}}}[5m]))", "granted"),
+                    (f"sum by (result) (rate(edl_master_reports_total{{{SELECTED_JOB}}}[5m]))", "{{result}}"),
+                ),
+                "stale: the lease of this report had ended, and another trainer may have got the positions.",
+            ),
+        ),
+    )
+    calls = CounterMetric(
+        "edl_master_calls_total",
+        "HTTP calls, by route and status code.",
+        ("route", "code"),
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Calls per second",
+                (
+                    (
+                        f"sum by (route, code) (rate(edl_master_calls_total{{{SELECTED_JOB}}}[5m]))",
+                        "{{route}} {{code}}",
+                    ),
+                ),
+            ),
+        ),
+    )
+    call_seconds = HistogramMetric(
+        "edl_master_call_seconds",
+        "Duration of an HTTP call.",
+        ("route",),
+        buckets=_SECONDS,
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Duration of a call, 0.95 quantile",
+                (
+                    (
+                        "histogram_quantile(0.95, sum by (le, route)"
+                        f" (rate(edl_master_call_seconds_bucket{{{SELECTED_JOB}}}[5m])))",
+                        "{{route}}",
+                    ),
+                ),
+                "A sync call that waits for work takes as long as it waits.",
+                "s",
+            ),
+        ),
+    )
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._calls = Counter(
-            "edl_master_calls", "HTTP calls by route and status code.", ("route", "code"), registry=registry
-        )
-        self._seconds = Histogram(
-            "edl_master_call_seconds", "Duration of an HTTP call.", ("route",), buckets=_SECONDS, registry=registry
-        )
-        self._reports = Counter("edl_master_reports", "Reported leases by result.", ("result",), registry=registry)
-        self._granted = Counter("edl_master_leases", "Granted leases.", registry=registry)
-        self._positions = Gauge(
-            "edl_master_positions", "Positions of the open epoch by place.", ("place",), registry=registry
-        )
-        self._epoch = Gauge("edl_master_epoch", "The open epoch, counted from 0.", registry=registry)
-        self._sessions = Gauge(
-            "edl_master_sessions", "Sessions of trainers that made a call within one lease TTL.", registry=registry
-        )
-        self._records = Gauge("edl_master_journal_records", "Records in the journal.", registry=registry)
-        self._blocked = Gauge(
-            "edl_master_journal_blocked",
-            "1 if the journal cannot be written because the disk is full.",
-            registry=registry,
-        )
-        Gauge(
-            "edl_build_info", "Always 1; the label names the version of edl.", ("version",), registry=registry
-        ).labels(__version__).set(1)
+        self.registry = CollectorRegistry()
+        super().__init__(self.registry)
+        BuildMetrics(self.registry)
 
     def count_call(self, route: str, status: int, seconds: float) -> None:
         """Count one answered call."""
-        self._calls.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self.calls.labels(route, str(status)).inc()
+        self.call_seconds.labels(route).observe(seconds)
 
     def count_reply(self, reply: Replied) -> None:
         """Count the results and the leases of one sync reply."""
         for result in reply.results:
-            self._reports.labels(result).inc()
+            self.reports.labels(result).inc()
         if reply.leases:
-            self._granted.inc(len(reply.leases))
+            self.leases.inc(len(reply.leases))
 
     def render(self, status: dict[str, Any]) -> bytes:
         """The page for Prometheus.
@@ -65,10 +175,10 @@ class MasterMetrics:
         Args:
             status: the body of `GET /v1/status`.
         """
-        for place in PLACES:
-            self._positions.labels(place).set(status[place])
-        self._epoch.set(status["epoch"])
-        self._sessions.set(status["sessions"]["live"])
-        self._records.set(status["records"])
-        self._blocked.set(status["blocked"] is not None)
+        for place in _PLACES:
+            self.positions.labels(place).set(status[place])
+        self.epoch.set(status["epoch"])
+        self.sessions.set(status["sessions"]["live"])
+        self.records.set(status["records"])
+        self.blocked.set(status["blocked"] is not None)
         return generate_latest(self.registry)

@@ -1,7 +1,7 @@
-"""The log on stderr, in the shape that users of the original read and parse: log15's logfmt, or JSON.
+"""The log on stderr: logfmt as log15 writes it, which users of the original parse, or JSON.
 
-One constant message per line, the rest as fields: `t=... lvl=info msg="job resized" job=ads/ctr target=7`. Field
-values are quoted where a reader could mistake them. Timestamps are UTC.
+A line has a constant message and fields: `t=... lvl=info msg="job resized" job=ads/ctr target=7`. A value is quoted
+if it contains spaces or special characters. Timestamps are UTC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVELS = {
     "error": logging.ERROR,
     "crit": logging.CRITICAL,
 }
-"""What --log-level takes."""
+"""The values of --log-level."""
 
 _SHORT = {
     logging.DEBUG: "dbug",
@@ -31,13 +31,13 @@ _SHORT = {
     logging.CRITICAL: "crit",
 }
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_OURS = "edl"
+_ROOT = "edl"
 
 
 def configure(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
-    """Send everything that is logged to `stream` (stderr by default), from that level on.
+    """Write log lines of that level and above to `stream` (stderr by default).
 
-    Other libraries speak up from warnings on only: their debug lines are not about training.
+    Other libraries log warnings and above only, because their debug lines are not about training.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogfmtFormatter() if form == "logfmt" else JsonFormatter())
@@ -46,11 +46,11 @@ def configure(level: str, form: LogFormat, stream: TextIO | None = None) -> None
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(max(LEVELS[level], logging.WARNING))
-    logging.getLogger(_OURS).setLevel(LEVELS[level])
+    logging.getLogger(_ROOT).setLevel(LEVELS[level])
 
 
-def say(logger: logging.Logger, level: int, message: str, /, **fields: object) -> None:
-    """Log a constant message with fields; None is left out."""
+def log_event(logger: logging.Logger, level: int, message: str, /, **fields: object) -> None:
+    """Log a constant message with fields; a field with the value None is left out."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
 
@@ -59,7 +59,7 @@ class LogfmtFormatter(logging.Formatter):
     """`t=2026-01-05T10:00:00+0000 lvl=dbug msg="..." key=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever is in the record."""
+        """The record as one line."""
         return " ".join(f"{key}={_value(value)}" for key, value in _entries(record).items())
 
 
@@ -67,14 +67,14 @@ class JsonFormatter(logging.Formatter):
     """The same entries as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever is in the record."""
+        """The record as one line."""
         return json.dumps(_entries(record), default=str, ensure_ascii=False)
 
 
 def _entries(record: logging.LogRecord) -> dict[str, Any]:
     at = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S%z")
     entries: dict[str, Any] = {"t": at, "lvl": _level(record.levelno), "msg": record.getMessage()}
-    if record.name.partition(".")[0] != _OURS:
+    if record.name.partition(".")[0] != _ROOT:
         entries["logger"] = record.name
     entries |= getattr(record, "fields", {})
     if record.exc_info and record.exc_info[0] is not None:

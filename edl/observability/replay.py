@@ -1,9 +1,9 @@
-"""A recorded decision made again: the same, or job by job what is different now.
+"""Replays a recorded decision: makes it again and names, job by job, what is different now.
 
-A record holds all that a decision was made from, so the edl that wrote it answers the same to the last pod. Another
-may decide otherwise; that is what a replay is for. Sentences may be worded anew without a decision being different,
-so they are counted apart. A record of a round without a plan holds what stood of the plan before, which this record
-alone cannot tell; such a record is named and not compared.
+A record holds everything that a decision was made from, so the edl that wrote it decides the same again, down to the
+last pod. Another version may decide differently, and a replay shows how. A sentence may change although the decision
+is the same, so changed sentences are only counted. A fallback plan depends on the plan before it, which its record
+does not hold; such a record is named and not compared.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from edl.planner.policies.registry import policy_named
 
 SAME, DIFFERENT, UNREADABLE = 0, 1, 2
 TOLERANCE = 1e-6
-"""Of the certificate: solvers differ between machines in the last digits."""
+"""Relative, for the certificate: solvers differ between machines in the last digits."""
 
 _FIELDS = ("admitted", "target", "current", "reason", "victims", "nodes", "fixed_nodes", "moves", "shrink_reason")
 
 
 class Verdict(StrEnum):
-    """What came of a replay."""
+    """The result of a replay."""
 
     SAME = "same"
     DIFFERENT = "different"
-    FALLBACK = "fallback"  # no plan had been made: there is nothing to make again
-    FAILED = "failed"  # no plan can be made now, though one was recorded
+    FALLBACK = "fallback"  # the record holds a fallback plan: there is no decision to make again
+    FAILED = "failed"  # a plan was recorded, and none can be made now
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that a replay answers otherwise; an empty job stands for the plan as a whole."""
+    """A field with another value than in the record; `job` is empty for a field of the whole plan."""
 
     job: str
     field: str
@@ -56,12 +56,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of one record.
+    """The replay of one record.
 
     Attributes:
-        differences: in the order of the jobs, then the plan as a whole.
-        reworded: decisions whose sentence alone is different.
-        problem: why it could not be read, or no plan be made; of a fallback, how the decision had failed.
+        differences: by job, then those of the whole plan.
+        reworded: how many decisions are the same with another sentence.
+        problem: why the record cannot be read or no plan can be made; for a fallback plan, how the decision failed.
     """
 
     file: str
@@ -73,17 +73,17 @@ class Replay:
 
 
 def recompute(record: DecisionRecord) -> ScalePlan:
-    """Decide again from what the record holds, and from nothing else.
+    """Make the decision again from the contents of the record alone.
 
     Raises:
         ConfigError: this edl does not know the policy.
         PlanError: no plan can be made now.
     """
-    return decide(record.snapshot, policy_named(record.policy), record.limits)
+    return decide(record.snapshot, policy_named(record.policy), record.limits, record.plan.given)
 
 
 def replay(path: Path) -> Replay:
-    """Make the decision of one record again; what cannot be read is a verdict too."""
+    """Replay one record; an unreadable record is a verdict too."""
     try:
         record = decode_record(_read(path))
         if record.plan.fallback is not None:
@@ -93,17 +93,17 @@ def replay(path: Path) -> Replay:
         return Replay(str(path), Verdict.UNREADABLE, problem=str(error))
     except PlanError as error:
         return Replay(str(path), Verdict.FAILED, record, problem=str(error))
-    except Exception as error:  # whatever the planner throws on somebody's record is a finding, not our end
+    except Exception as error:  # an unexpected error of the planner is the result of this replay
         return Replay(str(path), Verdict.FAILED, record, problem=f"{type(error).__name__}: {error}")
     found = tuple(differences(record.plan, plan))
     verdict = Verdict.DIFFERENT if found else Verdict.SAME
     pairs = zip(record.plan.decisions, plan.decisions, strict=False)
-    reworded = sum(old.message != new.message and _essence(old) == _essence(new) for old, new in pairs)
+    reworded = sum(old.message != new.message and _compared(old) == _compared(new) for old, new in pairs)
     return Replay(str(path), verdict, record, found, reworded)
 
 
 def replay_all(path: Path) -> tuple[Replay, ...]:
-    """Replay a record, or each record of a folder in the order of time.
+    """Replay a record, or every record of a folder, oldest first.
 
     Raises:
         ConfigError: the folder cannot be read or holds no record.
@@ -120,7 +120,7 @@ def replay_all(path: Path) -> tuple[Replay, ...]:
 
 
 def exit_code(replays: tuple[Replay, ...]) -> int:
-    """2 where a record cannot be read, else 1 where one comes out different, else 0."""
+    """2 if a record cannot be read, else 1 if a decision is different or cannot be made, else 0."""
     verdicts = {one.verdict for one in replays}
     if Verdict.UNREADABLE in verdicts:
         return UNREADABLE
@@ -128,14 +128,14 @@ def exit_code(replays: tuple[Replay, ...]) -> int:
 
 
 def differences(old: ScalePlan, new: ScalePlan) -> Iterator[Difference]:
-    """What two plans of one snapshot say differently, sentences and durations apart."""
+    """The fields in which two plans for one snapshot differ, without sentences and durations."""
     before, after = ({d.job: d for d in plan.decisions} for plan in (old, new))
     for key in sorted({*before, *after}):
         first, second = before.get(key), after.get(key)
         if first is None or second is None:
             yield Difference(str(key), "decision", _shown(first is not None), _shown(second is not None))
             continue
-        for field, recorded, now in zip(_FIELDS, _essence(first), _essence(second), strict=True):
+        for field, recorded, now in zip(_FIELDS, _compared(first), _compared(second), strict=True):
             if recorded != now:
                 yield Difference(str(key), field, recorded, now)
     for field in ("waiting", "placed", "short"):
@@ -149,7 +149,7 @@ def differences(old: ScalePlan, new: ScalePlan) -> Iterator[Difference]:
 
 
 def replays_json(replays: tuple[Replay, ...]) -> str:
-    """The answer for scripts."""
+    """The replays as JSON."""
     verdicts = [one.verdict for one in replays]
     body = {
         "records": [_replay_dict(one) for one in replays],
@@ -159,15 +159,15 @@ def replays_json(replays: tuple[Replay, ...]) -> str:
 
 
 def print_replays(replays: tuple[Replay, ...], console: Console) -> None:
-    """The answer for people: a line for each record, what is different, and for a folder a summary."""
+    """Print a line and a table of differences for each record, and a summary if there are several."""
     for one in replays:
         console.print(Text(f"{one.file}: {_sentence(one)}"), soft_wrap=True)
         if one.differences:
             console.print(_table(one.differences))
     if len(replays) > 1:
         counts = ((verdict, sum(one.verdict is verdict for one in replays)) for verdict in Verdict)
-        told = ", ".join(f"{number} {verdict.value}" for verdict, number in counts if number)
-        console.print(Text(f"{count(len(replays), 'record')}: {told}"))
+        summary = ", ".join(f"{number} {verdict.value}" for verdict, number in counts if number)
+        console.print(Text(f"{count(len(replays), 'record')}: {summary}"))
 
 
 def _read(path: Path) -> bytes:
@@ -178,7 +178,7 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {reason}; give a record, or a folder of records") from error
 
 
-def _essence(decision: ScaleDecision) -> tuple[object, ...]:
+def _compared(decision: ScaleDecision) -> tuple[object, ...]:
     return tuple(getattr(decision, field) for field in _FIELDS)
 
 
@@ -186,7 +186,7 @@ def _when(record: DecisionRecord) -> str:
     seconds = record.snapshot.observed_at_s
     try:
         return text_of(seconds)
-    except (ValueError, OverflowError, OSError):  # a moment that no calendar has
+    except (ValueError, OverflowError, OSError):  # a time outside the range of the calendar
         return f"{seconds:g} s"
 
 
@@ -195,15 +195,15 @@ def _sentence(one: Replay) -> str:
         return one.problem
     jobs = count(len(one.record.plan.decisions), "job")
     when = f"{_when(one.record)}, {jobs}, policy {one.record.policy}"
-    reworded = f" ({count(one.reworded, 'sentence')} worded anew)" if one.reworded else ""
-    told = {
+    reworded = f" ({count(one.reworded, 'sentence')} changed)" if one.reworded else ""
+    results = {
         Verdict.SAME: f"the same decision{reworded}",
         Verdict.DIFFERENT: f"a different decision{reworded}",
-        Verdict.FAILED: f"no decision any more: {one.problem}",
-        Verdict.FALLBACK: f"no plan had been made ({one.problem}): what stood of the last one is recorded, and not"
-        " compared",
+        Verdict.FAILED: f"no plan can be made now: {one.problem}",
+        Verdict.FALLBACK: f"not compared: the record holds a fallback plan, because the decision failed"
+        f" ({one.problem})",
     }
-    return f"{told[one.verdict]} ({when})"
+    return f"{results[one.verdict]} ({when})"
 
 
 def _table(found: tuple[Difference, ...]) -> Table:

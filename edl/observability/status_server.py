@@ -1,4 +1,4 @@
-"""The pages that a cluster asks a controller for: /metrics, /healthz (the loop is alive), /readyz (caches synced)."""
+"""The HTTP pages of a controller: /metrics for Prometheus, /healthz and /readyz for the probes of the kubelet."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class StatusServer:
     """Serves the pages on one address.
 
     Args:
-        listen: HOST:PORT; an IPv6 host in brackets; port 0 takes a free one.
-        is_alive: whether the loop goes round.
-        is_ready: whether decisions can be made.
-        metrics: the page for Prometheus.
+        listen: HOST:PORT; an IPv6 host in brackets; port 0 takes a free port.
+        is_alive: True if the controller still runs rounds (/healthz).
+        is_ready: True if the caches are complete (/readyz).
+        metrics: the page /metrics.
     """
 
     def __init__(
@@ -29,10 +29,10 @@ class StatusServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> tuple[str, int]:
-        """Listen; returns the address that was taken.
+        """Start to serve; returns (host, port).
 
         Raises:
-            ConfigError: the address cannot be listened on.
+            ConfigError: the address cannot be used.
         """
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -46,38 +46,39 @@ class StatusServer:
         except OSError as error:
             await self.stop()
             raise ConfigError(
-                f"--listen {self._listen}: cannot listen there: {error.strerror or error}; choose another address"
+                f"--listen {self._listen}: cannot listen on this address: {error.strerror or error}; choose another"
+                " address"
             ) from error
         address = self._runner.addresses[0]
         return str(address[0]), int(address[1])
 
     async def stop(self) -> None:
-        """Stop listening."""
+        """Stop serving."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _verdict("the loop has stood still for too long", holds=self._is_alive())
+        return _response("the controller has not started a round for too long", is_ok=self._is_alive())
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _verdict("the caches are not synced", holds=self._is_ready())
+        return _response("the caches are not complete yet", is_ok=self._is_ready())
 
     async def _page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; all addresses where the host is empty.
+    """Host and port of HOST:PORT; an empty host means all addresses.
 
     Raises:
-        ValueError: it has no port between 0 and 65535.
+        ValueError: the text has no port between 0 and 65535.
     """
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{listen!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 as asked for
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - documented
 
 
-def _verdict(complaint: str, *, holds: bool) -> web.Response:
-    return web.Response(text="ok\n") if holds else web.Response(status=503, text=f"{complaint}\n")
+def _response(problem: str, *, is_ok: bool) -> web.Response:
+    return web.Response(text="ok\n") if is_ok else web.Response(status=503, text=f"{problem}\n")

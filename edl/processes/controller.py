@@ -1,7 +1,6 @@
-"""The controller as a process: its parts put together, started in order, and taken down in order.
+"""The controller as a process: builds its parts, starts them in order and stops them in order.
 
-Whatever ends the process (a signal, a lost lease, a finished `--once`), the lease is released after the last write
-and never before.
+A signal, a lost lease or the end of `--once` stops the process. The lease is always released after the last write.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from typing import Any
 
 from edl import __version__
 from edl.clock import Clock, SystemClock
-from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.plan_maker import Planner
 from edl.controller.ports import RoundResult
 from edl.errors import EdlError
 from edl.explain.decision import decide
@@ -36,9 +36,10 @@ from edl.kube.writer import Writer
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
-from edl.observability.decision_records import ControllerRecorder, RecordFolder
-from edl.observability.logs import say
+from edl.observability.decision_records import RecordFolder
+from edl.observability.logs import log_event
 from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
 from edl.observability.status_server import StatusServer
 from edl.planner.guard import check
 from edl.planner.packing import startable
@@ -50,22 +51,22 @@ LEASE_NAME = "edl-controller"
 DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
 ONCE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
-_STANDS_STILL_S = 60.0
+_LONGEST_ROUND_S = 60.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
-    """To whom we speak, and the key that proves to masters who we are."""
+class _Connections:
+    """The connections of the process, and the key that its tokens for masters are made with."""
 
     session: ApiSession
     key: MasterKey
-    wire: HttpMasterClient
+    masters: HttpMasterClient
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What runs side by side."""
+    """The parts that run side by side."""
 
     cache: ClusterCache
     controller: Controller
@@ -79,26 +80,25 @@ async def serve(settings: ControllerSettings) -> int:
     """Run the controller until a signal, or for one round.
 
     Returns:
-        The exit code: 0 after SIGINT or SIGTERM, or a round that did all it wanted; 1 after a lost lease or a round
-        that did not.
+        The exit code: 0 after SIGINT or SIGTERM, or if the writes of the round succeeded; 1 if the lease was lost or
+        a write of the round failed.
 
     Raises:
-        ConfigError: something that was given cannot be used.
+        ConfigError: a flag, a file or an address cannot be used.
     """
     policy_named(settings.policy)
     limits = settings.read_limits()
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
-        async with HttpMasterClient(key) as wire:
-            return await _serve(
-                settings, _assemble(settings, limits, folder, _Lines(session, key, wire)), session.host
-            )
+        async with HttpMasterClient(key) as masters:
+            parts = _build(settings, limits, folder, _Connections(session, key, masters))
+            return await _serve(settings, parts, session.host)
 
 
 async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> int:
     listen = None if settings.once else ":".join(map(str, await parts.server.start()))
-    say(_log, logging.INFO, "edl controller", version=__version__, server=server, listen=listen)
+    log_event(_log, logging.INFO, "controller started", version=__version__, server=server, listen=listen)
     try:
         return await _run(settings, parts)
     finally:
@@ -106,13 +106,13 @@ async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> in
         await parts.server.stop()
 
 
-def _assemble(
+def _build(
     settings: ControllerSettings,
     limits: Limits,
     folder: RecordFolder | None,
-    lines: _Lines,
+    connections: _Connections,
 ) -> _Parts:
-    session, clock, metrics = lines.session, SystemClock(), Metrics()
+    session, clock, metrics = connections.session, SystemClock(), Metrics()
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_named(settings.policy)
     cache = ClusterCache(
@@ -122,28 +122,27 @@ def _assemble(
         default_master_image=image,
         controller_namespace=settings.namespace,
     )
-    writer = Writer(session, cache, clock, key=lines.key, default_master_image=image)
+    writer = Writer(session, cache, clock, key=connections.key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics) if elects else None
-    masters = MasterMonitor(
-        lines.wire, clock, elector or AlwaysHeld(), _tell, CallPace(interval_s=settings.interval_s)
-    )
+    pace = CallPace(interval_s=settings.interval_s)
+    masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, exempt=LEASES_API)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
         lease=elector or AlwaysHeld(),
-        recorder=ControllerRecorder(metrics, clock, policy=policy.name, folder=folder),
-        planner=Planner(_Decider(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder),
+        planner=Planner(_Decision(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
-        show=_Display() if settings.dry_run else None,
+        show=_PlanPrinter() if settings.dry_run else None,
         masters=masters,
     )
 
     def is_alive() -> bool:
-        return clock.monotonic_s() - controller.last_round_s < _STANDS_STILL_S + 2 * settings.interval_s
+        return clock.monotonic_s() - controller.last_round_s < _LONGEST_ROUND_S + 2 * settings.interval_s
 
     server = StatusServer(
         settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
@@ -151,12 +150,12 @@ def _assemble(
     return _Parts(cache, controller, elector, server, metrics, masters)
 
 
-def _tell(job: JobKey, what: str) -> None:
-    say(_log, logging.INFO, "master", job=job, said=what)
+def _log_master(job: JobKey, message: str) -> None:
+    log_event(_log, logging.INFO, "master", job=job, message=message)
 
 
-class _Decider:
-    """Decides round after round, each time from the columns of the last plan that was made; the plan names them."""
+class _Decision:
+    """Makes plans; each one starts from the columns of the plan before it, which makes it faster."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -168,8 +167,8 @@ class _Decider:
         return plan
 
 
-class _Display:
-    """Prints each plan that differs from the one before: a table for people, JSON for what reads a pipe."""
+class _PlanPrinter:
+    """Prints each plan that differs from the one before: a table on a terminal, else JSON."""
 
     def __init__(self) -> None:
         self._shown: tuple[ScaleDecision, ...] | None = None
@@ -188,22 +187,22 @@ class _Display:
 def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, metrics: Metrics) -> Elector:
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
-    def tell(leads: bool, holder: str) -> None:  # the elector's callback
+    def report(leads: bool, holder: str) -> None:
         metrics.led(leads=leads)
-        word = "leading" if leads else "following" if holder else "lease given up"
-        say(_log, logging.INFO, word, holder=holder or None)
+        message = "leading" if leads else "following" if holder else "lease released"
+        log_event(_log, logging.INFO, message, holder=holder or None)
 
     store = ApiLeaseStore(session, settings.namespace, LEASE_NAME)
-    return Elector(store, clock, identity, on_change=tell)
+    return Elector(store, clock, identity, on_change=report)
 
 
 async def _run(settings: ControllerSettings, parts: _Parts) -> int:
-    """Everything side by side until the first part ends; then the round ends, then the lease, then the rest."""
+    """Run all parts until the first one ends; then end the round, release the lease and stop the rest."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    saying = _log_resources(settings, parts.cache, parts.metrics)
-    async with _background(parts.cache.run()) as mirror, _background(saying):
+    resources = _log_resources(settings, parts.cache, parts.metrics)
+    async with _background(parts.cache.run()) as mirror, _background(resources):
         main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
         stopping = asyncio.ensure_future(stop.wait())
@@ -218,16 +217,16 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
         if parts.elector is not None:
             await parts.elector.release()
         code = _code(main, done - {main, stopping})
-    say(_log, logging.INFO, "stopped", code=code)
+    log_event(_log, logging.INFO, "stopped", code=code)
     return code
 
 
 def _code(main: asyncio.Task[int], broken: Collection[asyncio.Future[Any]]) -> int:
-    """The exit code: what went wrong decides, then what the main part returned."""
+    """The exit code: 1 if a part failed, else the result of the main part."""
     for task in broken:
         error = task.exception() if not task.cancelled() else None
         if isinstance(error, EdlError):
-            say(_log, logging.ERROR, "stopping", err=str(error))
+            log_event(_log, logging.ERROR, "stopping after an error", err=str(error))
             return 1
         if error is not None:
             raise error
@@ -242,23 +241,23 @@ async def _loop(parts: _Parts, stop: asyncio.Event) -> int:
 async def _once(parts: _Parts) -> int:
     result = await parts.controller.once(ONCE_TIMEOUT_S)
     if result is RoundResult.ACTED:
-        note = "one round is done; pods that it started or ended may need another round to converge"
-        say(_log, logging.INFO, "once", note=note)
+        note = "pods that it created or deleted may need another round"
+        log_event(_log, logging.INFO, "one round done", note=note)
     return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
 
 
 async def _log_resources(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
-    """What leader and followers alike say each interval: the line that users of the original look for, and poison."""
+    """Log the resource line each interval, on leader and followers, and each new object that cannot be read."""
     await cache.wait_until_synced()
-    told: set[str] = set()
+    logged: set[str] = set()
     while True:
         left_out = set(cache.left_out())
-        metrics.quarantined(len(left_out))
-        for poison in sorted(left_out - told):
-            say(_log, logging.WARNING, "object left out", problem=poison)
-        told = left_out
+        metrics.left_out(len(left_out))
+        for problem in sorted(left_out - logged):
+            log_event(_log, logging.WARNING, "object left out", problem=problem)
+        logged = left_out
         if _log.isEnabledFor(logging.DEBUG):
-            say(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.resource_log_line())
+            log_event(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.resource_log_line())
         await asyncio.sleep(settings.interval_s)
 
 

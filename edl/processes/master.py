@@ -20,7 +20,7 @@ from edl.master.http_api import MAX_CONNECTIONS, MasterApi, Tokens
 from edl.master.journal import FileLedgerStore
 from edl.master.master import Master, Recovered, recover
 from edl.master.metrics import MasterMetrics
-from edl.observability.logs import say
+from edl.observability.logs import log_event
 from edl.observability.status_server import split_address
 from edl.settings.master import MasterSettings
 
@@ -54,7 +54,7 @@ async def serve_master(settings: MasterSettings) -> int:
         if body is not None:
             await master.set_dataset(await _described(body, recovered.ledger.state.dataset, catalog))
         address = await api.start(host, port, tls)
-        say(_log, logging.INFO, "master started", version=__version__, listen=":".join(map(str, address)))
+        log_event(_log, logging.INFO, "master started", version=__version__, listen=":".join(map(str, address)))
         return await _until_signal(master)
     finally:
         await master.drain()
@@ -102,11 +102,11 @@ async def _until_signal(master: Master) -> int:
         task.cancel()
     await asyncio.gather(running, stopping, return_exceptions=True)
     if isinstance(failed, EdlError):
-        say(_log, logging.ERROR, "master failed", err=str(failed))
+        log_event(_log, logging.ERROR, "master failed", err=str(failed))
         return 1
     if failed is not None:
         raise failed
-    say(_log, logging.INFO, "stopped", code=0)
+    log_event(_log, logging.INFO, "stopped", code=0)
     return 0
 
 

@@ -16,7 +16,7 @@ def outcome(result: Result, *, uid: str = "u", retry_after_s: float | None = Non
 def test_a_refusal_is_asked_again_ever_more_rarely() -> None:
     backoff, now_s, pauses = Backoff(), 0.0, []
     for _ in range(9):
-        backoff.note(outcome(Result.REFUSED), now_s)
+        backoff.record(outcome(Result.REFUSED), now_s)
         pause_s = 0.0
         while not backoff.allows("u", CreatePod, now_s + pause_s):
             pause_s += 1.0
@@ -28,20 +28,20 @@ def test_a_refusal_is_asked_again_ever_more_rarely() -> None:
 
 def test_a_refusal_concerns_one_job_and_one_kind_of_action() -> None:
     backoff = Backoff()
-    backoff.note(outcome(Result.REFUSED), 0.0)
+    backoff.record(outcome(Result.REFUSED), 0.0)
     assert not backoff.allows("u", EnsureService, 1.0), "what a pod needs is of one kind with the pod"
     assert backoff.allows("u", DeletePod, 1.0)
     assert backoff.allows("other", CreatePod, 1.0)
-    backoff.keep({"other"})
+    backoff.keep_only({"other"})
     assert backoff.allows("u", CreatePod, 1.0)
 
 
 def test_a_success_ends_the_trouble_and_a_busy_server_is_none() -> None:
     backoff = Backoff()
-    backoff.note(outcome(Result.FAILED, retry_after_s=7.0), 0.0)
+    backoff.record(outcome(Result.FAILED, retry_after_s=7.0), 0.0)
     assert not backoff.allows("u", CreatePod, 6.9)
     assert backoff.allows("u", CreatePod, 7.0)
     assert backoff.refusal("u") is None
-    backoff.note(outcome(Result.REFUSED), 10.0)
-    backoff.note(outcome(Result.DONE), 20.0)
+    backoff.record(outcome(Result.REFUSED), 10.0)
+    backoff.record(outcome(Result.DONE), 20.0)
     assert backoff.refusal("u") is None

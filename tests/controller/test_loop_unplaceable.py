@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from edl.controller.loop import Controller, Planner
+from edl.controller.loop import Controller
+from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import DeletePod
 from edl.model.names import JobKey
@@ -38,7 +39,7 @@ class Film:
 
     @property
     def pauses(self) -> list[str]:
-        return [said.rpartition(" for ")[2] for said in self.recorder.put_off if "leaves room" in said]
+        return [said.rpartition(" for ")[2] for said in self.recorder.put_off if "did not use free capacity" in said]
 
 
 PodEvent = Callable[[FakeCluster, int], None]
@@ -132,4 +133,4 @@ def test_nobody_dies_for_another_pod_that_has_found_room_while_one_is_marked() -
     assert film.pauses == ["30 s"]
     assert film.trainers[44] == 12
     assert film.deaths == 0
-    assert any("have found room" in said for said in film.recorder.put_off)
+    assert any("have capacity now" in said for said in film.recorder.put_off)

@@ -1,6 +1,6 @@
-"""Rounds in which no plan can be made, for each way to fail: what the pods see, the metric and the log.
+"""Rounds in which no plan can be made, for each kind of failure: the pods, the metric and the log.
 
-Each test lets the planner decide once, breaks the solver, and looks at the world after the next round.
+Each test lets the planner decide once, breaks the solver, and looks at the cluster after the next round.
 """
 
 from __future__ import annotations
@@ -8,27 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import OptimizeResult
 
-import edl.controller.loop
-from edl.controller.loop import Controller, Planner
+import edl.controller.plan_maker
+from edl.controller.loop import Controller
+from edl.controller.plan_maker import Planner, Start
+from edl.controller.ports import RoundResult
+from edl.errors import PlanError, PlanFailure
 from edl.explain.decision import decide
 from edl.model.actions import DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
-from edl.observability.decision_records import ControllerRecorder, RecordFolder
+from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
 from edl.observability.replay import Verdict, replay_all
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.unplaceable import watch
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, LoopClock, PodWorld, run_virtual
 
@@ -38,7 +44,7 @@ NODE = make_node("n000")
 
 @dataclass
 class Stage:
-    """A controller with its own planner, metrics and log, over one node of eight cores with one job of four."""
+    """A controller with the real planner, metrics and log, over one node of eight cores and a job of four."""
 
     max_trainers: int = 8
     metrics: Metrics = field(default_factory=Metrics)
@@ -58,7 +64,7 @@ class Stage:
             cluster=self.cluster,
             clock=clock,
             lease=FakeLease(),
-            recorder=ControllerRecorder(self.metrics, clock, policy="maxmin", folder=self.folder),
+            recorder=ControllerRecorder(self.metrics, policy="maxmin", folder=self.folder),
             planner=Planner(self._decide, check, startable),
             limits=self.limits,
         )
@@ -72,7 +78,7 @@ class Stage:
         return len(self.world.jobs[A].live_trainers)
 
     def lose(self, count: int) -> None:
-        """Some of the trainers vanish, so that a plan would create them anew."""
+        """Remove some of the trainers, so that a plan would create them again."""
         for pod in self.world.jobs[A].live_trainers[-count:]:
             self.world.drop(A, pod.name)
 
@@ -117,7 +123,7 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("name", "fault"), MORE_FAULTS)
-def test_no_plan_means_no_growth_and_no_shrink_on_a_guess(
+def test_without_a_plan_no_job_grows_or_shrinks(
     name: str,
     fault: Callable[..., OptimizeResult],
     monkeypatch: pytest.MonkeyPatch,
@@ -139,12 +145,12 @@ def test_no_plan_means_no_growth_and_no_shrink_on_a_guess(
     assert stage.failures() == {name: 1}
     lines = [(r.levelname, fields(r)["failure"]) for r in caplog.records if r.message == "no plan"]
     assert lines == [("ERROR", name)]
-    kept = [fields(r) for r in caplog.records if r.message == "last plan stands without its growth"]
+    kept = [fields(r) for r in caplog.records if r.message == "using the last plan without its growth"]
     assert [(f["failure"], f["victims"]) for f in kept] == [(name, 0)]
 
 
 @pytest.mark.parametrize(("name", "fault"), FAULTS.items())
-def test_without_a_plan_the_last_one_goes_on_freeing_room_for_serving_that_waits(
+def test_without_a_plan_the_last_one_still_frees_capacity_for_serving_that_waits(
     name: str, fault: Callable[..., OptimizeResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()
@@ -166,7 +172,7 @@ def test_without_a_plan_the_last_one_goes_on_freeing_room_for_serving_that_waits
     assert stage.failures() == {name: 1}
 
 
-def test_a_plan_that_breaks_a_rule_is_replaced_by_what_stands_of_the_last(
+def test_a_plan_that_breaks_a_rule_is_replaced_by_the_last_one_without_its_growth(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -184,13 +190,65 @@ def test_a_plan_that_breaks_a_rule_is_replaced_by_what_stands_of_the_last(
     assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == [
         "node n000: overcommitted"
     ]
-    assert any(r.message == "last plan stands without its growth" for r in caplog.records)
+    assert any(r.message == "using the last plan without its growth" for r in caplog.records)
 
 
-def test_a_decision_that_hangs_is_given_up_and_no_second_one_is_begun_beside_it(
+def test_each_plan_is_checked_once_and_nothing_is_computed_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    calls: list[tuple[str, str]] = []
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            calls.append((name, threading.current_thread().name))
+            return function(*args)
+
+        return call
+
+    async def script() -> None:
+        monkeypatch.setattr("edl.planner.decide.check", watched("check", check))
+        monkeypatch.setattr("edl.controller.plan_maker.watch", watched("watch", watch))
+        controller = stage.build()
+        controller._plans._planner = replace(
+            controller._plans._planner,
+            check=watched("check of the fallback", check),
+            startable=watched("startable", startable),
+        )
+        await controller.round()
+        assert calls[1:] == [("check", "edl-decide"), ("startable", "edl-decide")]
+        calls.clear()
+        stage.lose(3)
+        stage.cluster.serving = (replace(make_serving("web", cpu=8), tried=True),)
+        monkeypatch.setattr("edl.planner.programs.columns.linprog", FAULTS["infeasible"])
+        await controller.round()
+
+    run_virtual(script())
+    assert calls == [("watch", "edl-decide"), ("check of the fallback", "edl-decide")]
+
+
+def test_pods_are_created_a_round_later_if_it_takes_too_long_to_see_which_ones_fit() -> None:
+    stage = Stage()
+
+    def late(*_: object) -> Sequence[Start]:
+        raise PlanError("the planner thread did not finish within 11 s", PlanFailure.LATE_THREAD)
+
+    async def script() -> None:
+        controller = stage.build()
+        planner = controller._plans._planner
+        controller._plans._planner = replace(planner, startable=late)
+        assert await controller.round() is RoundResult.ACTED
+        assert stage.trainers == 4
+        controller._plans._planner = planner
+        await controller.round()
+
+    run_virtual(script())
+    assert stage.trainers == 8
+    assert stage.failures() == {}
+
+
+def test_a_decision_that_hangs_is_given_up_and_no_second_one_starts_beside_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(edl.controller.loop, "_DEADLINE_SLACK_S", 0.1)
+    monkeypatch.setattr(edl.controller.plan_maker, "_DEADLINE_SLACK_S", 0.1)
     stage = Stage()
     stage.limits = replace(stage.limits, deadline_s=5.0)
 
@@ -199,12 +257,12 @@ def test_a_decision_that_hangs_is_given_up_and_no_second_one_is_begun_beside_it(
         await controller.round()
         stage.lose(3)
         stage.hold.clear()
-        controller._limits = replace(stage.limits, deadline_s=0.1)
+        controller._plans._limits = replace(stage.limits, deadline_s=0.1)
         await controller.round()
         await controller.round()
         assert stage.trainers == 5
         stage.hold.set()
-        controller._limits = stage.limits
+        controller._plans._limits = stage.limits
         for thread in threading.enumerate():
             if thread.name == "edl-decide":
                 await asyncio.to_thread(thread.join, 20.0)
@@ -216,7 +274,7 @@ def test_a_decision_that_hangs_is_given_up_and_no_second_one_is_begun_beside_it(
     assert [fields(r)["failure"] for r in caplog.records if r.message == "no plan"] == ["late_thread", "busy"]
 
 
-def test_where_there_is_no_last_plan_everything_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_earlier_plan_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     monkeypatch.setattr("edl.planner.programs.columns.linprog", FAULTS["infeasible"])
 
@@ -230,23 +288,26 @@ def test_where_there_is_no_last_plan_everything_stays_as_it_is(monkeypatch: pyte
     assert stage.failures() == {"infeasible": 1}
 
 
-def test_what_stands_of_the_last_plan_is_judged_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fallback_plan_that_breaks_a_rule_is_dropped_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     stage = Stage()
 
     async def script() -> None:
         controller = stage.build()
         await controller.round()
         stage.lose(3)
-        controller._planner = replace(controller._planner, check=lambda *_: ("it breaks a rule",))
+        monkeypatch.setattr("edl.planner.decide.check", lambda *_: ("node n000: overcommitted",))
+        controller._plans._planner = replace(controller._plans._planner, check=lambda *_: ("it breaks a rule",))
         await controller.round()
 
     run_virtual(script())
     assert stage.trainers == 5
     assert stage.failures() == {"refused": 2}
-    assert not any(r.message == "last plan stands without its growth" for r in caplog.records)
+    assert not any(r.message == "using the last plan without its growth" for r in caplog.records)
 
 
-def test_what_a_controller_records_is_replayed_the_same_and_a_round_without_a_plan_is_told_apart(
+def test_recorded_plans_are_replayed_the_same_and_fallback_plans_are_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(folder=RecordFolder(tmp_path))
@@ -270,7 +331,7 @@ def test_what_a_controller_records_is_replayed_the_same_and_a_round_without_a_pl
     assert set(verdicts[2:]) == {Verdict.FALLBACK}
 
 
-def test_a_plan_that_stands_in_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fallback_plan_does_not_count_as_a_measured_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
 
     async def script() -> None:

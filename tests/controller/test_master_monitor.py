@@ -99,7 +99,7 @@ async def test_the_end_of_the_data_ends_the_job(tmp_path: Path) -> None:
 async def test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:40") as (here, served):
         here.masters._pace = replace(here.pace, interval_s=30.0)
-        here.masters._wire = SlowWire(here.wire)
+        here.masters._client = SlowWire(here.wire)
         await asyncio.sleep(1.2)
         await Trainer(served, here.pod("a-trainer-0")).end()
         for name in ("a-trainer-0", "a-trainer-1"):
@@ -157,7 +157,7 @@ async def test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost(tm
         answer = await one.sync(1, 2.0, done=[{k: held[k] for k in ("epoch", "start", "end", "fence")}])
         assert answer["results"] == ["stale"]
         assert answer["leases"], "and training goes on"
-        assert any("went back to checkpoint" in said for said in here.told)
+        assert any("the master went back to checkpoint" in said for said in here.told)
 
 
 async def test_nobody_works_while_a_pserver_is_missing(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_nobody_works_while_a_pserver_is_missing(tmp_path: Path) -> None:
         await until(lambda: here.progress().is_begun, "progress is told")
         here.cluster.nodes = ()  # no room: the pserver does not come back yet
         await lose_pserver(here, and_wait=False)
-        await until(lambda: here.masters._posts[here.job().uid].published[1] == (), "nobody is on the roster")  # type: ignore[index]
+        await until(lambda: here.masters._masters[here.job().uid].published[1] == (), "nobody is on the roster")  # type: ignore[index]
         assert (await one.sync(1))["status"] == "wait"
         assert (await served.ask("GET", "/v1/status"))[1]["done"] == 20, "nothing is undone before it is back"
 
@@ -191,7 +191,7 @@ async def test_a_master_that_is_away_holds_up_nobody(tmp_path: Path) -> None:
         here.ip = lambda key: "127.0.0.1" if key == KEY else "127.9.9.9"
         here.world.add(sharded("b"))
         here.cluster.touch()
-        await until(lambda: any("is away" in said for said in here.told), "b's master does not answer")
+        await until(lambda: any("to the master failed" in told for told in here.told), "b's master does not answer")
         await until(lambda: len(here.job(b).live_trainers) == 2, "b is started all the same")
         here.take("a-trainer-0")
         await until(lambda: len(here.job().live_trainers) >= 2, "a is looked after")

@@ -27,7 +27,7 @@ from tests.worlds.simulated_controller import Living
 A = JobKey("default", "a")
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 1))
 STEPS, HAPPENS = 36, 8
-PACE = CallPace(interval_s=1.0, retry_s=0.2, retry_at_most_s=1.0, patience_s=5.0)
+PACE = CallPace(interval_s=1.0, retry_s=0.2, retry_at_most_s=1.0, report_wait_s=5.0)
 
 
 class FakeMaster:

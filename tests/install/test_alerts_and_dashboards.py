@@ -1,4 +1,4 @@
-"""Alerts, dashboards and documents name metrics that the code exports, with labels and values that they have."""
+"""Alerts, dashboards and documents name metrics that the code exports, with labels and values that exist."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from edl.api.manifest import pod_manifest
 from edl.api.v1 import parse_job
 from edl.install.alerts import ALERTS, operator_objects
-from edl.install.dashboards import dashboards
+from edl.install.dashboards import GROUPS, dashboards
 from edl.install.manifests import generated_files
 from edl.install.objects import workload
-from edl.install.reference import LABEL_VALUES, Exported, exported_metrics
+from edl.install.reference import CONTROLLER_METRICS, MASTER_METRICS
+from edl.master.metrics import MasterMetrics
 from edl.model.names import Role
+from edl.observability.metric_groups.build import BuildMetrics
+from edl.observability.metric_groups.declarations import Metric
+from edl.observability.metrics import Metrics
 from tests.worlds.hostile_jobs import make_manifest
 
 ROOT = Path(__file__).parents[2]
-CONTROLLER, MASTER = exported_metrics()
-EXPORTED = {series: metric for metric in (*CONTROLLER, *MASTER) for series in metric.series}
-OF_THE_POD = ("namespace", "job")  # what the PodMonitor adds to whatever a master exports
+EXPORTED = {series: metric for metric in (*CONTROLLER_METRICS, *MASTER_METRICS) for series in metric.series}
+POD_LABELS = ("namespace", "job")  # the PodMonitor adds them to every metric of a master
 VARIABLE = re.compile(r"label_values\((?P<selector>.+), (?P<label>\w+)\)")
 
-QUERIES = {f"{file}: {p['title']}": p for file, board in dashboards().items() for p in board["panels"]}
+PANELS = {
+    f"{file}: {panel['title']}": panel
+    for file, dashboard in dashboards().items()
+    for panel in dashboard["panels"]
+    if panel["type"] != "row"
+}
 EXPRESSIONS = {
     **{alert.name: alert.expr for alert in ALERTS},
-    **{f"{title} {t['refId']}": t["expr"] for title, panel in QUERIES.items() for t in panel["targets"]},
+    **{f"{title} {t['refId']}": t["expr"] for title, panel in PANELS.items() for t in panel["targets"]},
 }
 
 
 def nodes(tree: Any) -> Iterator[Any]:
-    """An expression and all that is in it."""
+    """The expression and every expression inside it."""
     yield tree
     for part in ("lhs", "rhs", "expr", "args", "param", "vector_selector"):
         inner = getattr(tree, part, None) or ()
@@ -45,18 +54,18 @@ def nodes(tree: Any) -> Iterator[Any]:
 
 
 def selectors(expression: str) -> list[Any]:
-    """What an expression selects."""
+    """The selectors of an expression."""
     return [node for node in nodes(promql.parse(expression)) if isinstance(node, promql.VectorSelector)]
 
 
-def labels_of(metric: Exported) -> set[str]:
+def labels_of(metric: Metric[Any]) -> set[str]:
     """The labels of its series in Prometheus."""
     bucket = {"le"} if metric.kind == "histogram" else set()
-    return {*metric.labels, *bucket, *(OF_THE_POD if metric in MASTER else ())}
+    return {*metric.labels, *bucket, *(POD_LABELS if metric in MASTER_METRICS else ())}
 
 
 def mistakes(expression: str) -> list[str]:
-    """What an expression names and nobody exports."""
+    """What an expression names although no process exports it."""
     found = []
     for selector in selectors(expression):
         metric = EXPORTED.get(selector.name)
@@ -64,7 +73,7 @@ def mistakes(expression: str) -> list[str]:
             found.append(f"no metric {selector.name}")
             continue
         for matcher in selector.matchers.matchers:
-            known = LABEL_VALUES.get((metric.name, matcher.name))
+            known = metric.values.get(matcher.name)
             wanted = matcher.value.split("|")
             if matcher.name not in labels_of(metric):
                 found.append(f"{metric.name} has no label {matcher.name}")
@@ -80,9 +89,9 @@ def grouped_by(expression: str, words: str = "by|ignoring|on") -> set[str]:
 
 
 @pytest.mark.parametrize("name", sorted(EXPRESSIONS))
-def test_every_expression_names_what_is_exported(name: str) -> None:
+def test_every_expression_names_exported_metrics(name: str) -> None:
     expression = EXPRESSIONS[name]
-    assert selectors(expression), "it selects something"
+    assert selectors(expression), "an expression without a selector never fires"
     assert mistakes(expression) == []
     known = set().union(*(labels_of(EXPORTED[s.name]) for s in selectors(expression)))
     assert grouped_by(expression) <= known
@@ -97,25 +106,57 @@ def test_every_expression_names_what_is_exported(name: str) -> None:
         ('rate(edl_rounds_total{result=~"acted|fine"}[5m])', "edl_rounds_total has no result acted|fine"),
     ],
 )
-def test_a_slip_of_the_pen_is_found(expression: str, mistake: str) -> None:
+def test_a_misspelled_expression_is_found(expression: str, mistake: str) -> None:
     assert mistakes(expression) == [mistake]
 
 
-def test_every_metric_is_drawn_somewhere() -> None:
-    texts = [target["expr"] for panel in QUERIES.values() for target in panel["targets"]]
-    drawn = {EXPORTED[selector.name].name for text in texts for selector in selectors(text)}
-    assert {metric.name for metric in (*CONTROLLER, *MASTER)} == drawn
+def test_every_metric_has_a_panel() -> None:
+    expressions = [target["expr"] for panel in PANELS.values() for target in panel["targets"]]
+    shown = {EXPORTED[selector.name].name for expression in expressions for selector in selectors(expression)}
+    assert {metric.name for metric in (*CONTROLLER_METRICS, *MASTER_METRICS)} == shown
 
 
-@pytest.mark.parametrize("title", sorted(QUERIES))
-def test_a_legend_names_labels_that_its_query_keeps(title: str) -> None:
-    for target in QUERIES[title]["targets"]:
+def test_every_panel_shows_the_metric_that_it_is_declared_with() -> None:
+    for metric in (metric for group in GROUPS for metric in group.declared()):
+        for panel in metric.panels:
+            shown = {EXPORTED[s.name].name for expression, _ in panel.queries for s in selectors(expression)}
+            assert metric.name in shown, panel.title
+
+
+@pytest.mark.parametrize(
+    ("metrics", "registry"),
+    [
+        (CONTROLLER_METRICS, Metrics().registry),
+        (MASTER_METRICS, MasterMetrics().registry),
+    ],
+)
+def test_a_process_exports_exactly_the_declared_metrics(
+    metrics: tuple[Metric[Any], ...], registry: CollectorRegistry
+) -> None:
+    families = {family.name: family for family in registry.collect()}
+    assert sorted(families) == sorted(metric.name.removesuffix("_total") for metric in metrics)
+    for metric in metrics:
+        family = families[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert metric.kind != "counter" or metric.name.endswith("_total")
+        assert set(metric.values) <= set(metric.labels)
+
+
+def test_no_metric_is_declared_twice() -> None:
+    names = [metric.name for group in GROUPS for metric in group.declared()]
+    assert len(names) == len(set(names))
+    assert BuildMetrics in GROUPS
+
+
+@pytest.mark.parametrize("title", sorted(PANELS))
+def test_a_legend_names_only_labels_that_its_query_keeps(title: str) -> None:
+    for target in PANELS[title]["targets"]:
         named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         assert named <= grouped_by(target["expr"])
 
 
 @pytest.mark.parametrize("file", sorted(dashboards()))
-def test_panels_stand_side_by_side_and_variables_ask_for_what_there_is(file: str) -> None:
+def test_panels_do_not_overlap_and_variables_query_exported_metrics(file: str) -> None:
     board = dashboards()[file]
     cells = [
         (x, y)
@@ -127,21 +168,21 @@ def test_panels_stand_side_by_side_and_variables_ask_for_what_there_is(file: str
     assert max(x for x, _ in cells) < 24
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
-            asked = VARIABLE.fullmatch(variable["query"])
-            assert asked is not None
-            assert mistakes(asked["selector"]) == []
-            (selected,) = selectors(asked["selector"])
-            assert asked["label"] in labels_of(EXPORTED[selected.name])
+            query = VARIABLE.fullmatch(variable["query"])
+            assert query is not None
+            assert mistakes(query["selector"]) == []
+            (selected,) = selectors(query["selector"])
+            assert query["label"] in labels_of(EXPORTED[selected.name])
 
 
-def test_summaries_name_labels_that_their_alert_keeps() -> None:
+def test_summaries_name_only_labels_that_their_alert_keeps() -> None:
     for alert in ALERTS:
         metrics = [EXPORTED[s.name] for s in selectors(alert.expr)]
         kept = grouped_by(alert.expr, "by") or set().union(*map(labels_of, metrics))
         assert set(re.findall(r"\$labels\.(\w+)", alert.summary)) <= kept
 
 
-def test_prometheus_rules_are_one_list_in_both_files() -> None:
+def test_both_rule_files_contain_the_same_alerts() -> None:
     files = generated_files()
     plain = yaml.safe_load(files["deploy/prometheus/alerts.yaml"])
     operated = yaml.safe_load(files["deploy/prometheus/prometheusrule.yaml"])
@@ -150,14 +191,14 @@ def test_prometheus_rules_are_one_list_in_both_files() -> None:
     assert all(re.fullmatch(r"\d+[mh]", rule.get("for", "1m")) for rule in plain["groups"][0]["rules"])
 
 
-def test_monitors_select_what_is_there() -> None:
+def test_monitors_select_objects_that_exist() -> None:
     objects = operator_objects()
     (service,) = (body for body in workload() if body["kind"] == "Service")
     scraped = objects["servicemonitor.yaml"]["spec"]
     assert scraped["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert {e["port"] for e in scraped["endpoints"]} <= {port["name"] for port in service["spec"]["ports"]}
-    # Labels of ours that Prometheus sets too would be renamed, and every query would miss them.
-    assert set(OF_THE_POD) & {label for metric in CONTROLLER for label in metric.labels}
+    # Without honorLabels Prometheus renames the labels that it sets too, and no query finds them.
+    assert set(POD_LABELS) & {label for metric in CONTROLLER_METRICS for label in metric.labels}
     assert all(endpoint["honorLabels"] for endpoint in scraped["endpoints"])
     body = make_manifest()
     body["metadata"] |= {"uid": "0123abcd-4567-89ef-0123-456789abcdef", "namespace": "ads"}
@@ -171,7 +212,8 @@ def test_monitors_select_what_is_there() -> None:
 def test_documents_name_metrics_and_alerts_that_exist() -> None:
     known = {*EXPORTED, *(metric.name for metric in EXPORTED.values())}
     alerts = {alert.name for alert in ALERTS}
-    for document in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"):
+    documents = set((ROOT / "docs").rglob("*.md")) - {ROOT / "docs/how-to/add-a-metric.md"}  # an example metric
+    for document in (*sorted(documents), ROOT / "README.md", ROOT / "CHANGELOG.md"):
         text = document.read_text()
         assert set(re.findall(r"\bedl_(?!controller\b)[a-z_]+\b(?!\.\w)", text)) - {"edl_master_"} <= known, document
         assert set(re.findall(r"`(Edl[A-Z]\w+)`", text)) <= alerts | {"EdlError"}, document

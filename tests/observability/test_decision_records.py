@@ -1,9 +1,9 @@
-"""Decisions told and kept."""
+"""Decision records: written, read back, and read again after a rename."""
 
 from __future__ import annotations
 
 import json
-import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,27 +11,23 @@ import pytest
 
 from edl.errors import ConfigError
 from edl.explain.decision import decide
-from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import FixedPods
+from edl.model.job_policies import JobAction, JobEvent
+from edl.model.jobs import FixedPods, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.plan import Certificate, Limits, Price, Quota, ScaleDecision, ScalePlan, ServingReport
 from edl.model.resources import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize, RoleCount
-from edl.observability.decision_records import (
-    ControllerRecorder,
-    DecisionRecord,
-    RecordFolder,
-    decode_record,
-    encode_record,
-)
-from edl.observability.metrics import Metrics
-from edl.planner.guard import RefusedPlanError
+from edl.observability.decision_records import DecisionRecord, RecordFolder, decode_record, encode_record
+from edl.observability.replay import Verdict, replay
+from edl.observability.stored_names import STORED_NAMES
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
-from tests.worlds.fake_api import FakeClock
 
 KEY = JobKey("default", "a")
+OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
+NEW_FIELDS = {("plan", "decisions", "details")}
+"""Fields that were added since the sample was written."""
 PLACEMENT = Placement(
     (("zone", "a"),),
     (NodeTerm((Requirement("gpu", "In", ("x", "y")),), (Requirement("metadata.name", "In", ("n000",)),)),),
@@ -40,7 +36,7 @@ PLACEMENT = Placement(
 
 
 def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
-    """A world with something in every field that is not plain."""
+    """A cluster with a value in every field that is not a plain number or text."""
     job = replace(
         make_job("a", trainers=2, on=("n000",), fixed=(FixedPods(Role.PSERVER, make_shape(0.5), 2),)),
         trainer=make_shape(1, 1, PLACEMENT),
@@ -75,7 +71,7 @@ def test_a_record_is_read_back_as_it_was_written() -> None:
     assert decode_record(encode_record(DecisionRecord("x", Limits(), ClusterSnapshot(0.5), plan()))).policy == "x"
 
 
-def test_a_decision_within_quotas_and_by_known_speeds_is_made_again_from_its_record() -> None:
+def test_a_decision_with_quotas_and_measured_speeds_is_the_same_from_its_record() -> None:
     limits = Limits(quotas=(Quota("blue", (("cpu", 3000), ("nvidia.com/gpu", 0))),))
     job = replace(make_job("a"), queue="blue", throughput=((1, 10.0), (4, 35.0)), resize_cost_s=12.5)
     world = make_snapshot((make_node("n000"),), (job, make_job("b")))
@@ -95,7 +91,7 @@ def test_a_record_is_plain_json() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"\xff", b'{"policy": 1}', b"[" * 100_000])
-def test_what_is_no_record_is_refused(raw: bytes) -> None:
+def test_a_file_that_is_not_a_record_is_refused(raw: bytes) -> None:
     with pytest.raises(ConfigError, match="decision record"):
         decode_record(raw)
 
@@ -113,7 +109,7 @@ def test_only_the_newest_records_are_kept(tmp_path: Path) -> None:
     assert [decode_record(p.read_bytes()).snapshot.observed_at_s for p in kept] == [1003.0, 1004.0, 1005.0]
 
 
-def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     folder = RecordFolder(tmp_path, keep=1)
     for second in range(3):
@@ -121,78 +117,63 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--record .*give a folder"):
+    with pytest.raises(ConfigError, match=r"--record .*choose a writable folder"):
         RecordFolder(tmp_path / "file")
 
 
-def teller(folder: RecordFolder | None = None) -> ControllerRecorder:
-    return ControllerRecorder(Metrics(), FakeClock(), policy="maxmin", folder=folder)
+def names(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every field in a record."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield (*path, key)
+            yield from names(item, (*path, key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from names(item, path)
 
 
-def test_a_decision_is_told_and_recorded_once_until_it_changes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "edl")
-    told = teller(RecordFolder(tmp_path))
-    for second in range(4):
-        told.planned(snapshot(1000.0 + second), Limits(), plan(3))
-    told.planned(snapshot(1010.0), Limits(), plan(4))
-    assert [r.message for r in caplog.records] == ["decision", "decision"]
-    assert len(list(tmp_path.iterdir())) == 2
+def test_a_record_written_before_the_renames_is_read_and_replayed_the_same() -> None:
+    old = decode_record(OLD.read_bytes())
+    assert [(d.job.name, d.min_trainers, d.max_trainers) for d in old.plan.decisions] == [
+        ("ctr", 2, 12),
+        ("detector", 2, 8),
+        ("ranker", 2, 4),
+    ]
+    (ctr, *_) = old.snapshot.jobs
+    assert ctr.policies == (
+        RolePolicy(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.RESTART_JOB),
+        RolePolicy(Role.TRAINER, JobEvent.ANY, JobAction.RESTART_POD),
+    )
+    assert old.limits.quotas
+    assert old.plan.serving.waiting == 1
+    assert any(decision.victims for decision in old.plan.decisions)
+    one = replay(OLD)
+    assert (one.verdict, one.differences) == (Verdict.SAME, ())
 
 
-def test_pservers_that_move_are_news(tmp_path: Path) -> None:
-    told = teller(RecordFolder(tmp_path))
-    still = plan(3)
-    moving = replace(still, decisions=tuple(replace(d, moves=("a-pserver-0",)) for d in still.decisions))
-    for second, made in enumerate((still, moving, still)):
-        told.planned(snapshot(1000.0 + second), Limits(), made)
-    assert len(list(tmp_path.iterdir())) == 2
+def test_a_record_keeps_its_field_names() -> None:
+    old = json.loads(OLD.read_bytes())
+    new = json.loads(encode_record(decode_record(OLD.read_bytes())))
+    assert set(names(new)) - set(names(old)) == NEW_FIELDS
+    for decision in new["plan"]["decisions"]:
+        del decision["details"]
+    assert new == old
+    assert [list(decision) for decision in new["plan"]["decisions"]] == [list(d) for d in old["plan"]["decisions"]]
 
 
-def test_serving_that_leaves_room_unused_is_counted_with_each_plan() -> None:
-    metrics = Metrics()
-    told = ControllerRecorder(metrics, FakeClock(), policy="maxmin")
-    told.planned(snapshot(), Limits(), plan())
-    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+def test_a_record_with_the_names_of_the_code_is_read_too() -> None:
+    text = OLD.read_text()
+    for name in STORED_NAMES:
+        assert f'"{name.stored}":' in text
+        text = text.replace(f'"{name.stored}":', f'"{name.code}":')
+    assert decode_record(text.encode()) == decode_record(OLD.read_bytes())
 
 
-def test_a_disk_that_fails_later_is_an_error_in_the_log_and_not_the_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    told = teller(RecordFolder(tmp_path / "records"))
-    (tmp_path / "records").rmdir()
-    told.planned(snapshot(), Limits(), plan())
-    assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == ["decision not recorded"]
-
-
-def fields(record: logging.LogRecord) -> dict[str, object]:
-    """What a line of the log says besides its message."""
-    found: dict[str, object] = record.__dict__["fields"]
-    return found
-
-
-def test_a_skipped_round_is_said_once_until_the_reason_changes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "edl")
-    told = teller()
-    for reason in ("behind", "behind", "down", "behind"):
-        told.skipped(reason)
-    assert [fields(r)["reason"] for r in caplog.records] == ["behind", "down", "behind"]
-
-
-def test_what_went_wrong_is_louder_than_what_went_well(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "edl")
-    told = teller()
-    action = DeletePod(KEY, "u", "a-trainer-1", "p", "ServingNeedsRoom")
-    for result in (Result.DONE, Result.UNCHANGED, Result.CONFLICT, Result.REFUSED, Result.FAILED):
-        told.acted(Outcome(action, result, "Word", "sentence"))
-    assert [r.levelname for r in caplog.records] == ["INFO", "DEBUG", "DEBUG", "WARNING", "WARNING"]
-    told.acted(Outcome(CreatePod(KEY, "u", Role.TRAINER, 2), Result.DONE))
-    assert fields(caplog.records[-1])["pod"] == "a-trainer-2"
-
-
-def test_a_dropped_plan_is_an_error_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
-    teller().undecided(snapshot(), RefusedPlanError(plan(), ("one", "two")))
-    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]
+@pytest.mark.parametrize("place", ["snapshot", "plan"])
+def test_a_record_with_a_part_of_the_wrong_type_is_refused(place: str) -> None:
+    for wrong in (5, [5], {"jobs": 5, "decisions": 5}, {"jobs": [5], "decisions": [[]]}):
+        body = {**json.loads(OLD.read_bytes()), place: wrong}
+        with pytest.raises(ConfigError, match="not a decision record"):
+            decode_record(json.dumps(body).encode())

@@ -1,4 +1,4 @@
-"""The log's two shapes."""
+"""The two formats of the log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from edl.observability.logs import JsonFormatter, LogfmtFormatter, configure, say
+from edl.observability.logs import JsonFormatter, LogfmtFormatter, configure, log_event
 
 
 @pytest.fixture
 def log() -> Iterator[logging.Logger]:
-    """A logger of ours; the root is put back as it was."""
+    """A logger of edl; the fixture restores the root logger."""
     root, ours = logging.getLogger(), logging.getLogger("edl")
     before = (root.handlers[:], root.level, ours.level)
     yield logging.getLogger("edl.test")
@@ -48,7 +48,7 @@ def test_the_line_that_users_of_the_original_look_for() -> None:
         (1, "dbug"),
     ],
 )
-def test_levels_have_the_words_of_log15(level: int, word: str) -> None:
+def test_levels_have_the_names_of_log15(level: int, word: str) -> None:
     assert f" lvl={word} " in LogfmtFormatter().format(record(level=level))
 
 
@@ -70,15 +70,15 @@ def test_levels_have_the_words_of_log15(level: int, word: str) -> None:
         (3, "3"),
     ],
 )
-def test_values_are_quoted_where_a_reader_could_mistake_them(value: object, written: str) -> None:
+def test_values_with_spaces_or_special_characters_are_quoted(value: object, written: str) -> None:
     assert LogfmtFormatter().format(record(v=value)).endswith(f" v={written}")
 
 
-def test_a_line_stays_one_line_whatever_is_in_it() -> None:
+def test_a_message_with_line_breaks_stays_one_line() -> None:
     assert "\n" not in LogfmtFormatter().format(record("a\nb", v="c\u2028d\ne"))
 
 
-def test_json_holds_the_same_entries() -> None:
+def test_json_has_the_same_entries() -> None:
     assert json.loads(JsonFormatter().format(record("two words", job="ads/ctr", target=7))) == {
         "t": "2026-01-05T10:00:00+0000",
         "lvl": "info",
@@ -91,14 +91,14 @@ def test_json_holds_the_same_entries() -> None:
 def test_fields_without_a_value_are_left_out(log: logging.Logger) -> None:
     stream = io.StringIO()
     configure("info", "logfmt", stream)
-    say(log, logging.INFO, "action", pod=None, message="no")
+    log_event(log, logging.INFO, "action", pod=None, message="no")
     assert stream.getvalue().endswith("lvl=info msg=action message=no\n")
 
 
-def test_the_level_is_ours_and_other_libraries_speak_from_warnings_on(log: logging.Logger) -> None:
+def test_other_libraries_log_warnings_and_above_only(log: logging.Logger) -> None:
     stream = io.StringIO()
     configure("debug", "logfmt", stream)
-    say(log, logging.DEBUG, "ours")
+    log_event(log, logging.DEBUG, "ours")
     logging.getLogger("aiohttp").debug("theirs")
     logging.getLogger("aiohttp").warning("loud")
     lines = stream.getvalue().splitlines()

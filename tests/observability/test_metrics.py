@@ -1,4 +1,4 @@
-"""What Prometheus sees."""
+"""The page that Prometheus scrapes from a controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decision(current: int, target: int, victims: tuple[str, ...] = ()) -> ScaleD
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    """Every sample as Prometheus writes it."""
+    """Every sample, by name and labels."""
     found = {}
     for family in text_string_to_metric_families(metrics.render().decode()):
         for sample in family.samples:
@@ -42,7 +42,7 @@ def world(**jobs: int) -> ClusterSnapshot:
     return make_snapshot(make_nodes(2), made, (make_serving("web"), make_serving("db", node="n001")))
 
 
-def test_a_snapshot_shows_jobs_room_and_who_waits() -> None:
+def test_a_snapshot_sets_jobs_capacity_and_waiting_pods() -> None:
     metrics = Metrics()
     metrics.observed(world(a=3), leader=True)
     found = samples(metrics)
@@ -55,7 +55,7 @@ def test_a_snapshot_shows_jobs_room_and_who_waits() -> None:
     assert found["edl_jobs{phase=Pending}"] == 1
 
 
-def test_a_plan_shows_targets_gap_and_time() -> None:
+def test_a_plan_sets_targets_gap_and_duration() -> None:
     metrics = Metrics()
     plan = ScalePlan(
         (decision(3, 5),),
@@ -63,12 +63,10 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
         serving=ServingReport(3, 1, 2),
         seconds=0.02,
     )
-    metrics.planned(plan)
-    metrics.resized(decision(3, 5))
+    metrics.planned(world(a=3), plan)
     moving = replace(decision(3, 3), moves=("a-pserver-0", "a-pserver-1"))
     for changed in (decision(3, 5), decision(5, 3, ("a-trainer-3", "a-trainer-4")), moving):
-        metrics.count_victims(changed)
-    metrics.resized(decision(5, 3, ("a-trainer-3", "a-trainer-4")))
+        metrics.decided(changed)
     found = samples(metrics)
     assert found["edl_job_trainers{job=a,namespace=default,state=target}"] == 5
     assert abs(found["edl_plan_gap_ratio"] - 0.1) < 1e-9
@@ -80,25 +78,26 @@ def test_a_plan_shows_targets_gap_and_time() -> None:
     assert found["edl_moved_pservers_total"] == 2
 
 
-def test_serving_that_leaves_room_unused_is_counted() -> None:
+def test_serving_pods_that_did_not_use_free_capacity_are_counted() -> None:
     metrics = Metrics()
-    metrics.passed_over(make_snapshot((), (), (replace(make_serving("web"), unplaceable=True), make_serving("db"))))
+    waiting = make_snapshot((), (), (replace(make_serving("web"), unplaceable=True), make_serving("db")))
+    metrics.planned(waiting, ScalePlan((), Certificate("fulfilment", 1, 1)))
     assert samples(metrics)["edl_serving_unplaceable_pods"] == 1
 
 
 def test_the_series_of_a_job_end_with_it() -> None:
     metrics = Metrics()
     metrics.observed(world(a=3, b=1), leader=True)
-    metrics.planned(ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
-    metrics.resized(decision(3, 5))
+    metrics.planned(world(a=3, b=1), ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
+    metrics.decided(decision(3, 5))
     metrics.observed(world(b=1), leader=True)
     assert not [name for name in samples(metrics) if "job=a" in name]
     assert [name for name in samples(metrics) if "job=b" in name]
 
 
-def test_a_plan_for_a_job_that_goes_at_once_leaves_no_series_behind() -> None:
+def test_a_plan_for_a_job_that_is_gone_a_round_later_leaves_no_series() -> None:
     metrics = Metrics()
-    metrics.planned(ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
+    metrics.planned(world(a=3), ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
     metrics.observed(world(), leader=True)
     assert not [name for name in samples(metrics) if "job=a" in name]
 
@@ -107,23 +106,21 @@ def test_rounds_writes_and_failures_are_counted() -> None:
     metrics = Metrics()
     metrics.ended(RoundResult.ACTED, 0.1)
     metrics.ended(RoundResult.SKIPPED, 0.1)
-    metrics.refused()
-    metrics.undecided(PlanFailure.LATE_SOLVER)
+    metrics.not_planned(PlanFailure.REFUSED)
+    metrics.not_planned(PlanFailure.LATE_SOLVER)
     metrics.acted(Outcome(EnsureService(KEY, "u"), Result.REFUSED))
     found = samples(metrics)
     assert found["edl_rounds_total{result=acted}"] == 1
     assert found["edl_plans_refused_total"] == 1
     assert found["edl_decision_failures_total{failure=late_solver}"] == 1
-    assert found["edl_decision_failures_total{failure=infeasible}"] == 0, (
-        "a series to alert on is there from the start"
-    )
+    assert found["edl_decision_failures_total{failure=infeasible}"] == 0, "an alert needs the series from the start"
     assert found["edl_actions_total{action=EnsureService,result=Refused}"] == 1
 
 
-def test_names_and_labels_keep_to_the_rules() -> None:
+def test_names_and_labels_follow_the_conventions() -> None:
     metrics = Metrics()
     metrics.observed(world(a=3), leader=False)
-    metrics.planned(ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
+    metrics.planned(world(a=3), ScalePlan((decision(3, 5),), Certificate("fulfilment", 1, 1)))
     for family in text_string_to_metric_families(metrics.render().decode()):
         assert re.fullmatch(r"edl_[a-z_]+", family.name)
         for sample in family.samples:
@@ -136,7 +133,7 @@ def test_two_controllers_in_one_process_do_not_share_series() -> None:
     assert samples(other)["edl_leader"] == 0
 
 
-def test_a_finished_node_offers_nothing() -> None:
+def test_a_node_that_is_not_ready_adds_no_capacity() -> None:
     metrics = Metrics()
     snapshot = world(a=1)
     broken = tuple(replace(node, ready=False) for node in snapshot.nodes[:1]) + snapshot.nodes[1:]

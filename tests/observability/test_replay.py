@@ -1,4 +1,4 @@
-"""Recorded decisions made again."""
+"""Recorded decisions, replayed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError, PlanError, PlanFailure
+from edl.explain.decision import decide
 from edl.lifecycle.desired_state import as_planned
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import KeptColumns, Limits, ScalePlan
 from edl.model.status import Reason
 from edl.observability.decision_records import DecisionRecord, RecordFolder, decode_record
 from edl.observability.replay import Verdict, differences, exit_code, recompute, replay, replay_all, replays_json
 from edl.planner.fallback import without_growth
+from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
@@ -45,7 +47,7 @@ def test_limits_are_part_of_the_record(tmp_path: Path) -> None:
     assert replay(path).verdict is Verdict.SAME
 
 
-def test_what_is_decided_otherwise_is_named_job_by_job(tmp_path: Path) -> None:
+def test_a_different_decision_is_named_job_by_job(tmp_path: Path) -> None:
     plan = plan_for(world())
     old = decision_of(plan, "b")
     changed = replace(old, target=old.target + 1, nodes=(("n009", 2),), reason=Reason.PINNED)
@@ -60,7 +62,7 @@ def test_what_is_decided_otherwise_is_named_job_by_job(tmp_path: Path) -> None:
     assert exit_code((one,)) == 1
 
 
-def test_a_job_that_one_plan_does_not_know_is_a_difference() -> None:
+def test_a_job_that_only_one_plan_decides_about_is_a_difference() -> None:
     plan = plan_for(world())
     (found,) = differences(plan, replace(plan, decisions=plan.decisions[:1]))
     assert (found.job, found.field, found.recorded, found.now) == ("default/b", "decision", "yes", "no")
@@ -76,26 +78,37 @@ def test_the_certificate_and_the_serving_report_are_compared_but_not_their_last_
     assert [d.field for d in found] == ["serving short", "bound"]
 
 
-def test_a_sentence_worded_anew_is_no_different_decision(tmp_path: Path) -> None:
+def test_a_changed_sentence_is_not_a_different_decision(tmp_path: Path) -> None:
     plan = plan_for(world())
-    decisions = (replace(plan.decisions[0], message="as it was said last year"), *plan.decisions[1:])
+    decisions = (replace(plan.decisions[0], message="an older sentence"), *plan.decisions[1:])
     one = replay(recorded(tmp_path, plan=replace(plan, decisions=decisions)))
     assert (one.verdict, one.reworded) == (Verdict.SAME, 1)
 
 
-def test_a_fallback_is_named_and_not_compared(tmp_path: Path) -> None:
+def test_a_fallback_plan_is_named_and_not_compared(tmp_path: Path) -> None:
     plan = without_growth(plan_for(world()), world(), PlanFailure.LATE_SOLVER)
     one = replay(recorded(tmp_path, plan=plan))
     assert (one.verdict, one.problem) == (Verdict.FALLBACK, "late_solver")
     assert exit_code((one,)) == 0
 
 
-def test_a_record_from_before_fallbacks_were_marked_can_be_read(tmp_path: Path) -> None:
+def test_a_record_without_the_field_fallback_can_be_read(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     body = json.loads(path.read_text())
     del body["plan"]["fallback"], body["plan"]["is_comparison"]
     path.write_text(json.dumps(body))
     assert replay(path).verdict is Verdict.SAME
+
+
+def test_a_replay_starts_from_the_columns_of_the_record(tmp_path: Path) -> None:
+    snapshot, limits = world(), Limits()
+    shape, amounts = snapshot.jobs[0].trainer, snapshot.nodes[0].allocatable.amounts
+    columns = KeptColumns((shape,), (amounts,), ((0, ((0, 8),)),))
+    first = decide(snapshot, policy_named("maxmin"), limits, columns)
+    path = RecordFolder(tmp_path).write(DecisionRecord("maxmin", limits, snapshot, first))
+    again = recompute(decode_record(path.read_bytes()))
+    assert again.given == columns
+    assert replace(again, seconds=0) == replace(first, seconds=0)
 
 
 def test_a_decision_that_can_no_longer_be_made_is_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +125,7 @@ def test_a_decision_that_can_no_longer_be_made_is_different(tmp_path: Path, monk
     ("text", "says"),
     [("{}", "not a decision record"), ("", "not a decision record"), ('{"version": 2}', "not a decision record")],
 )
-def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> None:
+def test_an_unreadable_record_is_reported_with_the_reason(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "decision-x.json"
     path.write_text(text)
     one = replay(path)
@@ -120,19 +133,19 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
     assert says in one.problem
 
 
-def test_what_is_not_there_is_named_once_beside_its_problem(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_reason(tmp_path: Path) -> None:
     one = replay(tmp_path / "nowhere.json")
     assert one.file == str(tmp_path / "nowhere.json")
     assert one.problem.startswith("cannot be read: No such file or directory; give a record")
 
 
-def test_a_policy_that_this_edl_does_not_know_cannot_be_read(tmp_path: Path) -> None:
+def test_a_record_with_an_unknown_policy_is_unreadable(tmp_path: Path) -> None:
     snapshot = world()
     path = RecordFolder(tmp_path).write(DecisionRecord("coin", Limits(), snapshot, plan_for(snapshot)))
     assert "policy 'coin' does not exist" in replay(path).problem
 
 
-def test_a_folder_is_replayed_record_by_record_in_the_order_of_time(tmp_path: Path) -> None:
+def test_a_folder_is_replayed_oldest_record_first(tmp_path: Path) -> None:
     for second in (3000.0, 1000.0, 2000.0):
         recorded(tmp_path, now_s=second)
     (tmp_path / "notes.txt").write_text("mine")

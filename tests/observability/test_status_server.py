@@ -1,4 +1,4 @@
-"""The pages that a cluster asks for."""
+"""The HTTP pages of a controller."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ async def fetch(url: str) -> tuple[int, str, str]:
         ("/other", True, True, 404),
     ],
 )
-async def test_health_is_the_loop_and_readiness_the_caches(path: str, alive: bool, ready: bool, code: int) -> None:
+async def test_healthz_checks_the_loop_and_readyz_the_caches(path: str, alive: bool, ready: bool, code: int) -> None:
     async with serving(alive=alive, ready=ready) as url:
         assert (await fetch(url + path))[0] == code
 
 
-async def test_metrics_have_the_type_that_prometheus_expects() -> None:
+async def test_metrics_have_the_content_type_that_prometheus_expects() -> None:
     async with serving() as url:
         assert await fetch(url + "/metrics") == (200, "x 1\n", "text/plain; version=0.0.4; charset=utf-8")
 
 
-async def test_an_address_that_is_taken_is_refused_with_the_remedy() -> None:
+async def test_an_address_in_use_is_refused_with_a_remedy() -> None:
     async with serving() as url:
         taken = url.removeprefix("http://")
         other = StatusServer(taken, is_alive=lambda: True, is_ready=lambda: True, metrics=lambda: b"")
@@ -64,6 +64,6 @@ def test_addresses(listen: str, parts: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("listen", ["", "8080", "h:", "h:x", "h:70000", "h:-1"])
-def test_no_addresses(listen: str) -> None:
+def test_invalid_addresses(listen: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         split_address(listen)

@@ -16,8 +16,9 @@ from typing import Any
 from kubernetes.aio.client import Configuration
 
 from edl.clock import SystemClock
-from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.kube.client.session import ApiSession
 from edl.kube.master_client import HttpMasterClient
@@ -38,7 +39,9 @@ from tests.worlds.master_server import Served, serving
 
 KEY = JobKey("default", "a")
 SECRET = b"0123456789abcdef0123456789abcdef"
-PACE = CallPace(interval_s=0.2, retry_s=0.05, retry_at_most_s=0.3, patience_s=3.0, tell_s=0.5, window_s=1.0)
+PACE = CallPace(
+    interval_s=0.2, retry_s=0.05, retry_at_most_s=0.3, report_wait_s=3.0, measured_interval_s=0.5, window_s=1.0
+)
 
 
 def controller_token(job: Job) -> str:

@@ -289,7 +289,7 @@ class FakeRecorder:
         self.limits.append(limits)
         self.plans.append(plan)
 
-    def undecided(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+    def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         self.snapshots.append(snapshot)
         self.undecided_by.append(failure_of(error))
         if isinstance(error, RefusedPlanError):
@@ -301,7 +301,7 @@ class FakeRecorder:
     def failed(self, what: str, error: BaseException) -> None:
         self.failures.append(f"{what}: {error}")
 
-    def held(self, what: str) -> None:
+    def postponed(self, what: str) -> None:
         self.put_off.append(what)
 
     def acted(self, outcome: Outcome) -> None:

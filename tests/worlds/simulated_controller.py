@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
 from typing import Any, TypeVar
 
-from edl.controller.loop import Controller, Pace, Planner
+from edl.controller.loop import Controller, Pace
+from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import Action, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot, Node
@@ -102,11 +103,10 @@ class Living:
             clock=LoopClock(),
             lease=self.lease,
             recorder=self.recorder,
-            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
+            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable, Inline),
             limits=self.limits,
             pace=Pace(unreachable_s=STRANDED_S),
         )
-        self.controller._planner_thread = Inline()  # type: ignore[assignment]
 
     def crash(self) -> None:
         """Crash the controller and start another one, which lists all objects first."""

@@ -1,0 +1,64 @@
+"""What a round sees: the snapshot, the pods that no kubelet answers for, and the view that the planner gets.
+
+Between rounds it remembers how long a pod has been unreachable and how long a serving pod has ignored capacity that
+fits it. Losing this memory costs time and never correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from edl.clock import Clock
+from edl.controller.plan_maker import PlanMaker
+from edl.controller.ports import Recorder
+from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.unreachable_pods import unreachable_pods
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.planner.unplaceable import WaitRecords, mark
+
+
+class Observer:
+    """Derives from each snapshot what the round needs.
+
+    Args:
+        clock: for how long something has lasted.
+        recorder: is told about serving pods that cannot be placed.
+        plans: computes the wait records in the planner thread.
+        unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
+    """
+
+    def __init__(self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float) -> None:
+        self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
+        self._unreachable_since_s: dict[str, float] = {}
+        self._wait_records: WaitRecords = {}
+
+    def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
+        """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
+        now_s, before = self._clock.monotonic_s(), self._unreachable_since_s
+        self._unreachable_since_s = {uid: before.get(uid, now_s) for uid in unreachable_pods(snapshot)}
+        return frozenset(
+            uid for uid, since_s in self._unreachable_since_s.items() if now_s - since_s >= self._unreachable_s
+        )
+
+    async def planner_view(self, snapshot: ClusterSnapshot, is_finishing: Callable[[Job], bool]) -> ClusterSnapshot:
+        """The snapshot as the planner gets it: jobs with effective bounds, unplaceable serving pods marked.
+
+        Args:
+            snapshot: the cluster as observed.
+            is_finishing: True if the master of a job says that all data is consumed.
+        """
+        jobs = tuple(as_planned(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
+        view = replace(snapshot, jobs=jobs)
+        now_s, before = self._clock.monotonic_s(), self._wait_records
+        self._wait_records = records = await self._plans.wait_records(before, view, now_s)
+        marked = mark(view, records, now_s)
+        for pod in marked.pods:
+            if pod.unplaceable and records[pod.uid] != before.get(pod.uid):
+                self._recorder.postponed(
+                    f"capacity for serving pod {pod.namespace}/{pod.name}: kube-scheduler did not use free capacity"
+                    f" that fits it (check its pod affinity, spread constraints, volumes and resource claims); edl"
+                    f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
+                )
+        return marked

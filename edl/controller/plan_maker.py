@@ -1,0 +1,143 @@
+"""Makes the plan of each round in the planner thread, and reduces the last plan if no new one can be made.
+
+`decide` checks every plan that it makes, so a new plan is not checked again here. A fallback plan was made for
+another snapshot, so it is checked here. It has a thread of its own, because the planner thread may still be busy with
+the decision that failed. Nothing here computes on the event loop, which also renews the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from edl.controller.planner_thread import PlannerThread
+from edl.controller.ports import Recorder
+from edl.errors import PlanError, PlanFailure
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey, Role
+from edl.model.plan import Limits, ScalePlan
+from edl.planner.fallback import failure_of, without_growth
+from edl.planner.guard import RefusedPlanError
+from edl.planner.unplaceable import WaitRecords, watch
+
+T = TypeVar("T")
+_DEADLINE_SLACK_S = 1.0
+"""`decide` keeps its own deadline; the thread is given up this much later, if `decide` hangs."""
+
+
+class Start(Protocol):
+    """A pod of a plan that fits on its node now, as `planner.packing.startable` returns it."""
+
+    @property
+    def job(self) -> JobKey:
+        """The job of the pod."""
+
+    @property
+    def role(self) -> Role:
+        """The role of the pod."""
+
+    @property
+    def node(self) -> str:
+        """The node with the free capacity."""
+
+
+class FunctionRunner(Protocol):
+    """Runs one pure function at a time, away from the event loop."""
+
+    async def run(self, call: Callable[[], T], deadline_s: float) -> T:
+        """Run the function and return its result.
+
+        Raises:
+            PlanError: the function missed the deadline, or an earlier one still runs.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """The pure functions that a round plans with, and where they run.
+
+    Attributes:
+        decide: makes a plan and checks it; raises RefusedPlanError if the plan breaks a rule, PlanError if there is
+            none.
+        check: names each broken rule of a plan; used for fallback plans, which `decide` did not make.
+        startable: the pods of a plan that fit on their nodes now.
+        new_thread: makes the threads that these functions run in.
+    """
+
+    decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
+    check: Callable[[ClusterSnapshot, ScalePlan], Sequence[str]]
+    startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[Start]]
+    new_thread: Callable[[], FunctionRunner] = PlannerThread
+
+
+class PlanMaker:
+    """Makes the plans of one controller and remembers the last one."""
+
+    def __init__(self, planner: Planner, limits: Limits, recorder: Recorder) -> None:
+        self._planner, self._limits, self._recorder = planner, limits, recorder
+        self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
+        self._last: ScalePlan | None = None
+
+    async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
+        """A plan that has passed its checks: a new one, else a fallback plan; None leaves the cluster unchanged.
+
+        Args:
+            view: the snapshot as the planner sees it: jobs with their effective bounds, unplaceable pods marked.
+        """
+        try:
+            plan = await self._compute(self._thread, lambda: self._planner.decide(view, self._limits))
+        except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
+            self._recorder.not_planned(view, error)
+            return await self._fall_back(view, failure_of(error))
+        self._last = plan
+        self._recorder.planned(view, self._limits, plan)
+        return plan
+
+    async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:
+        """The pods of the plan that fit on their nodes now; none if that cannot be computed in time."""
+        if not any(d.nodes or d.fixed_nodes for d in plan.decisions):
+            return ()
+        try:
+            return await self._compute(self._thread, lambda: self._planner.startable(view, plan))
+        except PlanError as error:
+            self._recorder.postponed(f"creation of pods: {error}")
+            return ()
+
+    async def wait_records(self, before: WaitRecords, view: ClusterSnapshot, now_s: float) -> WaitRecords:
+        """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time."""
+        if not any(pod.is_waiting_serving and pod.tried for pod in view.pods):
+            return watch(before, view, now_s)  # cheap: there is no capacity to look for
+        try:
+            return await self._compute(self._thread, lambda: watch(before, view, now_s))
+        except PlanError:  # a busy or late thread; the decision that follows reports it
+            return before
+
+    async def _fall_back(self, view: ClusterSnapshot, failure: PlanFailure) -> ScalePlan | None:
+        """The last plan without its growth; None if there is none, or if it breaks a rule in this snapshot."""
+        last = self._last
+        if last is None:
+            return None
+        try:
+            plan = await self._compute(self._fallback_thread, lambda: self._reduced(last, view, failure))
+        except PlanError as error:
+            self._recorder.not_planned(view, error)
+            return None
+        self._recorder.planned(view, self._limits, plan)
+        return plan
+
+    def _reduced(self, last: ScalePlan, view: ClusterSnapshot, failure: PlanFailure) -> ScalePlan:
+        """Reduce the plan and check the result, for the jobs that it still decides about.
+
+        Raises:
+            RefusedPlanError: the reduced plan breaks a rule.
+        """
+        plan = without_growth(last, view, failure)
+        decided = {decision.job for decision in plan.decisions}
+        judged = replace(view, jobs=tuple(job for job in view.jobs if job.key in decided))
+        if problems := tuple(self._planner.check(judged, plan)):
+            raise RefusedPlanError(plan, problems)
+        return plan
+
+    async def _compute(self, thread: FunctionRunner, call: Callable[[], T]) -> T:
+        return await thread.run(call, self._limits.deadline_s + _DEADLINE_SLACK_S)

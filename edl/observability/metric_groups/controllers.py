@@ -1,0 +1,124 @@
+"""The replicas of the controller: who leads, how rounds end, what they write."""
+
+from __future__ import annotations
+
+from edl.controller.ports import RoundResult
+from edl.model.actions import Outcome, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.observability.metric_groups.declarations import (
+    CounterMetric,
+    Dashboard,
+    GaugeMetric,
+    HistogramMetric,
+    Panel,
+)
+from edl.observability.metric_groups.events import ControllerMetricGroup
+
+
+class ControllerMetrics(ControllerMetricGroup):
+    """The replicas of the controller."""
+
+    title = "Controllers"
+
+    leader = GaugeMetric(
+        "edl_leader",
+        "1 while this replica leads, else 0.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Leader",
+                (("max(edl_leader)", "leads"),),
+                "1 while a replica leads. At 0 no decisions are made.",
+                kind="stat",
+                columns=8,
+            ),
+            Panel(
+                Dashboard.SCALING,
+                "Standby replicas",
+                (("count(edl_leader) - sum(edl_leader)", "replicas"),),
+                "Replicas that can take over.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
+    quarantined = GaugeMetric(
+        "edl_quarantined_objects",
+        "Objects that the controller cannot read and leaves out of every decision.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Objects left out",
+                (("max(edl_quarantined_objects)", "objects"),),
+                "Objects that cannot be read. The log names each one in a line `object left out`.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
+    rounds = CounterMetric(
+        "edl_rounds_total",
+        "Rounds of the controller, by result.",
+        ("result",),
+        {"result": tuple(result.value for result in RoundResult)},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Rounds per minute, by result",
+                (("60 * sum by (result) (rate(edl_rounds_total[5m]))", "{{result}}"),),
+                "acted: every write succeeded; followed: a standby replica; failed: a write failed; skipped: the"
+                " cluster could not be observed.",
+            ),
+        ),
+    )
+    round_seconds = HistogramMetric(
+        "edl_round_seconds",
+        "Duration of a round.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Duration of a round",
+                tuple(
+                    (f"histogram_quantile({q}, sum by (le) (rate(edl_round_seconds_bucket[5m])))", f"{q:g}")
+                    for q in (0.5, 0.95)
+                ),
+                "Quantiles of observing, planning and writing together.",
+                "s",
+            ),
+        ),
+    )
+    actions = CounterMetric(
+        "edl_actions_total",
+        "Writes to the API server, by action and result.",
+        ("action", "result"),
+        {"result": tuple(result.value for result in Result)},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Writes per minute",
+                (("60 * sum by (action, result) (rate(edl_actions_total[5m]))", "{{action}} {{result}}"),),
+                "A quiet cluster has none.",
+            ),
+        ),
+    )
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
+        """Set who leads."""
+        self.leader.set(leader)
+
+    def led(self, *, leads: bool) -> None:
+        """Set who leads."""
+        self.leader.set(leads)
+
+    def left_out(self, count: int) -> None:
+        """Set how many objects cannot be read."""
+        self.quarantined.set(count)
+
+    def acted(self, outcome: Outcome) -> None:
+        """Count a write."""
+        self.actions.labels(type(outcome.action).__name__, outcome.result.value).inc()
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        """Count a round."""
+        self.rounds.labels(result.value).inc()
+        self.round_seconds.observe(seconds)

@@ -1,0 +1,156 @@
+"""How a metric is declared: its name, its help text, its labels, and the Grafana panels that show it.
+
+A metric and its panels stand next to each other in a class that also sets the metric (a `MetricGroup`). The registry,
+the dashboards and the reference tables in docs/ are made from these declarations, so no other file lists metrics.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+C = TypeVar("C", Gauge, Counter, Histogram)
+
+JOB_LABELS = ("namespace", "job")
+SELECTED_JOB = 'namespace="$namespace", job="$job"'
+"""Matchers for the job that is selected in the job dashboard."""
+SELECTED_NAMESPACES = 'namespace=~"$namespace"'
+"""Matcher for the namespaces that are selected in the scaling dashboard."""
+
+
+class Dashboard(StrEnum):
+    """A dashboard, by its file in deploy/grafana."""
+
+    SCALING = "scaling-decisions.json"
+    JOB = "job.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel of a dashboard.
+
+    Attributes:
+        title: short, unique in its dashboard.
+        queries: (PromQL, legend); a legend may contain labels as Grafana writes them: `{{label}}`.
+        description: what a reader learns from the panel; empty if the title says it all.
+        unit: as Grafana names it.
+        kind: type of the panel in Grafana.
+        columns: width; a dashboard has 24 columns.
+        stacked: True if the values add up.
+    """
+
+    dashboard: Dashboard
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    description: str = ""
+    unit: str = "short"
+    kind: str = "timeseries"
+    columns: int = 12
+    stacked: bool = False
+
+
+@dataclass(frozen=True)
+class Metric(ABC, Generic[C]):
+    """One metric; use GaugeMetric, CounterMetric or HistogramMetric.
+
+    Attributes:
+        name: as Prometheus shows it: a counter ends in `_total`; a histogram has no suffix.
+        help: one sentence for the page /metrics and the reference table.
+        labels: names of the labels, in order.
+        values: label -> all its values, if they are few and the same in every cluster.
+        panels: the panels that show it; a panel that shows several metrics stands with one of them.
+    """
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def create(self, registry: CollectorRegistry) -> C:
+        """The collector that holds the values."""
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names of its series in Prometheus."""
+        return (self.name,)
+
+    @overload
+    def __get__(self, group: None, owner: type[MetricGroup]) -> Self: ...
+
+    @overload
+    def __get__(self, group: MetricGroup, owner: type[MetricGroup]) -> C: ...
+
+    def __get__(self, group: MetricGroup | None, owner: type[MetricGroup]) -> Self | C:
+        """The declaration if read from the class, the collector if read from an instance."""
+        return self if group is None else cast("C", group.collectors[self.name])
+
+
+@dataclass(frozen=True)
+class GaugeMetric(Metric[Gauge]):
+    """A value that goes up and down."""
+
+    kind: ClassVar[str] = "gauge"
+
+    def create(self, registry: CollectorRegistry) -> Gauge:
+        """See `Metric.create`."""
+        return Gauge(self.name, self.help, self.labels, registry=registry)
+
+
+@dataclass(frozen=True)
+class CounterMetric(Metric[Counter]):
+    """A number of events."""
+
+    kind: ClassVar[str] = "counter"
+
+    def create(self, registry: CollectorRegistry) -> Counter:
+        """See `Metric.create`."""
+        return Counter(self.name, self.help, self.labels, registry=registry)
+
+
+@dataclass(frozen=True)
+class HistogramMetric(Metric[Histogram]):
+    """Durations or sizes, counted by bucket.
+
+    Attributes:
+        buckets: upper bounds, ascending.
+    """
+
+    buckets: tuple[float, ...] = Histogram.DEFAULT_BUCKETS
+    kind: ClassVar[str] = "histogram"
+
+    def create(self, registry: CollectorRegistry) -> Histogram:
+        """See `Metric.create`."""
+        return Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """See `Metric.series`."""
+        return tuple(self.name + suffix for suffix in ("_bucket", "_count", "_sum"))
+
+
+class MetricGroup:
+    """The metrics about one subject: class attributes declare them, methods set them.
+
+    Attributes:
+        title: heading of its panels in a dashboard.
+        collectors: by name of the metric; read a metric as an attribute instead.
+    """
+
+    title: ClassVar[str]
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.collectors = {metric.name: metric.create(registry) for metric in self.declared()}
+
+    @classmethod
+    def declared(cls) -> tuple[Metric[Any], ...]:
+        """Its metrics, in the order of their declaration."""
+        return tuple(value for value in vars(cls).values() if isinstance(value, Metric))

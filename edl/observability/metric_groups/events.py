@@ -1,0 +1,38 @@
+"""The events that the metrics of the controller are set by."""
+
+from __future__ import annotations
+
+from edl.controller.ports import RoundResult
+from edl.errors import PlanFailure
+from edl.model.actions import Outcome
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.observability.metric_groups.declarations import MetricGroup
+
+
+class ControllerMetricGroup(MetricGroup):
+    """A group of controller metrics; a subclass overrides the events that change its metrics."""
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken; `leader` is True if this replica leads."""
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """A plan has passed its checks; `plan.fallback` is set if it is a fallback plan."""
+
+    def decided(self, decision: ScaleDecision) -> None:
+        """The decision about one job changed, or deletes or moves pods."""
+
+    def not_planned(self, failure: PlanFailure) -> None:
+        """No plan could be made, or it broke a rule."""
+
+    def acted(self, outcome: Outcome) -> None:
+        """A write was carried out or refused."""
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        """A round ended."""
+
+    def left_out(self, count: int) -> None:
+        """That many objects cannot be read."""
+
+    def led(self, *, leads: bool) -> None:
+        """This replica started to lead, or stopped."""

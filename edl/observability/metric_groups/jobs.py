@@ -1,0 +1,190 @@
+"""TrainingJobs: phases, trainers and resizes. The series of a job end with the job."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.status import JobPhase
+from edl.observability.metric_groups.declarations import (
+    JOB_LABELS,
+    SELECTED_JOB,
+    SELECTED_NAMESPACES,
+    CounterMetric,
+    Dashboard,
+    GaugeMetric,
+    Panel,
+)
+from edl.observability.metric_groups.events import ControllerMetricGroup
+
+_STATES = {"current": "live", "target": "planned", "min": "min-instance", "max": "max-instance"}
+
+
+class JobMetrics(ControllerMetricGroup):
+    """The jobs and their trainers."""
+
+    title = "Jobs"
+
+    jobs = GaugeMetric(
+        "edl_jobs",
+        "TrainingJobs by phase.",
+        ("phase",),
+        {"phase": tuple(phase.value for phase in JobPhase)},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Jobs by phase",
+                (("max by (phase) (edl_jobs)", "{{phase}}"),),
+                kind="stat",
+            ),
+        ),
+    )
+    admitted = GaugeMetric(
+        "edl_job_admitted",
+        "1 if the job is admitted, else 0.",
+        JOB_LABELS,
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Jobs that are not admitted",
+                (
+                    (
+                        "count by (namespace) (max by (namespace, job)"
+                        f" (edl_job_admitted{{{SELECTED_NAMESPACES}}}) == 0)",
+                        "{{namespace}}",
+                    ),
+                ),
+                "Jobs that wait, are suspended or have finished.",
+            ),
+            Panel(
+                Dashboard.JOB,
+                "Admitted",
+                ((f"max(edl_job_admitted{{{SELECTED_JOB}}})", "admitted"),),
+                "1 if the job is admitted.",
+                kind="stat",
+                columns=6,
+            ),
+        ),
+    )
+    trainers = GaugeMetric(
+        "edl_job_trainers",
+        "Trainers of a job: live (current), planned (target), and the declared bounds (min, max).",
+        (*JOB_LABELS, "state"),
+        {"state": tuple(_STATES)},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Trainers by job",
+                (
+                    (
+                        f'max by (namespace, job) (edl_job_trainers{{state="current", {SELECTED_NAMESPACES}}})',
+                        "{{namespace}}/{{job}}",
+                    ),
+                ),
+                "Live trainers.",
+                stacked=True,
+            ),
+            Panel(
+                Dashboard.JOB,
+                "Trainers",
+                tuple(
+                    (f'max(edl_job_trainers{{state="{state}", {SELECTED_JOB}}})', legend)
+                    for state, legend in _STATES.items()
+                ),
+                "The live count follows the planned count. If they differ for long, a pod cannot start.",
+                columns=18,
+            ),
+        ),
+    )
+    resizes = CounterMetric(
+        "edl_resizes_total",
+        "Changes of the number of trainers of a job, by direction and reason.",
+        (*JOB_LABELS, "direction", "reason"),
+        {"direction": ("up", "down")},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Resizes per minute, by reason",
+                (
+                    (
+                        f"60 * sum by (direction, reason) (rate(edl_resizes_total{{{SELECTED_NAMESPACES}}}[5m]))",
+                        "{{direction}} {{reason}}",
+                    ),
+                ),
+                "docs/operations.md explains each reason.",
+            ),
+            Panel(
+                Dashboard.JOB,
+                "Resizes in the last hour, by reason",
+                (
+                    (
+                        f"sum by (direction, reason) (increase(edl_resizes_total{{{SELECTED_JOB}}}[1h]))",
+                        "{{direction}} {{reason}}",
+                    ),
+                ),
+                "`edl explain` names the job or the serving pod that caused the resize.",
+            ),
+        ),
+    )
+    victims = CounterMetric("edl_victims_total", "Trainers deleted by a plan, by reason.", ("reason",))
+    moved = CounterMetric(
+        "edl_moved_pservers_total",
+        "Pservers deleted so that they start on another node (--consolidate-after-s).",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Pods deleted by plans, per minute",
+                (
+                    ("60 * sum by (reason) (rate(edl_victims_total[5m]))", "trainers: {{reason}}"),
+                    ("60 * sum(rate(edl_moved_pservers_total[5m]))", "pservers moved"),
+                ),
+                "Without the pods that kube-scheduler preempts by itself.",
+            ),
+        ),
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        self._known: set[JobKey] = set()
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
+        """Set phases and counts; remove the series of jobs that are gone."""
+        present = {job.key for job in snapshot.jobs}
+        for key in self._known - present:
+            self._remove(key)
+        self._known = present
+        phases = [job.status.phase if job.status else JobPhase.PENDING for job in snapshot.jobs]
+        for phase in JobPhase:
+            self.jobs.labels(phase.value).set(phases.count(phase))
+        for job in snapshot.jobs:
+            self._set_counts(job)
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
+        """Set what the plan decides for each job."""
+        self._known |= {decision.job for decision in plan.decisions}
+        for decision in plan.decisions:
+            self.trainers.labels(*decision.job, "target").set(decision.target)
+            self.admitted.labels(*decision.job).set(decision.admitted)
+
+    def decided(self, decision: ScaleDecision) -> None:
+        """Count a resize, and the pods that the decision deletes or moves."""
+        reason = decision.shrink_reason or decision.reason.value
+        if decision.target != decision.current:
+            direction = "up" if decision.target > decision.current else "down"
+            self.resizes.labels(*decision.job, direction, reason).inc()
+        if decision.victims:
+            self.victims.labels(reason).inc(len(decision.victims))
+        self.moved.inc(len(decision.moves))
+
+    def _set_counts(self, job: Job) -> None:
+        counts = {"current": len(job.live_trainers), "min": job.min_trainers, "max": job.max_trainers}
+        for state, count in counts.items():
+            self.trainers.labels(*job.key, state).set(count)
+
+    def _remove(self, key: JobKey) -> None:
+        labels = {"namespace": key.namespace, "job": key.name}
+        for metric in (self.trainers, self.admitted, self.resizes):
+            metric.remove_by_labels(labels)

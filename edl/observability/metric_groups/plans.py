@@ -1,0 +1,91 @@
+"""Plans: how long a decision takes, how good a plan is, and how decisions fail."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from edl.errors import PlanFailure
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import ScalePlan
+from edl.observability.metric_groups.declarations import (
+    CounterMetric,
+    Dashboard,
+    GaugeMetric,
+    HistogramMetric,
+    Panel,
+)
+from edl.observability.metric_groups.events import ControllerMetricGroup
+
+_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class PlanMetrics(ControllerMetricGroup):
+    """Plans and failed decisions."""
+
+    title = "Plans"
+
+    decision_seconds = HistogramMetric(
+        "edl_decision_seconds",
+        "Duration of a decision.",
+        buckets=_BUCKETS_S,
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Duration of a decision",
+                tuple(
+                    (f"histogram_quantile({q}, sum by (le) (rate(edl_decision_seconds_bucket[5m])))", f"{q:g}")
+                    for q in (0.5, 0.95, 0.99)
+                ),
+                "Quantiles. A decision fails after 10 s; edl then uses the last plan without its growth.",
+                "s",
+            ),
+        ),
+    )
+    gap = GaugeMetric(
+        "edl_plan_gap_ratio",
+        "How far the last plan may be below the certified bound, as a part of the bound.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Distance of the plan from the bound",
+                (("max(edl_plan_gap_ratio)", "gap"),),
+                "The optimum is between the plan and the bound. At 0 the plan is optimal.",
+                "percentunit",
+            ),
+        ),
+    )
+    refused = CounterMetric("edl_plans_refused_total", "Plans that broke a rule and were dropped.")
+    failures = CounterMetric(
+        "edl_decision_failures_total",
+        "Decisions that failed, by failure.",
+        ("failure",),
+        {"failure": tuple(failure.value for failure in PlanFailure)},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Failed decisions per minute",
+                (
+                    ("60 * sum by (failure) (rate(edl_decision_failures_total[5m]))", "{{failure}}"),
+                    ("60 * sum(rate(edl_plans_refused_total[5m]))", "plan broke a rule"),
+                ),
+                "After a failed decision edl uses the last plan without its growth.",
+            ),
+        ),
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        for failure in PlanFailure:  # an alert on a rate needs the series from the start
+            self.failures.labels(failure.value)
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
+        """Set duration and gap; a fallback plan has neither."""
+        if plan.fallback is None:
+            self.decision_seconds.observe(plan.seconds)
+            self.gap.set(plan.certificate.gap)
+
+    def not_planned(self, failure: PlanFailure) -> None:
+        """Count a failed decision."""
+        self.failures.labels(failure.value).inc()
+        if failure is PlanFailure.REFUSED:
+            self.refused.inc()

@@ -1,0 +1,54 @@
+"""Serving pods that wait for capacity."""
+
+from __future__ import annotations
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import ScalePlan
+from edl.observability.metric_groups.declarations import Dashboard, GaugeMetric, Panel
+from edl.observability.metric_groups.events import ControllerMetricGroup
+
+
+class ServingMetrics(ControllerMetricGroup):
+    """Serving pods that wait for capacity."""
+
+    title = "Serving"
+
+    waiting = GaugeMetric(
+        "edl_serving_waiting_pods",
+        "Serving pods that wait for capacity.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Waiting serving pods now",
+                (("max(edl_serving_waiting_pods)", "waiting"), ("max(edl_serving_short_pods)", "short")),
+                "Short: no plan can place these pods, even without training.",
+                kind="stat",
+            ),
+        ),
+    )
+    short = GaugeMetric("edl_serving_short_pods", "Waiting serving pods that no plan can place.")
+    unplaceable = GaugeMetric(
+        "edl_serving_unplaceable_pods",
+        "Waiting serving pods that kube-scheduler did not place although free capacity fits them.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Waiting serving pods",
+                (
+                    ("max(edl_serving_waiting_pods)", "waiting"),
+                    ("max(edl_serving_short_pods)", "short"),
+                    ("max(edl_serving_unplaceable_pods)", "did not use free capacity"),
+                ),
+                "A peak of waiting pods ends once trainers have left.",
+            ),
+        ),
+    )
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
+        """Set how many pods wait."""
+        self.waiting.set(sum(pod.is_waiting_serving for pod in snapshot.pods))
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Set how many waiting pods the plan does not place, and how many it skips as unplaceable."""
+        self.short.set(plan.serving.short)
+        self.unplaceable.set(sum(pod.unplaceable for pod in snapshot.pods))

@@ -1,0 +1,169 @@
+"""What the controller reports, written to the log, the metrics and the decision records.
+
+The log has one line for each decision that changed, and one for each write. Reasoning is logged at debug level.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from edl.controller.ports import RoundResult
+from edl.errors import PlanFailure
+from edl.model.actions import DeletePod, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.observability.decision_records import DecisionRecord, RecordFolder
+from edl.observability.logs import log_event
+from edl.observability.metrics import Metrics
+from edl.planner.fallback import failure_of
+from edl.planner.guard import RefusedPlanError
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerRecorder:
+    """Records what one controller does: changes at info level, everything else at debug level.
+
+    Args:
+        metrics: the metrics of this controller.
+        policy: name of the policy, for the decision records.
+        folder: where decision records are written; None writes none.
+    """
+
+    def __init__(self, metrics: Metrics, *, policy: str, folder: RecordFolder | None = None) -> None:
+        self._metrics, self._policy, self._folder = metrics, policy, folder
+        self._last: dict[JobKey, ScaleDecision] = {}
+        self._skip_reason = ""
+        self._fallback: PlanFailure | None = None
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken."""
+        self._skip_reason = ""
+        self._metrics.observed(snapshot, leader=leader)
+
+    def skipped(self, reason: str) -> None:
+        """A round was skipped; a reason is logged at info level once, until it changes."""
+        level = logging.DEBUG if reason == self._skip_reason else logging.INFO
+        self._skip_reason = reason
+        log_event(_log, level, "round skipped", reason=reason)
+
+    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+        """A plan has passed its checks: log each decision that changed, and record the plan if any did."""
+        if plan.fallback is not None:
+            victims = sum(len(d.victims) for d in plan.decisions)
+            log_event(
+                _log,
+                logging.WARNING,
+                "using the last plan without its growth",
+                failure=plan.fallback,
+                victims=victims,
+            )
+        self._metrics.planned(snapshot, plan)
+        changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
+        for decision in changed:
+            self._metrics.decided(decision)
+            log_event(_log, logging.INFO, "decision", **_fields(decision))
+        gap, serving = plan.certificate.gap, plan.serving
+        log_event(
+            _log,
+            logging.DEBUG,
+            "plan",
+            jobs=len(plan.decisions),
+            objective=plan.certificate.objective,
+            gap=f"{gap:.6f}",
+            waiting=serving.waiting,
+            placed=serving.placed,
+            short=serving.short,
+            seconds=plan.seconds,
+        )
+        self._last = {d.job: d for d in plan.decisions}
+        is_new = bool(changed) or plan.fallback not in {None, self._fallback}
+        self._fallback = plan.fallback
+        if is_new:
+            self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
+
+    def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan could be made, or it broke a rule: log how it failed, and the stack if it is a bug."""
+        failure = failure_of(error)
+        self._metrics.not_planned(failure)
+        if isinstance(error, RefusedPlanError):
+            for problem in error.problems:
+                jobs, policy = len(snapshot.jobs), error.plan.policy
+                log_event(_log, logging.ERROR, "plan refused", problem=problem, jobs=jobs, policy=policy)
+        if failure is PlanFailure.BUG:
+            self.failed("plan", error)
+        log_event(_log, logging.ERROR, "no plan", failure=failure, jobs=len(snapshot.jobs), err=error)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """A bug in edl: log it with its stack."""
+        fields = {"fields": {"what": what}}
+        _log.error("unexpected error", exc_info=(type(error), error, error.__traceback__), extra=fields)
+
+    def postponed(self, what: str) -> None:
+        """A planned action waits for a later round."""
+        log_event(_log, logging.INFO, "postponed", what=what)
+
+    def acted(self, outcome: Outcome) -> None:
+        """An action was carried out, or the API server refused it."""
+        self._metrics.acted(outcome)
+        action = outcome.action
+        pod = getattr(action, "pod", None) or getattr(action, "pod_name", None)
+        log_event(
+            _log,
+            _level(outcome),
+            "action",
+            action=type(action).__name__,
+            result=outcome.result,
+            job=action.job,
+            pod=pod,
+            intent=action.intent if isinstance(action, DeletePod) else None,
+            event=action.reason if isinstance(action, EmitEvent) else None,
+            phase=action.status.phase if isinstance(action, PatchStatus) else None,
+            reason=outcome.reason or None,
+            message=outcome.message or None,
+            seconds=outcome.seconds,
+        )
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        """A round ended."""
+        self._metrics.ended(result, seconds)
+        log_event(_log, logging.DEBUG, "round done", result=result, seconds=seconds)
+
+    def _write_record(self, record: DecisionRecord) -> None:
+        if self._folder is None:
+            return
+        try:
+            path = self._folder.write(record)
+        except OSError as error:
+            log_event(_log, logging.ERROR, "decision not recorded", err=error)
+        else:
+            log_event(_log, logging.DEBUG, "decision recorded", file=path)
+
+
+def _level(outcome: Outcome) -> int:
+    """The log level of an outcome: refusals and failures are warnings, conflicts and routine writes are debug."""
+    if outcome.is_ok:
+        is_routine = outcome.result is Result.UNCHANGED or isinstance(outcome.action, PatchStatus | EmitEvent)
+        return logging.DEBUG if is_routine else logging.INFO
+    return logging.DEBUG if outcome.result is Result.CONFLICT else logging.WARNING
+
+
+def _is_new(decision: ScaleDecision, before: ScaleDecision | None) -> bool:
+    """True if the decision differs from the last one, or deletes or moves pods."""
+    now = (decision.target, decision.admitted, decision.victims, decision.moves, decision.reason)
+    return before is None or now != (before.target, before.admitted, (), (), before.reason)
+
+
+def _fields(decision: ScaleDecision) -> dict[str, object]:
+    return {
+        "job": decision.job,
+        "current": decision.current,
+        "target": decision.target,
+        "min": decision.min_trainers,
+        "max": decision.max_trainers,
+        "admitted": decision.admitted,
+        "reason": decision.reason,
+        "victims": ",".join(decision.victims) or None,
+        "message": decision.message,
+    }

@@ -1,0 +1,96 @@
+"""The field names of stored decision records, which stay when the code renames a field.
+
+Scripts read records, and records are kept for years, so a name in a record is an interface. msgspec writes each field
+of a dataclass under its name in the code; this module replaces the few names that differ. It looks only into the
+objects that a path leads to, so that 50,000 pods cost nothing on write and are skipped as bytes on read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class StoredName:
+    """A field that is stored under another name than in the code.
+
+    Attributes:
+        path: the fields that lead to the object, from the top of the record; a list stands for each of its items.
+        code: name of the field in the code.
+        stored: name of the field in the record.
+    """
+
+    path: tuple[str, ...]
+    code: str
+    stored: str
+
+
+STORED_NAMES = (
+    StoredName(("snapshot", "jobs"), "policies", "answers"),
+    StoredName(("plan", "decisions"), "min_trainers", "minimum"),
+    StoredName(("plan", "decisions"), "max_trainers", "maximum"),
+)
+"""Add a line here if you rename a field of `DecisionRecord` or of anything in it."""
+
+_Names = tuple[StoredName, ...]
+
+
+def with_stored_names(record: Any) -> Any:  # noqa: ANN401 - any dataclass
+    """The record in a form that msgspec encodes under the stored names.
+
+    Args:
+        record: a dataclass whose fields are named as in the code.
+
+    Returns:
+        A dictionary; the values that no path leads to are the objects of the record itself.
+    """
+    return _stored(record, STORED_NAMES)
+
+
+def with_code_names(encoded: bytes) -> bytes:
+    """A stored record with the names of the code; a record that already has them stays as it is.
+
+    Raises:
+        msgspec.MsgspecError: it is not JSON, or a path does not lead to an object or a list of objects.
+        RecursionError: it is nested too deeply.
+    """
+    return _coded(encoded, STORED_NAMES)
+
+
+def _stored(value: Any, names: _Names) -> Any:  # noqa: ANN401 - any dataclass, or a tuple of them
+    if isinstance(value, tuple | list):
+        return [_stored(item, names) for item in value]
+    here, below = _split(names)
+    found = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        name = here.get(field.name, field.name)
+        found[name] = _stored(item, below[field.name]) if field.name in below else item
+    return found
+
+
+def _coded(encoded: bytes | msgspec.Raw, names: _Names) -> bytes:
+    value = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    if isinstance(value, list):
+        return b"[" + b",".join(_coded(item, names) for item in value) + b"]"
+    here, below = _split(names)
+    back = {stored: code for code, stored in here.items()}
+    found = {back.get(key, key): item for key, item in value.items()}
+    for key in below.keys() & found.keys():
+        found[key] = msgspec.Raw(_coded(found[key], below[key]))
+    return msgspec.json.encode(found)
+
+
+@cache
+def _split(names: _Names) -> tuple[Mapping[str, str], Mapping[str, _Names]]:
+    """The stored names of this object's own fields, and by field the names that belong below it."""
+    below: dict[str, _Names] = {}
+    for name in names:
+        if name.path:
+            below[name.path[0]] = (*below.get(name.path[0], ()), replace(name, path=name.path[1:]))
+    return {name.code: name.stored for name in names if not name.path}, below

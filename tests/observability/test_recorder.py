@@ -1,0 +1,89 @@
+"""What the controller reports, in the log, the metrics and the decision records."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edl.model.actions import CreatePod, DeletePod, Outcome, Result
+from edl.model.names import Role
+from edl.model.plan import Limits
+from edl.observability.decision_records import RecordFolder
+from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
+from edl.planner.guard import RefusedPlanError
+from tests.observability.test_decision_records import KEY, plan, snapshot
+
+
+def make_recorder(folder: RecordFolder | None = None) -> ControllerRecorder:
+    return ControllerRecorder(Metrics(), policy="maxmin", folder=folder)
+
+
+def test_a_decision_is_logged_and_recorded_once_until_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "edl")
+    recorder = make_recorder(RecordFolder(tmp_path))
+    for second in range(4):
+        recorder.planned(snapshot(1000.0 + second), Limits(), plan(3))
+    recorder.planned(snapshot(1010.0), Limits(), plan(4))
+    assert [r.message for r in caplog.records] == ["decision", "decision"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_decision_that_moves_pservers_is_recorded(tmp_path: Path) -> None:
+    recorder = make_recorder(RecordFolder(tmp_path))
+    still = plan(3)
+    moving = replace(still, decisions=tuple(replace(d, moves=("a-pserver-0",)) for d in still.decisions))
+    for second, made in enumerate((still, moving, still)):
+        recorder.planned(snapshot(1000.0 + second), Limits(), made)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_each_plan_counts_serving_pods_that_did_not_use_free_capacity() -> None:
+    metrics = Metrics()
+    recorder = ControllerRecorder(metrics, policy="maxmin")
+    recorder.planned(snapshot(), Limits(), plan())
+    assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
+
+
+def test_a_full_disk_is_logged_and_does_not_stop_the_controller(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = make_recorder(RecordFolder(tmp_path / "records"))
+    (tmp_path / "records").rmdir()
+    recorder.planned(snapshot(), Limits(), plan())
+    assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == ["decision not recorded"]
+
+
+def fields(record: logging.LogRecord) -> dict[str, object]:
+    """The fields of a log line."""
+    found: dict[str, object] = record.__dict__["fields"]
+    return found
+
+
+def test_a_skipped_round_is_logged_once_until_the_reason_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "edl")
+    recorder = make_recorder()
+    for reason in ("behind", "behind", "down", "behind"):
+        recorder.skipped(reason)
+    assert [fields(r)["reason"] for r in caplog.records] == ["behind", "down", "behind"]
+
+
+def test_failed_writes_have_a_higher_log_level_than_successful_ones(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "edl")
+    recorder = make_recorder()
+    action = DeletePod(KEY, "u", "a-trainer-1", "p", "ServingNeedsRoom")
+    for result in (Result.DONE, Result.UNCHANGED, Result.CONFLICT, Result.REFUSED, Result.FAILED):
+        recorder.acted(Outcome(action, result, "Word", "sentence"))
+    assert [r.levelname for r in caplog.records] == ["INFO", "DEBUG", "DEBUG", "WARNING", "WARNING"]
+    recorder.acted(Outcome(CreatePod(KEY, "u", Role.TRAINER, 2), Result.DONE))
+    assert fields(caplog.records[-1])["pod"] == "a-trainer-2"
+
+
+def test_a_refused_plan_is_logged_with_every_problem(caplog: pytest.LogCaptureFixture) -> None:
+    make_recorder().not_planned(snapshot(), RefusedPlanError(plan(), ("one", "two")))
+    assert [fields(r)["problem"] for r in caplog.records if r.message == "plan refused"] == ["one", "two"]
