@@ -1,4 +1,4 @@
-"""What the containers of a job run: `paddle_k8s` starts a role, `k8s_tools` finds the other pods.
+"""What the containers of a job run: `paddle_k8s` starts a role, and `k8s_tools` finds the other pods of the job.
 
-Standard library only, so that a trainer image needs nothing else. Start with `roles.py`.
+Standard library only, so that a trainer's image needs nothing else. Start reading in `roles.py`.
 """

@@ -1,6 +1,6 @@
-"""Lists pods through the Kubernetes API with the token that is mounted in every pod with a ServiceAccount.
+"""Lists pods through the Kubernetes API, with the token that the kubelet mounts for the pod's ServiceAccount.
 
-Standard library only. The token is read anew for each call: the kubelet renews the file.
+Standard library only. The token is read again for each call, because the kubelet renews the file.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from edl.clock import RetryPauses
 from edl.errors import ConfigError, PermanentError, TemporaryError
 
 _TIMEOUT_S = 10.0
-_PAGE = 500
-_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+_PAGE = 500  # pods in one answer
+_TRIES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5, 0.5, 4.0
 _TRY_AGAIN = {408, 429, 500, 502, 503, 504}
-_EXPIRED = 410
+_EXPIRED = 410  # the token of the next page is too old
 
 
 class AccessDeniedError(PermanentError):
-    """The account may not list pods."""
+    """The ServiceAccount may not list pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodApiAddress:
-    """Where the API is, and who asks.
+    """Where the API is, and which account calls it.
 
     Attributes:
-        host: name or address, without brackets.
-        namespace: whose pods are listed.
+        host: a name or an address, without brackets.
+        port: as text.
+        namespace: of the pods.
         account: the folder with `token` and `ca.crt`.
     """
 
@@ -49,28 +51,30 @@ class PodApi:
 
     Args:
         address: of the API.
-        sleep: waits so many seconds before another try.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(self, address: PodApiAddress, sleep: Callable[[float], None] = time.sleep) -> None:
         self._address, self._sleep = address, sleep
 
     def list_pods(self, selector: str) -> list[dict[str, Any]]:
-        """Every pod that the label selector names, page by page.
+        """Every pod that matches a label selector.
 
         Raises:
-            AccessDeniedError: the account may not.
-            TemporaryError: no answer after several tries.
+            AccessDeniedError: the account may not list pods.
+            TemporaryError: the API did not answer after several tries.
             PermanentError: the API refuses the selector.
         """
-        for pause_s in _PAUSES_S:
+        pauses = RetryPauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        for _ in range(_TRIES - 1):
             try:
                 return self._list(selector)
             except TemporaryError:
-                self._sleep(pause_s)
+                self._sleep(pauses.next_s())
         return self._list(selector)
 
     def _list(self, selector: str) -> list[dict[str, Any]]:
+        """One try: every page of the list."""
         pods: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -84,31 +88,40 @@ class PodApi:
                 return pods
 
     def _get(self, path: str) -> dict[str, Any]:
-        where = f"https://{self._address.host}:{self._address.port}"
+        server = f"https://{self._address.host}:{self._address.port}"
         try:
-            connection = self._connect()
-            try:
-                connection.request("GET", path, headers={"Authorization": f"Bearer {self._token()}"})
-                answer = connection.getresponse()
-                status, data = answer.status, answer.read()
-            finally:
-                connection.close()
+            status, data = self._exchange(path)
             body = json.loads(data) if data else {}
         except ssl.SSLCertVerificationError as error:
-            raise PermanentError(f"{where}: its certificate is not trusted: {error}; look at ca.crt") from error
+            raise PermanentError(
+                f"API server {server}: its certificate is not trusted: {error}; check {self._address.account}/ca.crt"
+            ) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise TemporaryError(f"{where}: no answer: {error!r}") from error
+            raise TemporaryError(f"API server {server}: no answer: {error!r}") from error
         if status == http.client.OK:
             return dict(body)
-        said = f"{where}: list pods in {self._address.namespace}: {status} {body.get('message', '')}"
+        message = (
+            f"API server {server}: it refused to list the pods of namespace {self._address.namespace}:"
+            f" {status} {body.get('message', '')}"
+        )
         if status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
             raise AccessDeniedError(
-                f"{said}; kubectl apply -k deploy/pod-reader makes an account that may (serviceAccountName:"
-                " edl-pod-reader)"
+                f"{message}; create an account that may list pods (kubectl apply -k deploy/pod-reader), and set"
+                " serviceAccountName: edl-pod-reader"
             )
         if status in _TRY_AGAIN or status == _EXPIRED:
-            raise TemporaryError(said)
-        raise PermanentError(said)
+            raise TemporaryError(message)
+        raise PermanentError(message)
+
+    def _exchange(self, path: str) -> tuple[int, bytes]:
+        """The status and the body of one GET request."""
+        connection = self._connect()
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {self._token()}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
 
     def _connect(self) -> http.client.HTTPSConnection:
         authority = self._address.account / "ca.crt"
@@ -119,8 +132,8 @@ class PodApi:
             )
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"API {self._address.host}:{self._address.port}: cannot be used with {authority}: {error}; look at"
-                " KUBERNETES_SERVICE_PORT and at the mounted ServiceAccount"
+                f"API server {self._address.host}:{self._address.port}: no connection with {authority}: {error};"
+                " check KUBERNETES_SERVICE_PORT and the mounted ServiceAccount"
             ) from error
 
     def _token(self) -> str:
@@ -128,4 +141,4 @@ class PodApi:
         try:
             return path.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}; look at the pod's ServiceAccount") from error
+            raise ConfigError(f"{path}: cannot be read: {error}; check the ServiceAccount of the pod") from error

@@ -1,4 +1,4 @@
-"""Names -> addresses, many at a time, as the machine resolves them."""
+"""Resolves names to addresses, many at the same time, with the resolver of the machine."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from edl.errors import TemporaryError
 
 RESOLV_CONF = Path("/etc/resolv.conf")
-_AT_ONCE = 16
+_MAX_THREADS = 16
 _NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 def services_domain(namespace: str, resolv_conf: Path = RESOLV_CONF) -> str:
-    """The domain of a namespace's Services, such as `default.svc.cluster.local.`, by the search list of this pod.
+    """The domain of a namespace's Services, such as `default.svc.cluster.local.`, from this pod's search list.
 
-    A name that ends with it, and so with a dot, is asked for as it is. Of any other name without many dots the last
-    thing asked is the name itself, which is none of the cluster's: where the cluster's name server has nobody to ask
-    (no internet), it fails, and a pod that is just not there looks like a name server that does not answer.
+    A name with this ending has a final dot, so the resolver does not try other domains. A name with few dots and
+    without a final dot is also looked up outside of the cluster. In a cluster without internet that lookup fails, and
+    a missing pod looks like a broken name server.
 
     Args:
-        namespace: whose; the pod's own where it is empty.
-        resolv_conf: resolv.conf(5), as the kubelet writes it.
+        namespace: of the Services; if empty, the namespace of this pod.
+        resolv_conf: the file resolv.conf(5), as the kubelet writes it.
 
     Returns:
-        The domain; empty where the search list has no Services, as in a pod with the host's name servers.
+        The domain; empty if the search list has no domain of Services, as in a pod with the name servers of its node.
     """
     try:
         lines = [line.split() for line in resolv_conf.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         return ""
-    searched = next((words[1:] for words in reversed(lines) if words[:1] == ["search"]), [])
-    for domain in searched:
+    domains = next((fields[1:] for fields in reversed(lines) if fields[:1] == ["search"]), [])
+    for domain in domains:
         own, _, cluster = domain.rstrip(".").partition(".svc.")
         if own and "." not in own and cluster:
             return f"{namespace or own}.svc.{cluster}."
@@ -41,20 +41,20 @@ def services_domain(namespace: str, resolv_conf: Path = RESOLV_CONF) -> str:
 
 
 def addresses_of(names: list[str]) -> list[tuple[str, ...]]:
-    """The addresses of each name; none where there is no such name.
+    """The addresses of each name; an empty tuple for a name that does not exist.
 
     Raises:
         TemporaryError: the name server does not answer.
     """
-    with ThreadPoolExecutor(min(_AT_ONCE, len(names)), initializer=_hear_no_signals) as pool:
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(names)), initializer=_block_signals) as pool:
         return list(pool.map(_addresses, names))
 
 
-def _hear_no_signals() -> None:
-    """Leave signals to the main thread.
+def _block_signals() -> None:
+    """Block all signals in this thread, so that the main thread gets them.
 
-    A joined thread may live for a moment, and the entrypoint may have ended by then: its SIGCHLD would go to the
-    thread that does not block it, and be lost.
+    A thread may still exist for a moment after it was joined. If the entrypoint ends in that moment, its SIGCHLD
+    would go to the thread that does not block it, and would be lost.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 

@@ -1,7 +1,7 @@
-"""The pods of a job as its own pods find them: through the Kubernetes API, else by the names of the headless Service.
+"""The pods of a job as its own pods find them: through the Kubernetes API, or by the DNS names of the job's Service.
 
-Standard library only, because this runs in whatever image trains. The API says more (phases, readiness, who is on the
-way out) and needs a ServiceAccount that may list pods; DNS needs nothing and knows just who has an address.
+Standard library only, because this runs in every trainer's image. The API knows phases, readiness and terminating
+pods, but needs a ServiceAccount that may list pods. DNS needs no rights, but only knows which pods have an address.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ MOUNTED_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _INDEX_LABEL = "paddlepaddle.org/index"
 _ROLE_LABELS = {"paddle-job": "trainer", "paddle-job-pserver": "pserver", "paddle-job-master": "master"}
 _NAME_RULE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_BLOCK = 32  # indices asked about at a time
-_MOST_INDICES = 10_000  # a job has no more trainers
+_BLOCK = 32  # indices that are resolved together
+_MAX_INDEX = 10_000  # a job has fewer trainers
 
 Resolver = Callable[[list[str]], list[tuple[str, ...]]]
+"""Names -> the addresses of each; an empty tuple for a name that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPod:
-    """One pod.
+    """One pod of the job.
 
     Attributes:
+        name: of the pod.
         ip: empty until it has one.
         phase: one of PHASES.
-        index: its number within the role, where its label says so.
-        is_terminating: somebody has asked it to go.
-        is_ready: all of its containers are.
+        index: its number within its role, from its label; None without the label.
+        is_terminating: the pod is being deleted.
+        is_ready: all of its containers are ready.
     """
 
     name: str
@@ -51,26 +53,30 @@ class PeerPod:
 
     @property
     def is_running(self) -> bool:
-        """It runs, and nobody has asked it to go."""
+        """True if the pod runs and is not terminating."""
         return self.phase == RUNNING and not self.is_terminating
 
 
 class PodSource(Protocol):
-    """Where pods are looked up."""
+    """A way to find pods.
+
+    Attributes:
+        knows_phases: it knows phases other than Running, readiness and terminating pods.
+    """
 
     knows_phases: bool
 
     def pods(self, selector: str) -> list[PeerPod]:
-        """The pods that a label selector names.
+        """The pods that match a label selector.
 
         Raises:
-            TemporaryError: nobody answers.
-            PermanentError: they refuse, or cannot answer for such a selector.
+            TemporaryError: there was no answer.
+            PermanentError: the request was refused, or such a selector is not supported.
         """
 
 
 def running_in_order(pods: list[PeerPod]) -> list[PeerPod]:
-    """Those that run and have an address: by index where every one has an index, else by address, as numbers."""
+    """The running pods that have an address, sorted by index if each has one, else by numeric address."""
     running = [pod for pod in pods if pod.is_running and pod.ip]
     if all(pod.index is not None for pod in running):
         return sorted(running, key=lambda pod: (pod.index or 0, _number(pod.ip)))
@@ -78,34 +84,34 @@ def running_in_order(pods: list[PeerPod]) -> list[PeerPod]:
 
 
 def find_source(environment: Mapping[str, str]) -> PodSource:
-    """The API where a ServiceAccount's token is mounted, else DNS.
+    """The API if a ServiceAccount's token is mounted, else DNS.
 
     Raises:
-        ConfigError: the environment does not say which namespace or job this is.
+        ConfigError: the namespace is unknown.
     """
     account = Path(environment.get("EDL_SERVICE_ACCOUNT_DIR") or MOUNTED_ACCOUNT)
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     namespace = environment.get("NAMESPACE", "")
-    named = DnsPods(environment.get("PADDLE_JOB_NAME", ""), namespace, addresses_of, services_domain(namespace))
+    by_dns = DnsPods(environment.get("PADDLE_JOB_NAME", ""), namespace, addresses_of, services_domain(namespace))
     if not host or not (account / "token").is_file():
-        return named
+        return by_dns
     namespace = namespace or _read(account / "namespace")
     address = PodApiAddress(host, environment.get("KUBERNETES_SERVICE_PORT", "443"), namespace, account)
-    return ApiPods(PodApi(address), named)
+    return ApiPods(PodApi(address), by_dns)
 
 
 class ApiPods:
-    """Pods through the Kubernetes API; by DNS where the account may not list pods.
+    """Pods through the Kubernetes API, or by DNS if the account may not list pods.
 
     Args:
-        api: lists them.
-        otherwise: asked when the API refuses, which it does for an account that was mounted for something else.
+        api: lists the pods.
+        fallback: used if the API denies access; an account may be mounted for another purpose.
     """
 
     knows_phases = True
 
-    def __init__(self, api: PodApi, otherwise: PodSource) -> None:
-        self._api, self._otherwise = api, otherwise
+    def __init__(self, api: PodApi, fallback: PodSource) -> None:
+        self._api, self._fallback = api, fallback
 
     def pods(self, selector: str) -> list[PeerPod]:
         """See `PodSource`."""
@@ -113,21 +119,21 @@ class ApiPods:
             try:
                 return [_pod(body) for body in self._api.list_pods(selector)]
             except AccessDeniedError as error:
-                sys.stderr.write(f"{error}; looking pods up by DNS names instead\n")
+                sys.stderr.write(f"{error}; until then pods are found by DNS\n")
                 self.knows_phases = False
-        return self._otherwise.pods(selector)
+        return self._fallback.pods(selector)
 
 
 class DnsPods:
-    """Pods by the names that the headless Service of their job gives them.
+    """Pods by the DNS names that the headless Service of their job gives them.
 
-    Whoever has an address counts as running: the Service names pods before they are ready and while they end.
+    Every pod with an address counts as running: the Service also names pods that are not ready or are terminating.
 
     Args:
         job: the name of the job and of its Service.
-        namespace: of the job; empty where the search path of the pod says it.
-        resolve: names -> the addresses of each.
-        services: the domain of the namespace's Services, ending with a dot; empty where it is not known.
+        namespace: of the job; if empty, the search list of this pod decides.
+        resolve: looks names up.
+        services: the domain of the namespace's Services, with a final dot; empty if unknown.
     """
 
     knows_phases = False
@@ -136,18 +142,19 @@ class DnsPods:
         self._job, self._namespace, self._resolve, self._services = job, namespace, resolve, services
 
     def pods(self, selector: str) -> list[PeerPod]:
-        """See `PodSource`; a selector must name a job, and a role by its own label or by `paddlepaddle.org/role`."""
+        """See `PodSource`; the selector must name a job, and a role by its own label or `paddlepaddle.org/role`."""
         job, role = _job_and_role(selector)
         domain = self._domain(job)
-        missing = self._addresses([domain]) - self._others(job, domain) if role == "trainer" else set()
+        # Trainers' indices may have gaps, so their addresses are counted: the Service has all addresses of the job.
+        missing = self._addresses([domain]) - self._other_roles(job, domain) if role == "trainer" else set()
         found: dict[int, str] = {}
-        for low in range(0, _MOST_INDICES, _BLOCK):
+        for low in range(0, _MAX_INDEX, _BLOCK):
             block = range(low, low + _BLOCK)
-            policies = self._resolve([f"{job}-{role}-{index}.{domain}" for index in block])
-            hits = {index: answer for index, answer in zip(block, policies, strict=True) if answer}
-            found |= {index: answer[0] for index, answer in hits.items()}
-            missing -= {ip for answer in hits.values() for ip in answer}
-            if not hits and not missing:  # indices have gaps, but every address of the Service is somebody's
+            resolved = self._resolve([f"{job}-{role}-{index}.{domain}" for index in block])
+            hits = {index: ips for index, ips in zip(block, resolved, strict=True) if ips}
+            found |= {index: ips[0] for index, ips in hits.items()}
+            missing -= {ip for ips in hits.values() for ip in ips}
+            if not hits and not missing:
                 break
         return [PeerPod(f"{job}-{role}-{index}", ip, RUNNING, index) for index, ip in sorted(found.items())]
 
@@ -156,27 +163,27 @@ class DnsPods:
             return f"{job}.{self._services}"
         return job if job == self._job or not self._namespace else f"{job}.{self._namespace}.svc"
 
-    def _others(self, job: str, domain: str) -> set[str]:
-        """Addresses that are no trainer's."""
+    def _other_roles(self, job: str, domain: str) -> set[str]:
+        """The addresses of the master and of the pservers."""
         roles = ("master", "pserver")
         return self._addresses([f"{job}-{role}-{index}.{domain}" for role in roles for index in range(_BLOCK)])
 
     def _addresses(self, names: list[str]) -> set[str]:
-        return {ip for answer in self._resolve(names) for ip in answer}
+        return {ip for ips in self._resolve(names) for ip in ips}
 
 
 def _job_and_role(selector: str) -> tuple[str, str]:
     terms = dict(term.split("=", 1) for term in selector.replace("==", "=").split(",") if "=" in term)
-    named = [(terms[label], role) for label, role in _ROLE_LABELS.items() if label in terms]
+    pairs = [(terms[label], role) for label, role in _ROLE_LABELS.items() if label in terms]
     if "paddlepaddle.org/job" in terms and "paddlepaddle.org/role" in terms:
-        named.append((terms["paddlepaddle.org/job"], terms["paddlepaddle.org/role"]))
-    if not named or not _NAME_RULE.fullmatch(named[0][0]) or named[0][1] not in _ROLE_LABELS.values():
+        pairs.append((terms["paddlepaddle.org/job"], terms["paddlepaddle.org/role"]))
+    if not pairs or not _NAME_RULE.fullmatch(pairs[0][0]) or pairs[0][1] not in _ROLE_LABELS.values():
         raise PermanentError(
-            f"selector {selector!r}: by DNS, pods are found by paddle-job=JOB, paddle-job-pserver=JOB or"
-            " paddle-job-master=JOB only; for any other selector name a ServiceAccount that may list pods"
-            " (kubectl apply -k deploy/pod-reader, serviceAccountName: edl-pod-reader)"
+            f"selector {selector!r}: without access to the API, pods are found by DNS, which supports only"
+            " paddle-job=JOB, paddle-job-pserver=JOB and paddle-job-master=JOB; use one of these, or run"
+            " kubectl apply -k deploy/pod-reader and set serviceAccountName: edl-pod-reader"
         )
-    return named[0]
+    return pairs[0]
 
 
 def _pod(body: Mapping[str, object]) -> PeerPod:

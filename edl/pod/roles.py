@@ -1,11 +1,11 @@
-"""What runs in the pods of a job: `paddle_k8s` starts a role, `k8s_tools` tells where the others are.
+"""The commands in the pods of a job: `paddle_k8s` starts a role, and `k8s_tools` finds the other pods.
 
-Standard library only: a trainer's image installs the base of edl and nothing else. Names, selectors, outputs and
-variables are those of the original's scripts, which people's images and entrypoints call. Two of their faults are not
-kept: names are not sorted as text, and too many failures do not end with 0.
+Standard library only: a trainer's image installs edl without extras. Commands, selectors, answers and variables are
+those of the original scripts, which existing images and entrypoints call. Two errors of the originals are corrected:
+pods are sorted by number and not by name, and too many failures do not exit with 0.
 
-`paddle_k8s` is the first process of its container. It waits for whom its role needs, adds to the environment what is
-known only now, and runs the entrypoint (`edl.pod.entrypoint`).
+`paddle_k8s` is the first process of its container. It waits for the pods that its role needs, adds their addresses to
+the environment, and runs the entrypoint (`edl.pod.entrypoint`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from types import FrameType
 from typing import NoReturn
 
 from edl.errors import ConfigError, EdlError, PermanentError
-from edl.pod.entrypoint import run_entrypoint, say
+from edl.pod.entrypoint import print_line, run_entrypoint
 from edl.pod.pods import PHASES, find_source
 from edl.pod.tools import Tools
 from edl.termination_log import write_termination_log
 
-FAILED, USAGE, KILLED = 1, 2, 128
+FAILED, USAGE, SIGNALLED = 1, 2, 128
 _PSERVER, _TRAINER = "PSERVER", "TRAINER"
 _ROLES = {_PSERVER: _PSERVER, _TRAINER: _TRAINER, "WORKER": _TRAINER}
 _JOURNAL = "/var/lib/edl/journal"
@@ -37,16 +37,16 @@ def paddle_k8s() -> NoReturn:
     """The command `paddle_k8s`."""
     parser = argparse.ArgumentParser("paddle_k8s", description="Start a role of a TrainingJob in its pod.")
     parser.add_argument("role", choices=list(_STARTS), metavar="|".join(_STARTS))
-    parser.add_argument("version", nargs="?", choices=["v2"], help="accepted for files of the original; v1 is gone")
+    parser.add_argument("version", nargs="?", choices=["v2"], help="only for existing files; v1 is not supported")
     start = _STARTS[parser.parse_args().role]
     _run(lambda: start(dict(os.environ)), "paddle_k8s")
 
 
 def k8s_tools() -> NoReturn:
     """The command `k8s_tools`."""
-    parser = argparse.ArgumentParser("k8s_tools", description="Find the pods of a TrainingJob from within.")
+    parser = argparse.ArgumentParser("k8s_tools", description="Find the other pods of a TrainingJob from a pod.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    given: dict[str, dict[str, Callable[[str], object]]] = {
+    arguments: dict[str, dict[str, Callable[[str], object]]] = {
         "wait_pods_running": {"count": _whole},
         "wait_containers_ready": {},
         "fetch_ips": {},
@@ -54,88 +54,90 @@ def k8s_tools() -> NoReturn:
         "fetch_id": {},
         "count_pods_by_phase": {"phase": _phase},
     }
-    for command, values in given.items():
-        one = commands.add_parser(command)
-        one.add_argument("selector", help="labels of the pods, such as paddle-job=NAME")
+    for command, values in arguments.items():
+        subparser = commands.add_parser(command)
+        subparser.add_argument("selector", help="labels of the pods, such as paddle-job=NAME")
         for name, kind in values.items():
-            one.add_argument(name, type=kind)
-    asked = parser.parse_args()
-    _run(lambda: _answer(asked, dict(os.environ)), "k8s_tools")
+            subparser.add_argument(name, type=kind)
+    parsed = parser.parse_args()
+    _run(lambda: _run_tool(parsed, dict(os.environ)), "k8s_tools")
 
 
-def _answer(asked: argparse.Namespace, environment: Environment) -> int:
+def _run_tool(parsed: argparse.Namespace, environment: Environment) -> int:
     tools = Tools(find_source(environment))
-    match asked.command:
+    match parsed.command:
         case "wait_pods_running":
-            tools.wait_pods_running(asked.selector, asked.count)
+            tools.wait_pods_running(parsed.selector, parsed.count)
         case "wait_containers_ready":
-            tools.wait_containers_ready(asked.selector)
+            tools.wait_containers_ready(parsed.selector)
         case "fetch_ips":
-            say(tools.fetch_ips(asked.selector))
+            print_line(tools.fetch_ips(parsed.selector))
         case "fetch_endpoints":
-            say(tools.fetch_endpoints(asked.selector, asked.port))
+            print_line(tools.fetch_endpoints(parsed.selector, parsed.port))
         case "fetch_id":
-            say(str(tools.fetch_id(asked.selector, *_who(environment))))
+            print_line(str(tools.fetch_id(parsed.selector, *_name_and_ip(environment))))
         case _:
-            say(str(tools.count_pods_by_phase(asked.selector, asked.phase)))
+            print_line(str(tools.count_pods_by_phase(parsed.selector, parsed.phase)))
     return 0
 
 
 def _start_fluid(environment: Environment) -> int:
-    """Pservers and trainers of a fixed number, each of which is told of all the others."""
+    """A pserver or a trainer of a fixed number; each gets the addresses of all the others."""
     role = _role(environment)
     tools = Tools(find_source(environment))
     _await_pservers(tools, environment, "PADDLE_PSERVERS_NUM")
     if role == _TRAINER:
         _await_trainers(tools, environment, "PADDLE_TRAINERS_NUM")
-    known = _tell_of_all(tools, environment, role)
+    extended = _with_addresses(tools, environment, role)
     if role == _TRAINER:
-        _check_failed(tools, environment, 1)
-    return run_entrypoint(_entry(environment), known)
+        _refuse_after_failures(tools, environment, 1)
+    return run_entrypoint(_entry(environment), extended)
 
 
 def _start_pserver(environment: Environment) -> int:
     """A pserver of a gang."""
     tools = Tools(find_source(environment))
     _await_pservers(tools, environment, "PSERVERS")
-    return _run_in_workspace(_tell_of_all(tools, environment, _PSERVER))
+    return _run_in_workspace(_with_addresses(tools, environment, _PSERVER))
 
 
 def _start_trainer(environment: Environment) -> int:
-    """A trainer of a gang, where no trainer may fail."""
+    """A trainer of a gang, in which no trainer may fail."""
     tools = Tools(find_source(environment))
-    _check_failed(tools, environment, 0)
+    _refuse_after_failures(tools, environment, 0)
     _await_pservers(tools, environment, "PSERVERS")
     _await_trainers(tools, environment, "TRAINERS")
-    known = _tell_of_all(tools, environment, _TRAINER)
-    known["PADDLE_INIT_PSERVERS"] = tools.fetch_ips(_selector(environment, _PSERVER))
-    known["PADDLE_INIT_TRAINER_ID"] = known["PADDLE_TRAINER_ID"]
-    return _run_in_workspace(known)
+    extended = _with_addresses(tools, environment, _TRAINER)
+    extended["PADDLE_INIT_PSERVERS"] = tools.fetch_ips(_selector(environment, _PSERVER))
+    extended["PADDLE_INIT_TRAINER_ID"] = extended["PADDLE_TRAINER_ID"]
+    return _run_in_workspace(extended)
 
 
 def _start_new_pserver(environment: Environment) -> int:
-    """A pserver of a fault-tolerant job: it may come back while the others run."""
+    """A pserver of a fault-tolerant job; it may restart while the other pods run."""
     _await_master(Tools(find_source(environment)), environment)
-    return _run_in_workspace(_tell_of_names(environment))
+    return _run_in_workspace(_with_names(environment))
 
 
 def _start_new_trainer(environment: Environment) -> int:
-    """A trainer of a fault-tolerant job: others come and go while it runs."""
+    """A trainer of a fault-tolerant job; other trainers come and go while it runs."""
     tools = Tools(find_source(environment))
-    _check_failed(tools, environment, _number(environment, "TRAINERS"))
+    _refuse_after_failures(tools, environment, _number(environment, "TRAINERS"))
     _await_pservers(tools, environment, "PSERVERS")
     _await_master(tools, environment)
-    return _run_in_workspace(_tell_of_names(environment))
+    return _run_in_workspace(_with_names(environment))
 
 
 def _start_master(environment: Environment) -> int:
-    """The data master, for who starts it by hand: the controller calls `edl master` itself."""
+    """The data master, for people who start it by hand; the controller calls `edl master` itself."""
     program = shutil.which("edl", path=environment.get("PATH"))
     if program is None:
-        raise ConfigError("start_master: there is no command edl on PATH; install edl with its extra `controller`")
+        raise ConfigError(
+            "start_master: the command edl is not on PATH; install it with pip install 'edl[controller]'"
+        )
     journal, token = environment.get("EDL_JOURNAL") or _JOURNAL, environment.get("EDL_TOKEN_FILE", "")
     command = ["edl", "master", "--listen", "0.0.0.0:8080", "--journal", journal, "--token-file", token]
-    os.execve(program, command, environment)  # noqa: S606 no shell is wanted
+    os.execve(program, command, environment)  # noqa: S606 - no shell is needed
 
 
 _STARTS: dict[str, Callable[[Environment], int]] = {
@@ -158,21 +160,23 @@ def _await_trainers(tools: Tools, environment: Environment, count: str) -> None:
 
 def _await_master(tools: Tools, environment: Environment) -> None:
     if environment.get("EDL_MASTER") != "":
-        tools.wait_pods_running(f"paddle-job-master={_needed(environment, 'PADDLE_JOB_NAME')}", 1)
+        tools.wait_pods_running(f"paddle-job-master={_required(environment, 'PADDLE_JOB_NAME')}", 1)
 
 
-def _check_failed(tools: Tools, environment: Environment, most: int) -> None:
-    """The original said so and ended with 0, which reads as success."""
-    if tools.too_many_failed(_selector(environment, _TRAINER), most):
+def _refuse_after_failures(tools: Tools, environment: Environment, limit: int) -> None:
+    """Refuse to start if more trainers than `limit` have failed; the original exited with 0, which means success."""
+    selector = _selector(environment, _TRAINER)
+    if tools.too_many_failed(selector, limit):
         raise PermanentError(
-            f"job {environment['PADDLE_JOB_NAME']}: failed trainers are beyond the threshold of {most}, so this pod"
-            " does not start; look at the logs of those that failed, then delete them"
+            f"job {environment['PADDLE_JOB_NAME']}: the number of failed trainers is above the limit of {limit}, so"
+            f" this trainer does not start; read the logs of the failed pods (kubectl get pods -l {selector}), then"
+            " delete them"
         )
 
 
-def _tell_of_all(tools: Tools, environment: Environment, role: str) -> Environment:
-    """The environment with the addresses of a job whose pods do not change."""
-    place = str(tools.wait_listed(_selector(environment, role), *_who(environment)))
+def _with_addresses(tools: Tools, environment: Environment, role: str) -> Environment:
+    """The environment with the addresses of all pods, for a job whose pods do not change."""
+    place = str(tools.wait_until_listed(_selector(environment, role), *_name_and_ip(environment)))
     return {
         **environment,
         "PADDLE_PSERVERS": tools.fetch_endpoints(
@@ -184,9 +188,9 @@ def _tell_of_all(tools: Tools, environment: Environment, role: str) -> Environme
     }
 
 
-def _tell_of_names(environment: Environment) -> Environment:
-    """The environment with what stays true while pods come and go: names for addresses, indices for places."""
-    job, port = _needed(environment, "PADDLE_JOB_NAME"), _number(environment, "PADDLE_PORT")
+def _with_names(environment: Environment) -> Environment:
+    """The environment with names and indices, which stay valid while pods come and go."""
+    job, port = _required(environment, "PADDLE_JOB_NAME"), _number(environment, "PADDLE_PORT")
     pservers = [f"{job}-pserver-{i}.{job}:{port + i}" for i in range(_number(environment, "PSERVERS"))]
     index = str(_number(environment, "EDL_INDEX"))
     return {
@@ -198,14 +202,14 @@ def _tell_of_names(environment: Environment) -> Environment:
 
 
 def _run_in_workspace(environment: Environment) -> int:
-    """Run the entrypoint where the code of the job is, which Python finds too."""
+    """Run the entrypoint in the folder with the code of the job, which is added to the path of Python too."""
     workspace = environment.get("TRAINER_PACKAGE", "")
     if workspace:
         try:
             os.chdir(workspace)
         except OSError as error:
             raise ConfigError(
-                f"workspace {workspace}: cannot be entered: {error}; look at spec.trainer.workspace and at the image"
+                f"workspace {workspace}: cannot be entered: {error}; check spec.trainer.workspace and the image"
             ) from error
         path = environment.get("PYTHONPATH")
         environment = {**environment, "PYTHONPATH": f"{workspace}:{path}" if path else workspace}
@@ -213,35 +217,38 @@ def _run_in_workspace(environment: Environment) -> int:
 
 
 def _entry(environment: Environment) -> str:
-    return _needed(environment, "ENTRY")
+    return _required(environment, "ENTRY")
 
 
 def _role(environment: Environment) -> str:
-    word = environment.get("PADDLE_TRAINING_ROLE") or environment.get("TRAINING_ROLE", "")
-    if word.upper() not in _ROLES:
-        raise ConfigError(f"PADDLE_TRAINING_ROLE {word!r}: no such role; set one of {', '.join(_ROLES)}")
-    return _ROLES[word.upper()]
+    value = environment.get("PADDLE_TRAINING_ROLE") or environment.get("TRAINING_ROLE", "")
+    if value.upper() not in _ROLES:
+        raise ConfigError(f"PADDLE_TRAINING_ROLE {value!r}: this role does not exist; set one of {', '.join(_ROLES)}")
+    return _ROLES[value.upper()]
 
 
 def _selector(environment: Environment, role: str) -> str:
     label = "paddle-job" if role == _TRAINER else "paddle-job-pserver"
-    return f"{label}={_needed(environment, 'PADDLE_JOB_NAME')}"
+    return f"{label}={_required(environment, 'PADDLE_JOB_NAME')}"
 
 
-def _who(environment: Environment) -> tuple[str, str]:
+def _name_and_ip(environment: Environment) -> tuple[str, str]:
+    """The name and the address of this pod; empty texts if they are unknown."""
     return environment.get("POD_NAME", ""), environment.get("POD_IP", "")
 
 
-def _needed(environment: Environment, name: str) -> str:
+def _required(environment: Environment, name: str) -> str:
     if not environment.get(name):
-        raise ConfigError(f"{name} is empty: the controller sets it in every pod of a job; set it, or start it there")
+        raise ConfigError(
+            f"{name} is empty; the controller sets it in every pod of a job: set it too, or run this in such a pod"
+        )
     return environment[name]
 
 
 def _number(environment: Environment, name: str) -> int:
-    text = _needed(environment, name)
+    text = _required(environment, name)
     if not text.isdecimal():
-        raise ConfigError(f"{name} {text!r}: not a number; the controller sets it in every pod of a job")
+        raise ConfigError(f"{name} {text!r}: not a whole number; set it as the controller does in a pod of a job")
     return int(text)
 
 
@@ -253,20 +260,23 @@ def _whole(text: str) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give 1..65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give 1 to 65535")
     return int(text)
 
 
 def _phase(text: str) -> str:
     if text not in PHASES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no phase of a pod; give one of {', '.join(PHASES)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a phase of a pod; give one of {', '.join(PHASES)}")
     return text
 
 
 def _run(work: Callable[[], int], name: str) -> NoReturn:
-    """Until the entrypoint runs, signals end us: the first process of a pod must ask for that."""
+    """Run a command and exit.
+
+    Until the entrypoint runs, signals end this process: the first process of a container ignores them by default.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _leave)
+        signal.signal(number, _exit_by_signal)
     try:
         code = work()
     except EdlError as error:
@@ -277,16 +287,16 @@ def _run(work: Callable[[], int], name: str) -> NoReturn:
     raise SystemExit(code)
 
 
-def _leave(number: int, _: FrameType | None) -> NoReturn:
-    raise SystemExit(KILLED + number)
+def _exit_by_signal(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(SIGNALLED + number)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """`python -m edl.pod k8s_tools ...` or `paddle_k8s ...`, where no console scripts are installed."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """`python -m edl.pod k8s_tools ...` and `python -m edl.pod paddle_k8s ...`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     commands: dict[str, Callable[[], NoReturn]] = {"k8s_tools": k8s_tools, "paddle_k8s": paddle_k8s}
-    if not words or words[0] not in commands:
+    if not given or given[0] not in commands:
         sys.stderr.write(f"usage: python -m edl.pod {'|'.join(commands)} ...\n")
         raise SystemExit(USAGE)
-    sys.argv = words
-    commands[words[0]]()
+    sys.argv = given
+    commands[given[0]]()

@@ -1,7 +1,7 @@
-"""The questions of `k8s_tools`: which pods of a job run, where, and which of them this is.
+"""The commands of `k8s_tools`: which pods of a job run, at which addresses, and which of them is this pod.
 
-Answers are in one order everywhere, so that the place of this pod among the running ones is its place in the list of
-endpoints too.
+All commands list pods in the same order, so the place of this pod among the running pods is also its place in the
+list of endpoints.
 """
 
 from __future__ import annotations
@@ -12,90 +12,97 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from edl.errors import PermanentError, TemporaryError
-from edl.pod.entrypoint import say
+from edl.pod.entrypoint import print_line
 from edl.pod.pods import RUNNING, PeerPod, PodSource, running_in_order
 
 POLL_S = 5.0
+_AGAIN = f"checking again in {POLL_S:g} s"
 _T = TypeVar("_T")
 
 Sleep = Callable[[float], None]
 
 
 class Tools:
-    """The questions of `k8s_tools`.
+    """The commands of `k8s_tools`.
 
     Args:
-        source: where pods are looked up.
-        sleep: waits so many seconds.
+        source: finds the pods.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(self, source: PodSource, sleep: Sleep = time.sleep) -> None:
         self._source, self._sleep = source, sleep
 
     def running(self, selector: str) -> list[PeerPod]:
-        """The pods that run and are not on their way out, in the order of `fetch_id`."""
+        """The running pods that are not terminating, in the order of `fetch_id`."""
         return running_in_order(self._source.pods(selector))
 
     def wait_pods_running(self, selector: str, count: int) -> None:
-        """Return once so many run; a terminating pod does not."""
-        say(f"label selector: {selector}, desired: {count}")
+        """Return once `count` pods run; a terminating pod does not count."""
         if count == 0:
+            print_line(f"not waiting: 0 pods are needed (selector {selector})")
             return
+        print_line(f"waiting for {count} running {'pod' if count == 1 else 'pods'} (selector {selector})")
         self._wait(
             lambda: len([pod for pod in self._source.pods(selector) if pod.is_running]),
             lambda found: found >= count,
-            lambda found: f"current cnt: {found} sleep for 5 seconds...",
+            lambda found: f"{found} of {count} pods are running; {_AGAIN}",
         )
 
     def wait_containers_ready(self, selector: str) -> None:
-        """Return once there is a pod, and all containers of all pods that have not finished are ready."""
-        say(f"label selector: {selector}, wait for all containers")
+        """Return once there is a pod, and all containers of all unfinished pods are ready."""
+        print_line(f"waiting until all containers are ready (selector {selector})")
         self._wait(
             lambda: [pod for pod in self._with_phases(selector) if pod.phase not in {"Succeeded", "Failed"}],
             lambda pods: bool(pods) and all(pod.is_ready for pod in pods),
-            lambda pods: f"ready: {sum(pod.is_ready for pod in pods)} of {len(pods)} sleep for 5 seconds...",
+            lambda pods: f"{sum(pod.is_ready for pod in pods)} of {len(pods)} pods are ready; {_AGAIN}",
         )
 
     def fetch_ips(self, selector: str) -> str:
-        """Addresses of the running pods, comma separated."""
+        """The addresses of the running pods, separated by commas."""
         return ",".join(pod.ip for pod in self.running(selector))
 
     def fetch_endpoints(self, selector: str, port: int) -> str:
-        """Addresses of the running pods with ports that count up from one to the next."""
+        """ADDRESS:PORT of the running pods, separated by commas; the port increases by 1 from one to the next."""
         addresses = [f"[{pod.ip}]" if ":" in pod.ip else pod.ip for pod in self.running(selector)]
         return ",".join(f"{address}:{port + place}" for place, address in enumerate(addresses))
 
     def fetch_id(self, selector: str, name: str, ip: str) -> int:
-        """The place of a pod among the running ones, by its name, else by its address.
+        """The place of a pod among the running pods, from 0.
+
+        Args:
+            selector: of the pods.
+            name: of this pod; if empty, its address decides.
+            ip: of this pod.
 
         Raises:
-            PermanentError: it is not among them.
+            PermanentError: this pod is not among them.
         """
         pods = self.running(selector)
         for place, pod in enumerate(pods):
             if pod.name == name or (not name and pod.ip == ip):
                 return place
         raise PermanentError(
-            f"fetch_id {selector}: this pod ({name or ip or 'neither POD_NAME nor POD_IP is set'}) is not among the"
-            f" running ones ({', '.join(pod.name for pod in pods) or 'none'}); look at the selector and at its labels"
+            f"fetch_id {selector}: this pod ({name or ip or 'neither POD_NAME nor POD_IP is set'}) is not one of the"
+            f" running pods ({', '.join(pod.name for pod in pods) or 'none'}); check the selector and its labels"
         )
 
     def count_pods_by_phase(self, selector: str, phase: str) -> int:
-        """How many pods are in a phase; of the running ones, those that stay."""
+        """How many pods are in a phase; for Running, terminating pods do not count."""
         pods = self._source.pods(selector) if phase == RUNNING else self._with_phases(selector)
         return sum(pod.is_running if phase == RUNNING else pod.phase == phase for pod in pods)
 
-    def too_many_failed(self, selector: str, most: int) -> bool:
-        """More than so many pods have failed; never where only DNS can be asked, which does not know."""
+    def too_many_failed(self, selector: str, limit: int) -> bool:
+        """True if more than `limit` pods have failed; always False by DNS, which does not know phases."""
         pods = self._source.pods(selector) if self._source.knows_phases else []
-        return sum(pod.phase == "Failed" and not pod.is_terminating for pod in pods) > most
+        return sum(pod.phase == "Failed" and not pod.is_terminating for pod in pods) > limit
 
-    def wait_listed(self, selector: str, name: str, ip: str) -> int:
-        """`fetch_id`, as soon as this pod is seen to run: it runs a little before the API says so."""
+    def wait_until_listed(self, selector: str, name: str, ip: str) -> int:
+        """Wait until this pod is listed as running, which is a little after it starts; returns its `fetch_id`."""
         self._wait(
             lambda: self.running(selector),
             lambda pods: any(pod.name == name or (not name and pod.ip == ip) for pod in pods),
-            lambda _: f"{name or ip} is not seen running yet, sleep for 5 seconds...",
+            lambda _: f"this pod ({name or ip}) is not listed as running yet; {_AGAIN}",
         )
         return self.fetch_id(selector, name, ip)
 
@@ -103,20 +110,20 @@ class Tools:
         pods = self._source.pods(selector)
         if not self._source.knows_phases:
             raise PermanentError(
-                "phases and readiness are not to be had by DNS; name a ServiceAccount that may list pods"
-                " (kubectl apply -k deploy/pod-reader, serviceAccountName: edl-pod-reader)"
+                f"selector {selector!r}: without access to the API, pods are found by DNS, which knows neither phases"
+                " nor readiness; run kubectl apply -k deploy/pod-reader and set serviceAccountName: edl-pod-reader"
             )
         return pods
 
-    def _wait(self, look: Callable[[], _T], is_enough: Callable[[_T], bool], tell: Callable[[_T], str]) -> None:
-        """Look until it is enough; an API that does not answer is waited for too."""
+    def _wait(self, look: Callable[[], _T], is_enough: Callable[[_T], bool], describe: Callable[[_T], str]) -> None:
+        """Look until it is enough; errors of an API that does not answer are printed, and do not end the wait."""
         while True:
             try:
                 found = look()
             except TemporaryError as error:
-                sys.stderr.write(f"{error}; sleep for 5 seconds...\n")
+                sys.stderr.write(f"{error}; {_AGAIN}\n")
             else:
                 if is_enough(found):
                     return
-                say(tell(found))
+                print_line(describe(found))
             self._sleep(POLL_S)

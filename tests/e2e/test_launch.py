@@ -19,7 +19,7 @@ from tests.e2e.conftest import SharedControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.kubeconfig import read_kubeconfig
-from tests.pod.processes import K8S_TOOLS, PADDLE_K8S, ROOT, last_words, pod_environment
+from tests.pod.processes import K8S_TOOLS, PADDLE_K8S, ROOT, pod_environment, termination_log
 
 Object = dict[str, Any]
 TRAINERS, PSERVERS = "paddle-job=j", "paddle-job-pserver=j"
@@ -126,7 +126,7 @@ def test_the_tools_find_pods_through_the_api(space: Space) -> None:
     assert space.tools("fetch_id", TRAINERS) == (0, "3\n", "")
     assert space.tools("fetch_id", TRAINERS, pod="j-trainer-2") == (0, "2\n", "")
     assert space.tools("fetch_ips", PSERVERS) == (0, "\n", "")
-    ready = "label selector: paddle-job=j, wait for all containers\n"
+    ready = "waiting until all containers are ready (selector paddle-job=j)\n"
     assert space.tools("wait_containers_ready", TRAINERS) == (0, ready, "")
     space.fail("j-trainer-0")
     assert space.tools("count_pods_by_phase", TRAINERS, "Failed") == (0, "1\n", "")
@@ -134,7 +134,7 @@ def test_the_tools_find_pods_through_the_api(space: Space) -> None:
     assert space.tools("fetch_ips", TRAINERS)[1] == ",".join(ips[1:]) + "\n"
     code, out, err = space.tools("fetch_id", TRAINERS, pod="j-trainer-99")
     assert (code, out) == (1, "")
-    assert "this pod (j-trainer-99) is not among the running ones" in err
+    assert "this pod (j-trainer-99) is not one of the running pods" in err
 
 
 def test_a_pod_without_an_index_puts_all_in_the_order_of_their_addresses(space: Space) -> None:
@@ -154,12 +154,12 @@ def test_a_terminating_pod_is_not_waited_for_as_running(space: Space) -> None:
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "label selector: paddle-job=j, desired: 2\n"
-    assert process.stdout.readline() == "current cnt: 1 sleep for 5 seconds...\n"
+    assert process.stdout.readline() == "waiting for 2 running pods (selector paddle-job=j)\n"
+    assert process.stdout.readline() == "1 of 2 pods are running; checking again in 5 s\n"
     space.add(make_pod("j-trainer-2", "paddle-job", 2))
     rest, _ = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert set(rest.splitlines()) <= {"current cnt: 1 sleep for 5 seconds..."}
+    assert set(rest.splitlines()) <= {"1 of 2 pods are running; checking again in 5 s"}
 
 
 def test_more_pods_than_one_answer_holds_are_all_counted(space: Space) -> None:
@@ -176,7 +176,7 @@ def test_an_account_that_may_not_list_pods_is_told_what_to_do_and_names_are_trie
     assert (code, out) == (1, "")
     assert "403" in err
     assert "kubectl apply -k deploy/pod-reader" in err
-    assert "looking pods up by DNS names instead" in err
+    assert "until then pods are found by DNS" in err
 
 
 def fluid(space: Space, role: str, pod: str, entry: str) -> subprocess.Popen[str]:
@@ -197,10 +197,10 @@ def test_a_trainer_is_told_of_everybody_once_everybody_runs(space: Space, role: 
     process = fluid(space, role, "j-trainer-1", TELL)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(3)]
-    assert lines[0] == "label selector: paddle-job-pserver=j, desired: 2\n"
+    assert lines[0] == "waiting for 2 running pods (selector paddle-job-pserver=j)\n"
     assert lines[1:] == [
-        "label selector: paddle-job=j, desired: 2\n",
-        "current cnt: 1 sleep for 5 seconds...\n",
+        "waiting for 2 running pods (selector paddle-job=j)\n",
+        "1 of 2 pods are running; checking again in 5 s\n",
     ]
     space.add(make_pod("j-trainer-0", "paddle-job", 0))
     out, err = process.communicate(timeout=60)
@@ -229,8 +229,8 @@ def test_too_many_failures_do_not_read_as_success(space: Space) -> None:
     process = fluid(space, "TRAINER", "j-trainer-1", "touch ran")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "job j: failed trainers are beyond the threshold of 1" in err
-    assert "beyond the threshold of 1" in last_words(space.folder)
+    assert "job j: the number of failed trainers is above the limit of 1" in err
+    assert "above the limit of 1" in termination_log(space.folder)
     assert not (space.folder / "ran").exists()
 
 

@@ -46,8 +46,8 @@ OF_LAUNCH = (
     Bug(
         "an error of the launcher that ends with 0",
         "pod/roles.py",
-        "FAILED, USAGE, KILLED = 1, 2, 128",
-        "FAILED, USAGE, KILLED = 0, 2, 128",
+        "FAILED, USAGE, SIGNALLED = 1, 2, 128",
+        "FAILED, USAGE, SIGNALLED = 0, 2, 128",
         "pod/test_roles.py::test_wrong_usage_is_refused_without_a_traceback",
     ),
     Bug(
@@ -60,14 +60,14 @@ OF_LAUNCH = (
     Bug(
         "a program behind a shell cut off when the shell has died",
         "pod/entrypoint.py",
-        "_await_group(child, waited_for, None)",
-        "_await_group(child, waited_for, 0.0)",
+        "_await_group(child, None)",
+        "_await_group(child, 0.0)",
         f"{CHILD}::test_sigterm_reaches_the_program_and_lets_it_finish",
     ),
     Bug(
         "a death by a signal told as another exit code",
         "pod/entrypoint.py",
-        "code >= 0 else _KILLED - code",
+        "code >= 0 else _SIGNALLED - code",
         "code >= 0 else -code",
         f"{CHILD}::test_the_exit_code_is_kept_and_explained",
     ),
@@ -102,15 +102,15 @@ OF_LAUNCH = (
     Bug(
         "threads that take the signal of the entrypoint's end",
         "pod/dns.py",
-        "initializer=_hear_no_signals",
+        "initializer=_block_signals",
         "initializer=None",
         f"{PODS}::test_the_threads_that_resolve_names_block_all_signals",
     ),
     Bug(
         "an end that is seen only by its signal",
         "pod/entrypoint.py",
-        "signal.sigtimedwait(waited_for, _LOOK_ANYWAY_S)",
-        "signal.sigwaitinfo(waited_for)",
+        "_forward_signal(child, _POLL_ENTRYPOINT_S)",
+        "_forward_signal(child, 3600.0)",
         f"{CHILD}::test_the_end_of_the_entrypoint_is_noticed_if_another_thread_takes_the_signal",
     ),
 )

@@ -1,4 +1,4 @@
-"""`paddle_k8s` as a process of its own, as it is in a container."""
+"""`paddle_k8s` as a separate process, as it runs in a container."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K8S_TOOLS = [sys.executable, "-W", "error", "-m", "edl.pod", "k8s_tools"]
 
 
 def pod_environment(folder: Path, entry: str, **more: str) -> dict[str, str]:
-    """What the controller sets for a pserver 3 of a job without a master, whose termination log is a file."""
+    """The environment that the controller sets for pserver 3 of a job without a master; the log is a file."""
     log = folder / "termination-log"
     log.touch()
     return {
@@ -45,11 +45,11 @@ def start(folder: Path, entry: str, role: str = "start_new_pserver", **more: str
 
 
 def run(folder: Path, entry: str, role: str = "start_new_pserver", **more: str) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
+    """Run a role until it ends; returns (exit code, stdout, stderr)."""
     process = start(folder, entry, role, **more)
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
-def last_words(folder: Path) -> str:
+def termination_log(folder: Path) -> str:
     return (folder / "termination-log").read_text()

@@ -1,4 +1,4 @@
-"""The entrypoint under the launcher, with real processes: ends, signals, what is left behind."""
+"""The entrypoint under the launcher, with real processes: exit codes, signals, and background processes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.pod.processes import ROOT, last_words, run, start
-
-
-def await_true(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)
+from tests.pod.processes import ROOT, run, start, termination_log
+from tests.worlds.waiting import wait_until
 
 
 def is_alive(pid: int) -> bool:
-    """Neither gone nor a zombie."""
+    """True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -50,37 +42,37 @@ def is_alive(pid: int) -> bool:
 def test_the_exit_code_is_kept_and_explained(tmp_path: Path, entry: str, code: int, meaning: str) -> None:
     ended, out, _ = run(tmp_path, entry)
     assert ended == code
-    assert last_words(tmp_path) == (f"{meaning}\n" if meaning else "")
-    assert out.splitlines()[-1] == f"job returned {code}{': ' + meaning if meaning else ''}"
+    assert termination_log(tmp_path) == (f"{meaning}\n" if meaning else "")
+    assert out.splitlines()[-1] == f"the entrypoint exited with code {code}{': ' + meaning if meaning else ''}"
 
 
-LATE = """
+TAKES_THE_SIGNAL = """
 import os, threading, time
-from edl.pod import entrypoint as launch_child
+from edl.pod import entrypoint
 
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-start = launch_child._start
+start = entrypoint._start
 
 def start_and_dawdle(*given):
     child = start(*given)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    time.sleep(0.2)  # for the other thread to wake up
+    time.sleep(0.2)  # so that the other thread takes the signal
     return child
 
-launch_child._start = start_and_dawdle
-raise SystemExit(launch_child.run_entrypoint("exit 3", dict(os.environ)))
+entrypoint._start = start_and_dawdle
+raise SystemExit(entrypoint.run_entrypoint("exit 3", dict(os.environ)))
 """
 
 
 def test_the_end_of_the_entrypoint_is_noticed_if_another_thread_takes_the_signal() -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", LATE], env=environment, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", TAKES_THE_SIGNAL], env=environment, timeout=30, check=False)
     assert done.returncode == 3
 
 
 def test_a_termination_message_of_the_program_is_not_overwritten(tmp_path: Path) -> None:
     code, _, _ = run(tmp_path, 'echo "loss is nan" > $EDL_TERMINATION_LOG; exit 1')
-    assert (code, last_words(tmp_path)) == (1, "loss is nan\nGeneral Error\n")
+    assert (code, termination_log(tmp_path)) == (1, "loss is nan\nGeneral Error\n")
 
 
 def test_without_a_termination_log_the_exit_code_is_kept_and_no_file_is_created(tmp_path: Path) -> None:
@@ -94,12 +86,12 @@ PRINTER = "import ctypes, time; ctypes.CDLL(None).puts(b'from C'); print('from P
 
 
 def test_lines_of_python_and_of_c_are_not_buffered(tmp_path: Path) -> None:
-    """In a file, where both would keep them back."""
+    """In a file, for which Python and C buffer their output by default."""
     (tmp_path / "printer.py").write_text(PRINTER)
     process = start(tmp_path, "exec python3 printer.py > out", PYTHONUNBUFFERED="")
     try:
-        await_true((tmp_path / "out").exists, "the program starts")
-        await_true(lambda: len((tmp_path / "out").read_text().splitlines()) == 2, "both lines are there", 20)
+        wait_until((tmp_path / "out").exists, "the program starts")
+        wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2, "both lines are there", 20)
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -114,8 +106,9 @@ def test_an_image_without_stdbuf_runs_the_entrypoint_too(tmp_path: Path) -> None
 def test_an_image_without_a_shell_is_refused_with_a_message(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, "exit 5", PATH=str(tmp_path))
     assert code == 2
-    assert err == f"paddle_k8s: entrypoint 'exit 5': this image has no sh on PATH '{tmp_path}'; use one that has\n"
-    assert "has no sh" in last_words(tmp_path)
+    missing = f"this image has no shell sh on PATH '{tmp_path}'; use an image that has one"
+    assert err == f"paddle_k8s: entrypoint 'exit 5': {missing}\n"
+    assert "has no shell" in termination_log(tmp_path)
 
 
 SAVER = """
@@ -132,20 +125,20 @@ time.sleep(60)
 
 @pytest.mark.parametrize(("entry", "code"), [("exec python3 saver.py", 7), ("cd . && python3 saver.py && :", 143)])
 def test_sigterm_reaches_the_program_and_lets_it_finish(tmp_path: Path, entry: str, code: int) -> None:
-    """Behind a shell too, although the shell itself dies of it at once."""
+    """Also behind a shell, although the signal kills the shell at once."""
     (tmp_path / "saver.py").write_text(SAVER)
     process = start(tmp_path, entry)
-    await_true((tmp_path / "up").exists, "the program starts")
+    wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == code
-    assert (tmp_path / "saved").read_text() == "model"  # by now: with the first process everything ends in a pod
+    assert (tmp_path / "saved").read_text() == "model"  # already now: when the first process ends, the container ends
     process.communicate(timeout=30)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
 def test_a_program_that_a_signal_kills_exits_with_128_plus_its_number(tmp_path: Path, number: int, code: int) -> None:
     process = start(tmp_path, "touch up; exec sleep 60")
-    await_true((tmp_path / "up").exists, "the program starts")
+    wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == code
@@ -153,7 +146,7 @@ def test_a_program_that_a_signal_kills_exits_with_128_plus_its_number(tmp_path: 
 
 def test_a_program_that_ignores_sigterm_runs_to_its_end(tmp_path: Path) -> None:
     process = start(tmp_path, "trap '' TERM; echo $$ > pid; touch up; sleep 1; exit 9")
-    await_true((tmp_path / "up").exists, "the program starts")
+    wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 9
@@ -163,12 +156,12 @@ def test_orphans_are_reaped_while_the_entrypoint_runs(tmp_path: Path) -> None:
     """Forty processes whose parents end first; none may stay a zombie of the launcher."""
     spawn = "i=0; while [ $i -lt 40 ]; do sh -c 'sleep 0.05 &'; i=$((i+1)); done; sleep 0.3; touch up; exec sleep 60"
     process = start(tmp_path, spawn)
-    await_true((tmp_path / "up").exists, "the program starts")
+    wait_until((tmp_path / "up").exists, "the program starts")
 
     def children() -> list[str]:
         return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
 
-    await_true(lambda: len(children()) == 1, f"only the entrypoint is left: {children()}")
+    wait_until(lambda: len(children()) == 1, f"only the entrypoint is left: {children()}")
     assert is_alive(int(children()[0]))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
@@ -179,7 +172,7 @@ def test_background_processes_end_with_the_entrypoint(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, "sleep 60 & echo $! > pid; exit 4")
     assert code == 4
     assert not is_alive(int((tmp_path / "pid").read_text()))
-    assert out.splitlines()[-1] == "job returned 4"
+    assert out.splitlines()[-1] == "the entrypoint exited with code 4"
 
 
 def test_a_background_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -206,14 +199,15 @@ def test_a_daemon_outside_the_process_group_ends_too_and_the_log_names_it(tmp_pa
     assert code == 4
     assert not is_alive(int((tmp_path / "pid").read_text()))
     assert out.splitlines() == [
-        "the entrypoint has left processes running, which are ended now; let it wait for what it starts",
-        "job returned 4",
+        "the entrypoint left processes running in the background, which end now; to keep them, let the entrypoint"
+        " wait for them",
+        "the entrypoint exited with code 4",
     ]
 
 
 def test_an_entrypoint_without_background_processes_logs_only_its_exit_code(tmp_path: Path) -> None:
     _, out, _ = run(tmp_path, "sh -c 'sleep 0.1 & wait'; exit 0")
-    assert out == "job returned 0\n"
+    assert out == "the entrypoint exited with code 0\n"
 
 
 def _runs_in(process: Path, folder: Path) -> bool:
@@ -224,10 +218,10 @@ def _runs_in(process: Path, folder: Path) -> bool:
 
 
 def test_sigterm_before_the_entrypoint_runs_ends_the_launcher(tmp_path: Path) -> None:
-    """It waits for pservers that no name server knows."""
+    """The launcher waits for pservers that do not exist."""
     process = start(tmp_path, "touch ran", "start_new_trainer")
     assert process.stdout is not None
-    assert process.stdout.readline() == "label selector: paddle-job-pserver=job, desired: 2\n"
+    assert process.stdout.readline() == "waiting for 2 running pods (selector paddle-job-pserver=job)\n"
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143

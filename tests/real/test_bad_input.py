@@ -42,10 +42,11 @@ CASES = {
 }
 # What the log of its trainer ends with: all that a program has said which says nothing is what the launcher says.
 LAST_LINES = {
-    "exits-3": "\njob returned 3\n",
-    "forbidden": "PermissionError: [Errno 13] Permission denied: '/usr/model'\njob returned 1: General Error\n",
-    "silent": "\njob returned 0\n",
-    "in-background": "which are ended now; let it wait for what it starts\njob returned 0\n",
+    "exits-3": "\nthe entrypoint exited with code 3\n",
+    "forbidden": "PermissionError: [Errno 13] Permission denied: '/usr/model'\n"
+    "the entrypoint exited with code 1: General Error\n",
+    "silent": "\nthe entrypoint exited with code 0\n",
+    "in-background": "let the entrypoint wait for them\nthe entrypoint exited with code 0\n",
 }
 DEAF, FORKS, GRACE_S = "deaf", "forks", 3
 DAEMON = "sleep 98765"
@@ -267,8 +268,8 @@ def test_a_daemon_that_the_entrypoint_leaves_behind_ends_with_it(jobs: RealClust
     assert not is_there(DAEMON)
     log = jobs.kubectl("logs", f"{FORKS}-trainer-0")
     assert log.endswith(
-        "trained\nthe entrypoint has left processes running, which are ended now; let it wait for what it starts\n"
-        "job returned 0\n"
+        "trained\nthe entrypoint left processes running in the background, which end now; to keep them,"
+        " let the entrypoint wait for them\nthe entrypoint exited with code 0\n"
     )
 
 

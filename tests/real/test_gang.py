@@ -98,7 +98,7 @@ def test_trainers_start_when_every_pserver_runs_and_find_them_all(gang: RealClus
         log = gang.kubectl("logs", name)
         print(log)
         assert re.match(
-            f"label selector: paddle-job-pserver={JOB}, desired: 2\ncurrent cnt: [01] sleep for 5 sec", log
+            rf"waiting for 2 running pods \(selector paddle-job-pserver={JOB}\)\n[01] of 2 pods are running; ", log
         )
         began = re.search(rf"^trainer {rank} of 2 at ([0-9.]+), pservers {endpoints}$", log, re.MULTILINE)
         assert began, endpoints
@@ -141,4 +141,4 @@ def test_the_end_of_the_trainers_ends_the_pservers(gang: RealCluster) -> None:
         log = gang.kubectl("logs", f"{JOB}-trainer-{rank}")
         last = re.findall(r"loss ([0-9.]+)", log)[-1]
         assert float(last) < 0.05, log
-        assert log.endswith("job returned 0\n")
+        assert log.endswith("the entrypoint exited with code 0\n")

@@ -93,9 +93,9 @@ def test_the_example_trains_as_the_tutorial_says(mission: RealCluster, journal: 
 def assert_logs_read_well(mission: RealCluster, recorder: Recorder) -> None:
     trainer = mission.kubectl("logs", f"{JOB}-trainer-0")
     print(trainer)
-    assert trainer.startswith(f"label selector: paddle-job-pserver={JOB}, desired: 2\n")
+    assert trainer.startswith(f"waiting for 2 running pods (selector paddle-job-pserver={JOB})\n")
     assert re.search(r"^epoch 0: 250 batches by this trainer, loss 0\.[0-9]{3}$", trainer, re.MULTILINE)
-    assert trainer.endswith("job returned 0\n")
+    assert trainer.endswith("the entrypoint exited with code 0\n")
     for index in range(2):
         pserver = recorder.words(f"pserver-{index}")
         print(pserver)
