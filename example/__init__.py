@@ -1,1 +1,1 @@
-"""Examples: jobs to submit, and a demonstration that runs by itself."""
+"""Examples: jobs to submit, and a training program that also runs without a cluster."""

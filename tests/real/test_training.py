@@ -99,8 +99,8 @@ def assert_logs_read_well(mission: RealCluster, recorder: Recorder) -> None:
     for index in range(2):
         pserver = recorder.words(f"pserver-{index}")
         print(pserver)
-        assert f"part {index}: checkpoint 0, after 0 pushes\n" in pserver
-        assert f"part {index} of 2: {(1899, 1898)[index]} weights, on port {7164 + index}\n" in pserver
+        assert f"part {index}: loaded checkpoint 0, after 0 pushes\n" in pserver
+        assert f"part {index} of 2: serving {(1899, 1898)[index]} weights on port {7164 + index}\n" in pserver
     print(recorder.words("master-0"))
 
 
