@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from edl.cli.main import FAILED
+from edl.cli.exit_codes import FAILED
 from edl.master import journal_audit
 from edl.settings.audit import AuditSettings
 from edl.settings.shared import TextOutput

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import sys
 
+from edl.cli.exit_codes import FAILED, USAGE
 from edl.errors import ConfigError, EdlError
-
-FAILED, USAGE = 1, 2
 
 
 def main() -> None:

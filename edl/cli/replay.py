@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from edl.cli.main import USAGE
+from edl.cli.exit_codes import USAGE
 from edl.errors import ConfigError
 from edl.explain.plan_table import make_console
 from edl.observability.replay import exit_code, print_replays, replay_all, replays_json
