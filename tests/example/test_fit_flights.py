@@ -1,4 +1,4 @@
-"""The example that people copy: it learns what it should, whoever is killed, and its parts keep their promises."""
+"""The example fit_flights: it learns although trainers and pservers are killed, and each of its parts works."""
 
 from __future__ import annotations
 
