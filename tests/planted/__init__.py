@@ -27,7 +27,7 @@ class Bug:
         what: what goes wrong, as a sentence.
         target: what is replaced, as MODULE:QUALNAME of edl.
         caught_by: the test that must fail, as pytest names it, from tests/ on.
-        plant: takes what stands there (a function, a property, a constant) and returns the wrong one.
+        plant: takes the original (a function, a property, a constant) and returns the wrong one.
     """
 
     name: str

@@ -37,7 +37,7 @@ def find(name: str) -> Bug:
 
 
 def resolve(target: str) -> tuple[Any, str, Any]:
-    """(module or class, attribute, what stands there) of a MODULE:QUALNAME."""
+    """(module or class, attribute, original value) of a MODULE:QUALNAME."""
     module, _, qualname = target.partition(":")
     holder: Any = importlib.import_module(module)
     *path, name = qualname.split(".")

@@ -113,7 +113,7 @@ def _told_of_pods(cluster: RealCluster) -> str:
 
 
 def _ask(cluster: RealCluster, *arguments: str) -> str:
-    """What kubectl prints; where it fails, how: the failure that is reported must not be hidden by another."""
+    """What kubectl prints, or how it fails: the reported failure must not be hidden by another one."""
     try:
         return cluster.kubectl(*arguments)
     except (ControlPlaneError, subprocess.SubprocessError) as error:

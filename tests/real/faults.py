@@ -1,4 +1,4 @@
-"""What goes wrong while the example trains: all of it in one run, with trainers killed every few seconds."""
+"""The faults while the example trains: all of them in one run, with a trainer killed every few seconds."""
 
 from __future__ import annotations
 
@@ -167,6 +167,6 @@ class Faults:
 
 
 def running_container(cluster: RealCluster, pod: str) -> str:
-    """The id of the first container of a pod, where it runs."""
+    """The id of the first container of a pod, on its node."""
     found = cluster.kube.get("pods", pod)["status"].get("containerStatuses") or [{}]
     return str(found[0].get("containerID", "")) if "running" in found[0].get("state", {}) else ""

@@ -1,4 +1,4 @@
-"""Jobs on real kubelets: the installed controller, volumes for journals, what kubectl tells, the example's image."""
+"""Jobs on real kubelets: the installed controller, volumes for journals, output of kubectl, the example's image."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Journal:
     """A volume for one journal, in a folder of this machine, which both nodes see and which outlives the job.
 
     Args:
-        cluster: where it is offered.
+        cluster: the cluster that offers it.
         folder: of its own.
         storage_class: of the claim that it is for; by default the one that a job gets without asking.
     """
@@ -99,7 +99,7 @@ class Journal:
 
 
 class Recorder:
-    """What kubectl tells while something happens: each command goes on until it is stopped, its words into a file."""
+    """The output of kubectl while something happens: each command runs until it is stopped and writes to a file."""
 
     def __init__(self, cluster: RealCluster, folder: Path) -> None:
         self._cluster, self._folder = cluster, folder
@@ -141,7 +141,7 @@ def status(cluster: RealCluster, job: str) -> Object:
 
 
 def condition(cluster: RealCluster, job: str, kind: str) -> Object:
-    """The condition of a job where it holds; nothing where it does not."""
+    """The condition of a job if it is True; else an empty one."""
     found = status(cluster, job).get("conditions", [])
     return next((c for c in found if c["type"] == kind and c["status"] == "True"), {})
 

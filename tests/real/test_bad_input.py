@@ -1,4 +1,4 @@
-"""Jobs that cannot train, in real containers: each is told in its conditions, in words that say what to do.
+"""Jobs that cannot train, in real containers: the conditions of each say why and what to do.
 
 All of them run at once. What can be put right while a job runs is put right, and the job then goes on by itself.
 """

@@ -1,4 +1,4 @@
-"""A cluster of real kubelets leaves nothing on the machine, however it ends. Each of these starts one of its own."""
+"""A cluster of real kubelets leaves nothing on the machine, however it ends. Each test starts its own cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gang mode in real containers: who starts after whom, a restart as a whole, and an end as a whole.
+"""Gang mode in real containers: the order of the start, restarts of the whole gang, and its end.
 
 The tests of this module are one story of one job in their order. Its pods find each other through the API, with the
 account of deploy/pod-reader; its pservers take some seconds to start, so that the order can be seen.

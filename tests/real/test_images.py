@@ -1,4 +1,4 @@
-"""The two images of the Dockerfile, as containers: who they run as, what is in them, and that they are compiled."""
+"""The two images of the Dockerfile as containers: their user, their content, and that they are compiled."""
 
 from __future__ import annotations
 

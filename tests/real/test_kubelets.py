@@ -1,4 +1,4 @@
-"""What a test on real kubelets may rely on: names, Services, logs, exec, exit codes, and kubelets that stop."""
+"""What tests on real kubelets rely on: names, Services, logs, exec, exit codes, and kubelets that stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pserver that is in the way of a trainer moves to the other node while its job trains; nothing is lost by it."""
+"""A pserver that takes the room of a trainer moves to the other node while its job trains; no record is lost."""
 
 from __future__ import annotations
 

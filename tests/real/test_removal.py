@@ -1,4 +1,4 @@
-"""The controller removed as it was installed, by its manifest; after all other tests, which share it."""
+"""The controller is removed by its manifest. This test runs after all others, which share the controller."""
 
 from __future__ import annotations
 

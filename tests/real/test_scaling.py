@@ -1,4 +1,4 @@
-"""Measured scaling in real containers: what a resize costs, how fast each number of trainers is, who then gets them.
+"""Measured scaling in real containers: the cost of a resize, the speed of each number of trainers, and the plan.
 
 Two jobs of the same size share the cluster. The trainers of one work alone, those of the other stand in line for one
 server. Nobody tells the planner: it reads it off what their masters count.

@@ -1,4 +1,4 @@
-"""The whole mission in real containers: the example trains, whatever is killed, and tells what it did."""
+"""The example trains in real containers while trainers, pservers, the master and the controller are killed."""
 
 from __future__ import annotations
 

@@ -82,11 +82,11 @@ class Kube:
     # Objects
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object:
-        """One object; `KubeError` with code 404 where there is none."""
+        """One object; `KubeError` with code 404 if there is none."""
         return self.request("GET", self.resource(kind).path(namespace, name))
 
     def find(self, kind: str, name: str, namespace: str = "default") -> Object | None:
-        """One object; None where there is none."""
+        """One object; None if there is none."""
         try:
             return self.get(kind, name, namespace)
         except KubeError as error:
@@ -194,7 +194,7 @@ class Kube:
         return self.patch(kind, name, patch, namespace, subresource="scale")
 
     def delete(self, kind: str, name: str, namespace: str = "default", *, grace_s: int | None = None) -> None:
-        """Ask for the deletion of an object; nothing happens where there is none."""
+        """Delete an object, if it exists."""
         query = {} if grace_s is None else {"gracePeriodSeconds": str(grace_s)}
         try:
             self.request("DELETE", self.resource(kind).path(namespace, name), query=query)

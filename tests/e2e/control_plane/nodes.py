@@ -96,8 +96,8 @@ def manifest(spec: NodeSpec, index: int) -> dict[str, Any]:
         spec: the node.
         index: its number in the cluster, below 24,576. It gives the node an address and a pod
             range of its own; kwok's default is one range of 256 addresses for the whole cluster. They are
-            multicast addresses, to which no connection can be made: nothing runs in these pods, and whoever calls one
-            must not reach a stranger in the network of this machine.
+            multicast addresses, to which no connection can be made: nothing runs in these pods, and a client
+            that calls one must not reach another machine of this network.
     """
     high, low = divmod(index, 256)
     labels = {

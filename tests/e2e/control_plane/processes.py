@@ -33,7 +33,7 @@ class Identity:
 
 
 def identify(pid: int) -> Identity | None:
-    """Who runs under this number now; None where nobody does, or only a zombie."""
+    """The process that has this number now; None if there is none, or only a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -51,7 +51,7 @@ def is_alive(who: Identity) -> bool:
 
 
 def send(who: Identity, number: signal.Signals) -> bool:
-    """Send a signal to that very process; False where it is gone."""
+    """Send a signal to exactly this process; return False if it no longer exists."""
     try:
         handle = os.pidfd_open(who.pid)
     except ProcessLookupError:
@@ -68,7 +68,7 @@ def send(who: Identity, number: signal.Signals) -> bool:
 
 
 def wait_gone(who: Identity, timeout_s: float | None) -> bool:
-    """Wait until that process has ended, for ever where the time is None; False where it has not by then."""
+    """Wait until the process has ended, without limit if the time is None; return False if it has not."""
     try:
         handle = os.pidfd_open(who.pid)
     except ProcessLookupError:
@@ -97,7 +97,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def heed_interrupts() -> None:
-    """Let Ctrl-C end this process, as from a terminal, also where whoever started the tests had it ignored.
+    """Let Ctrl-C end this process, even if the process that started the tests ignores it.
 
     For use between fork and exec. A shell starts background jobs with SIGINT ignored, and children inherit that.
     """
@@ -112,7 +112,7 @@ def write_pid_file(path: Path, who: Identity) -> None:
 
 
 def read_pid_file(path: Path) -> Identity | None:
-    """The recorded process; None where there is no record or it is not ours to read."""
+    """The recorded process; None if there is no record or it cannot be read."""
     try:
         told = json.loads(path.read_text())
         return Identity(int(told["pid"]), int(told["start_ticks"]), str(told["boot_id"]))
@@ -141,7 +141,7 @@ def locked(folder: Path, waiting: str) -> Iterator[None]:
     """Hold a folder for one process at a time; the kernel lets go when that process ends.
 
     Args:
-        folder: made where it is missing.
+        folder: created if it does not exist.
         waiting: what to say on stderr when somebody else holds it.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ def supervise(workdir: Path, commands: tuple[Command, ...]) -> Identity:
 
 
 def supervisor_of(workdir: Path) -> Identity | None:
-    """The supervisor that runs in a folder; None where none does."""
+    """The supervisor that runs in a folder; None if there is none."""
     who = read_pid_file(workdir / "run" / "supervisor.pid")
     return who if who is not None and is_alive(who) else None
 

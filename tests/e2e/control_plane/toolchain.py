@@ -70,7 +70,7 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 def _version(go: str) -> tuple[int, int]:
-    """Major and minor of a `go` command; (0, 0) where it does not say."""
+    """Major and minor version of a `go` command; (0, 0) if it is unknown."""
     told = subprocess.run(
         [go, "env", "GOVERSION"],
         env={**os.environ, "GOTOOLCHAIN": "local"},

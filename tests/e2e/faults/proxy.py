@@ -41,7 +41,7 @@ class Asked:
     Attributes:
         at_s: monotonic time at which it came.
         query: as it came, without the question mark.
-        status: what the client was answered, in the end also by a watch; 0 where it got no answer, or none yet.
+        status: the HTTP status of the response; 0 if there was none, or none yet.
     """
 
     at_s: float
@@ -358,7 +358,7 @@ class FaultProxy:
         return answer
 
     async def _forward(self, asked: Asked, request: web.Request, body: bytes) -> web.StreamResponse:
-        """Ask the server; where it is away, the client finds the connection cut."""
+        """Forward the request to the server; if the server is down, close the connection to the client."""
         url = f"https://{self._server.host}:{self._server.port}{request.raw_path}"
         headers = {name: request.headers[name] for name in _GIVEN if name in request.headers}
         headers["Accept-Encoding"] = "identity"

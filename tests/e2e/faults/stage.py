@@ -62,7 +62,7 @@ class Stage:
         return found
 
     def condition(self, name: str, kind: str, namespace: str = "default") -> Object:
-        """One condition of a job; empty where it has none."""
+        """One condition of a job; empty if the job does not have it."""
         conditions = self.status(name, namespace).get("conditions") or []
         found: Object = next((c for c in conditions if c["type"] == kind), {})
         return found

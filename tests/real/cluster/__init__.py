@@ -4,7 +4,7 @@ Two nodes (kubelet, containerd, CNI), kube-proxy, CoreDNS and a whole control pl
 end of one process ends all of it, and nothing stays on the machine. It needs root and a few Debian packages (see
 `needs`), and one runs at a time. A test takes the session's cluster from the fixture `real_cluster`:
 
-    cluster.kubectl("create", "-f", "job.yaml")       what kubectl printed; ControlPlaneError where it failed
+    cluster.kubectl("create", "-f", "job.yaml")       what kubectl printed; ControlPlaneError if it failed
     cluster.kube                                      a client: get, list, create, patch, wait_until(...)
     cluster.build_image("edl.test/mine:1", context=FOLDER, base=TRAINER_IMAGE, requirements=["numpy"])
                                                       a Dockerfile built offline by buildah, and brought to all nodes

@@ -74,10 +74,10 @@ class ImageBuilder:
         """Build a Dockerfile.
 
         Args:
-            tag: the image's name and tag, with a registry's name where it has one.
-            target: the stage; the last one where it is empty.
+            tag: the image's name and tag, with its registry if it has one.
+            target: the stage; empty for the last one.
             context: the build folder.
-            dockerfile: where it is not `Dockerfile` in the context.
+            dockerfile: its path, if it is not `Dockerfile` in the context.
             base: what `ARG BASE` is given: `BASE_IMAGE` or the tag of an image that was built here before.
             requirements: what pip may install besides edl's own requirements; wheels only.
 

@@ -117,7 +117,7 @@ class _Init:
             connection.sendall(json.dumps({"answer": answer}).encode() + b"\n")
 
     def _carry_out(self, verb: str, name: str) -> str:
-        """Returns what was wrong with the request; nothing where it is done."""
+        """Carry out a request; return what was wrong with it, or nothing."""
         pid = next((pid for pid, running in self.running.items() if running == name), None)
         if name not in self.by_name:
             return f"no process {name!r}; there are {', '.join(self.by_name)}"

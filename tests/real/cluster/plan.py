@@ -14,7 +14,7 @@ class Process:
     Attributes:
         name: of its log and for `stop` and `start`.
         argv: its command line.
-        after: it is started once this URL answers 200 or this file exists; at once where it is empty.
+        after: it starts once this URL responds with 200 or this file exists; at once if empty.
     """
 
     name: str

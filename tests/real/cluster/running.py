@@ -122,7 +122,7 @@ class RealCluster:
     # Using it
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60) -> str:
-        """Run kubectl as administrator and return what it printed; `ControlPlaneError` where it failed."""
+        """Run kubectl as administrator and return what it printed; `ControlPlaneError` if it fails."""
         return self.kube.kubectl(*arguments, stdin=stdin, timeout_s=timeout_s)
 
     def exec(self, pod: str, *argv: str, namespace: str = "default", container: str = "") -> str:
@@ -167,7 +167,7 @@ class RealCluster:
         Args:
             pod: its name.
             namespace: its namespace.
-            container: which of its containers; the first where it is empty.
+            container: which of its containers; empty for the first.
         """
         found = self.kube.get("pods", pod, namespace)
         statuses = found["status"]["containerStatuses"]

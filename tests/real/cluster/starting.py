@@ -51,7 +51,7 @@ class Launched:
         workdir: where the cluster's files are.
         nodes: where each node's files are.
         supervisor: ends with its owner, and everything else with it.
-        sweeper: removes what is left once the supervisor has ended; None where somebody else owns the cluster.
+        sweeper: removes what is left once the supervisor has ended; None if another process owns the cluster.
     """
 
     workdir: Path
@@ -227,7 +227,7 @@ def _in_own_network(record: Path) -> bool:
 
 
 def run(*argv: str) -> str:
-    """Run a program and return what it printed; `ControlPlaneError` where it failed."""
+    """Run a program and return what it printed; `ControlPlaneError` if it fails."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ControlPlaneError(f"{' '.join(argv)}: ended with {done.returncode}: {done.stderr.strip()}")
