@@ -110,18 +110,18 @@ class _Post:
         """Take in what the master says; True where the next round should not wait for it."""
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
-        is_open = report.stand is MasterState.RUNNING and report.waiting > 0 and not report.blocked
+        is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
         is_steady = is_open and not must_go_back(self.job, report, self.restored)
         reading = ProgressReading(
             now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
         )
         self.meter = observe(self.meter, reading, pace.window_s)
-        if report.stand is MasterState.FINISHED and self.finished_s is None:
+        if report.state is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s
         was_begun = self.progress is not None and self.progress.is_begun
         self._keep(report, now_s, pace)
         begins = self.progress is not None and self.progress.is_begun and not was_begun
-        is_new = before is None or (before.stand, before.blocked) != (report.stand, report.blocked)
+        is_new = before is None or (before.state, before.blocked) != (report.state, report.blocked)
         return is_new or begins
 
     def _keep(self, report: MasterReport, now_s: float, pace: CallPace) -> None:

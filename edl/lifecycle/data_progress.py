@@ -54,7 +54,7 @@ class MasterReport:
         blocked: why nothing can be written to its journal; empty where it can.
     """
 
-    stand: MasterState
+    state: MasterState
     epoch: int = 0
     done: int = 0
     total: int = 0
@@ -101,7 +101,7 @@ class MasterView:
     @property
     def is_finished(self) -> bool:
         """True where every epoch is closed."""
-        return self.report is not None and self.report.stand is MasterState.FINISHED
+        return self.report is not None and self.report.state is MasterState.FINISHED
 
 
 def master_of(job: Job) -> Pod | None:
@@ -145,7 +145,7 @@ def must_go_back(job: Job, report: MasterReport, restored: str) -> bool:
         restored: the model that they were last taken back for.
     """
     stored = job.status.dataset if job.status is not None else None
-    if stored is None or not stored.model or report.stand is not MasterState.RUNNING:
+    if stored is None or not stored.model or report.state is not MasterState.RUNNING:
         return False
     if not (stored.is_begun or report.epoch or report.consumed):
         return False
@@ -213,16 +213,16 @@ def is_news(told: Progress | None, now: Progress, since_s: float) -> bool:
 def loss(job: Job) -> str:
     """Why the job cannot go on, as its master said it; empty where it can."""
     master = master_of(job)
-    if master is None or master.ready or LEDGER_LOST not in master.said:
+    if master is None or master.ready or LEDGER_LOST not in master.container_message:
         return ""
-    line = next(line for line in master.said.splitlines() if LEDGER_LOST in line)
+    line = next(line for line in master.container_message.splitlines() if LEDGER_LOST in line)
     words = line[line.index(LEDGER_LOST) + len(LEDGER_LOST) :].lstrip(": ")
     return f"{words[:_SHOWN]} (spec.dataset.onLedgerLost: RestartEpoch, of a new job)"
 
 
 def quarantine_of(master_view: MasterView | None) -> str:
     """Why the job has failed by its data; empty where it has not."""
-    if master_view is None or master_view.report is None or master_view.report.stand is not MasterState.FAILED:
+    if master_view is None or master_view.report is None or master_view.report.state is not MasterState.FAILED:
         return ""
     report = master_view.report
     return (
@@ -241,8 +241,8 @@ def master_problem(job: Job, master_view: MasterView | None) -> tuple[str, str] 
             "JournalBlocked",
             f"the master cannot write its journal: {said}{remedy}; training stands still and goes on by itself then",
         )
-    if master is not None and not master.ready and master.said:
-        last = master.said.strip().splitlines()[-1][:_SHOWN]
+    if master is not None and not master.ready and master.container_message:
+        last = master.container_message.strip().splitlines()[-1][:_SHOWN]
         return "MasterFailing", f"{master.name} ended and is started again: {last}"
     return None
 
@@ -267,6 +267,6 @@ def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] 
 def unfinished(master_view: MasterView | None) -> str:
     """What is left of the data set, for a job whose trainers say that they are done; empty where nothing is."""
     report = master_view.report if master_view is not None else None
-    if report is None or report.stand is not MasterState.RUNNING:
+    if report is None or report.state is not MasterState.RUNNING:
         return ""
     return f", with {report.done} of {report.total} positions of epoch {report.epoch} done"

@@ -90,8 +90,8 @@ def again_reason(role: Role) -> str:
 
 def cannot_start(job: Job) -> tuple[str, str] | None:
     """(reason, sentence) of the first pod that its node takes and cannot start."""
-    pod = next((p for p in job.pods if p.said and p.phase is PodPhase.PENDING and not p.terminating), None)
-    return (CANNOT_START, f"{pod.name} cannot start: {pod.said}") if pod is not None else None
+    pod = next((p for p in job.pods if p.container_message and p.phase is PodPhase.PENDING and not p.terminating), None)
+    return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
 
 
 def preempted_trainers(job: Job) -> tuple[Pod, ...]:
@@ -142,7 +142,7 @@ def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
 
 def failure_of(pod: Pod) -> str:
     """How a pod failed: its exit code, and the last words of its container or what to do where there are none."""
-    words = pod.said.strip().splitlines()
+    words = pod.container_message.strip().splitlines()
     telling = next((line for line in reversed(words) if line != _SAYS_NOTHING), words[-1] if words else "")
     told = telling[-_SHOWN_WORDS:] or _meaning(pod.exit_code)
     code = "an unknown code" if pod.exit_code is None else str(pod.exit_code)

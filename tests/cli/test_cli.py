@@ -498,10 +498,10 @@ def test_what_is_left_out_is_told_on_stderr(run: Run, cluster: str, tmp_path: Pa
         (["plan", "-f", "/nowhere/x.yaml"], "edl: /nowhere/x.yaml cannot be read: No such file or directory"),
         (["plan", "-f", "CLUSTER", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
         (["plan", "-f", "CLUSTER", "--policy", "best"], "edl: policy 'best' is unknown; choose one of"),
-        (["plan", "-f", "CLUSTER", "--now", "noon"], "edl: --now 'noon' is no RFC 3339 time; write it like"),
+        (["plan", "-f", "CLUSTER", "--now", "noon"], "edl: --now 'noon' is not an RFC 3339 time; write it like"),
         (
             ["plan", "-f", "CLUSTER", "--now", "2026-01-05T10:00:00"],
-            "edl: --now '2026-01-05T10:00:00' has no offset from UTC, and RFC 3339 needs one; write it like"
+            "edl: --now '2026-01-05T10:00:00' has no offset from UTC; write it like"
             " 2026-01-05T10:00:00Z or 2026-01-05T10:00:00+01:00",
         ),
         (["plan", "-f", "CLUSTER", "extra"], "unexpected extra argument"),

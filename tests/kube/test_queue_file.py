@@ -90,7 +90,7 @@ def test_a_queue_without_limits_has_none(tmp_path: Path) -> None:
         ("a: {cpu: 1}\nb: {cpu: 1}\na: {cpu: 2}\n", "line 3: queues: 'a' stands twice"),
         ("a:\n  cpu: 1\n  cpu: 2\n", "line 3: queue a: 'cpu' stands twice"),
         ("a: {nvidia.com/gpu: 1, alpha.kubernetes.io/nvidia-gpu: 2}", "nvidia.com/gpu is named twice"),
-        ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write an amount of at least 0"),
+        ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write 0 or more"),
         ("a: {pods: 1.5}\n", "queue a: pods 1.5 is not a whole number; pods cannot be divided, write 0 or more"),
         ("a: {nvidia.com/gpu: 1500m}\n", "nvidia.com/gpu 1500m is not a whole number; devices cannot be divided"),
         ("a: {alpha.kubernetes.io/nvidia-gpu: '.5'}\n", "nvidia.com/gpu .5 is not a whole number"),

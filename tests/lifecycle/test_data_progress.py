@@ -34,7 +34,7 @@ LOST = (
 
 
 def report(done: int = 40, total: int = 100, **fields: Any) -> MasterReport:
-    given = {"stand": MasterState.RUNNING, "epoch": 1, "done": done, "total": total, "consumed": done, "waiting": 10}
+    given = {"state": MasterState.RUNNING, "epoch": 1, "done": done, "total": total, "consumed": done, "waiting": 10}
     return MasterReport(**{**given, **fields})
 
 
@@ -106,7 +106,7 @@ def test_a_resize_is_told_with_what_it_cost_once_that_is_known() -> None:
 
 def test_a_job_is_complete_once_the_data_is_used_up_and_a_trainer_has_exited_0() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.settle(3)
     assert not is_complete(life), "trainers still run: they may be saving the model"
     life.finish_all(Role.TRAINER)
@@ -118,7 +118,7 @@ def test_a_job_is_complete_once_the_data_is_used_up_and_a_trainer_has_exited_0()
 
 def test_trainers_lost_after_the_end_of_the_data_are_not_replaced_but_for_the_last() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.world.finish(life.key, "a-trainer-0")
     for name in ("a-trainer-1", "a-trainer-2"):
         life.evict(name)
@@ -126,7 +126,7 @@ def test_trainers_lost_after_the_end_of_the_data_are_not_replaced_but_for_the_la
     life.settle(4)
     assert is_complete(life), "one has seen the end, and exited 0"
     other = trained(40)
-    hear(other, report(100, stand=MasterState.FINISHED))
+    hear(other, report(100, state=MasterState.FINISHED))
     other.finish_all(Role.TRAINER, 1)
     other.settle(4)
     assert not is_complete(other), "nobody has saved the model"
@@ -135,10 +135,10 @@ def test_trainers_lost_after_the_end_of_the_data_are_not_replaced_but_for_the_la
 
 def test_trainers_that_never_end_are_ended_some_time_after_the_end_of_the_data() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S - 1)
+    hear(life, report(100, state=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S - 1)
     life.settle(3)
     assert not is_complete(life)
-    hear(life, report(100, stand=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S)
+    hear(life, report(100, state=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S)
     life.settle(4)
     assert is_complete(life)
     assert life.job.pods == ()
@@ -157,7 +157,7 @@ def test_the_end_waits_until_the_master_was_heard_since() -> None:
     life.settle(3)
     assert not is_complete(life)
     assert not life.created()
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.settle(3)
     assert is_complete(life)
     assert stored(life).done == 100
@@ -173,14 +173,14 @@ def test_a_job_whose_trainers_end_early_says_what_is_left() -> None:
 
 def test_too_much_that_cannot_be_read_fails_the_job() -> None:
     life = trained(40)
-    hear(life, report(40, stand=MasterState.FAILED, quarantined=7))
+    hear(life, report(40, state=MasterState.FAILED, quarantined=7))
     life.settle(3)
     assert (life.phase, life.status.reason) == (JobPhase.FAILED, "TooManyQuarantined")
     assert "7 of 100" in life.condition("Failed").message
 
 
 def lose_master(life: Life, said: str) -> None:
-    life.world.change(life.key, "a-master-0", ready=False, said=said)
+    life.world.change(life.key, "a-master-0", ready=False, container_message=said)
 
 
 def test_a_lost_ledger_fails_the_job_with_the_masters_words() -> None:
@@ -196,7 +196,7 @@ def test_a_lost_ledger_fails_the_job_with_the_masters_words() -> None:
 
 def test_a_master_that_was_put_right_is_not_held_to_its_last_words() -> None:
     life = trained(40)
-    life.world.change(life.key, "a-master-0", ready=True, said=LOST)
+    life.world.change(life.key, "a-master-0", ready=True, container_message=LOST)
     life.settle(3)
     assert life.phase is JobPhase.RUNNING
 
@@ -326,7 +326,7 @@ def test_a_lost_pserver_means_nothing_before_anything_was_done_or_after_the_end(
     assert stored(life).model == model_of(life.job)
     ended = trained(40)
     ended.evict("a-pserver-0")
-    assert not must_go_back(ended.job, report(100, stand=MasterState.FINISHED), "")
+    assert not must_go_back(ended.job, report(100, state=MasterState.FINISHED), "")
 
 
 def test_the_roster_holds_whoever_may_still_report() -> None:

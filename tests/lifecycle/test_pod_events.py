@@ -90,7 +90,7 @@ def test_too_many_failures_end_the_job_and_keep_the_failed_pods() -> None:
 
 def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
     here = running(backoff_limit=0)
-    here.world.change(KEY, "a-trainer-1", said="Loading\nSegmentation Fault\n")
+    here.world.change(KEY, "a-trainer-1", container_message="Loading\nSegmentation Fault\n")
     here.world.finish(KEY, "a-trainer-1", 139)
     here.settle(4)
     assert here.job.status is not None
@@ -115,7 +115,7 @@ def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
 )
 def test_a_failure_is_told_with_the_words_that_say_most(said: str, code: int, told: str) -> None:
     here = running()
-    here.world.change(KEY, "a-trainer-1", said=said)
+    here.world.change(KEY, "a-trainer-1", container_message=said)
     here.world.finish(KEY, "a-trainer-1", code)
     here.settle(4)
     (event,) = [e for e in here.world.events if e.reason == "PodFailed"]
@@ -125,14 +125,14 @@ def test_a_failure_is_told_with_the_words_that_say_most(said: str, code: int, to
 
 def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
     here = running()
-    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, said="its image cannot be pulled")
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message="its image cannot be pulled")
     here.round(4)
     assert here.job.status is not None
     degraded = here.job.status.condition("Degraded")
     assert degraded is not None
     assert (degraded.status, degraded.reason) == ("True", "PodCannotStart")
     assert degraded.message == "a-trainer-1 cannot start: its image cannot be pulled"
-    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, said="")
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, container_message="")
     here.settle(4)
     degraded = here.job.status.condition("Degraded")
     assert degraded is not None

@@ -142,8 +142,8 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
     ended = {"terminated": {"exitCode": 1, "message": "its last words"}} if reason == "CrashLoopBackOff" else {}
     main = {"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": ended}
     found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
-    assert word in found.said
-    assert bool(found.said) == bool(word)
+    assert word in found.container_message
+    assert bool(found.container_message) == bool(word)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_that_the_memory_ran_out_is_read_behind_the_last_words(
 ) -> None:
     ended = {"exitCode": 137, "reason": reason, "message": message}
     main = {"name": "c", "state": {"terminated": ended}}
-    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).said.splitlines()
+    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).container_message.splitlines()
     assert len(found) == len(lines)
     assert all(line.startswith(begin) for line, begin in zip(found, lines, strict=True))
 
