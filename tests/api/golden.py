@@ -1,6 +1,6 @@
-"""Pods as they are sent, in files: `golden_files/*.input.yaml` -> `golden_files/*.output.yaml`.
+"""Rendered pods in files: `golden_files/*.input.yaml` -> `golden_files/*.output.yaml`.
 
-After a change that is meant, `python -m tests.api.golden` writes the outputs again; the difference is what to review.
+After an intended change run `python -m tests.api.golden`, which writes the output files again, and review the diff.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def inputs() -> list[Path]:
 
 
 def output_of(path: Path) -> Path:
-    """The file with what an input becomes."""
+    """The output file of an input file."""
     return path.with_name(path.name.replace(".input.", ".output."))
 
 
 def render(path: Path) -> str:
-    """The pods that an input file asks for: a job, then a list of roles, indexes and planned nodes."""
+    """Render the pods of an input file: a job, then a list of roles, indexes and planned nodes."""
     job, pods = yaml.safe_load_all(path.read_text())
     parsed = parse_job(job)
     bodies: list[dict[str, Any]] = [

@@ -309,7 +309,7 @@ def test_a_job_where_none_may_run_is_not_planned(run: Run, cluster: str, tmp_pat
     assert code == 0
     decision = next(d for d in json.loads(out)["decisions"] if d["name"] == "new")
     assert (decision["reason"], decision["target"]) == ("InvalidSpec", 0)
-    assert "paddlecloud is the controller's own" in decision["message"]
+    assert "namespace paddlecloud is reserved for the controller" in decision["message"]
     assert json.loads(run("explain", "new", *files)[1])["message"] == decision["message"]
 
 
@@ -322,13 +322,13 @@ def test_a_misspelled_field_is_named_beside_the_missing_one(run: Run, cluster: s
         return str(next(d for d in decisions if d["name"] == "new")["message"])
 
     assert message(NEW.replace("min-instance:", "min-instances:")) == (
-        "spec.trainer.min-instance is missing; add it; min-instances, which is no field, may be meant for it"
+        "spec.trainer.min-instance is missing; add it; the unknown field min-instances may be a misspelling of it"
     )
     assert message(NEW.replace("min-instance: 2, ", "")) == "spec.trainer.min-instance is missing; add it", (
         "max-instance is a field of its own"
     )
     assert message(NEW.replace("trainer:", "trainers:")) == (
-        "spec.trainer is missing; add it; trainers, which is no field, may be meant for it"
+        "spec.trainer is missing; add it; the unknown field trainers may be a misspelling of it"
     )
 
 
@@ -475,8 +475,8 @@ def test_a_field_that_a_job_does_not_have_is_told_on_stderr(run: Run, cluster: s
     code, out, err = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
     assert (code, bool(json.loads(out))) == (0, True)
     assert err == (
-        "edl: job ads/new: spec.trainer.max_instance is no field of a TrainingJob, and what it says is dropped; "
-        "max-instance may be meant\n"
+        "edl: job ads/new: spec.trainer.max_instance is not a field of a TrainingJob, and edl ignores it; "
+        "did you mean max-instance?\n"
     )
 
 

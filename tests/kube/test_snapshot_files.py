@@ -305,7 +305,7 @@ def test_a_job_in_the_namespace_of_the_controller_is_refused_as_the_controller_r
     taken = snapshot(tmp_path, json.dumps(there), json.dumps(elsewhere))
     assert [(j.key.namespace, j.problem) for j in taken.jobs] == [
         ("ads", ""),
-        ("paddlecloud", "namespace paddlecloud is the controller's own; create the job in another one"),
+        ("paddlecloud", "namespace paddlecloud is reserved for the controller; use another namespace"),
     ]
 
 

@@ -310,7 +310,7 @@ def test_a_job_is_read() -> None:
 
 def test_a_job_in_the_namespace_of_the_controller_is_refused_although_admission_let_it_pass() -> None:
     (refused,) = take(job(), translator=Translator(controller_namespace="ads")).jobs
-    assert "namespace ads is the controller's own" in refused.problem
+    assert "namespace ads is reserved for the controller" in refused.problem
     (accepted,) = take(job(), translator=Translator(controller_namespace="paddlecloud")).jobs
     assert not accepted.problem
 
