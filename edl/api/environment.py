@@ -48,7 +48,7 @@ def master_url(job: TrainingJob) -> str:
 
 def _paddle_variables(job: TrainingJob, role: Role) -> dict[str, str]:
     spec = job.spec
-    trainers, pservers = str(spec.trainer.min_instance), str(spec.pserver.min_instance)
+    trainers, pservers = str(spec.trainer.min_trainers), str(spec.pserver.min_pservers)
     devices = _devices(job)
     return {
         "PADDLE_JOB_NAME": job.metadata.name,

@@ -347,7 +347,7 @@ def _journal(job: TrainingJob, *, claims_journal: bool) -> Object:
 def _priority_class(job: TrainingJob, role: Role, index: int) -> str:
     if role is not Role.TRAINER:
         return PRIORITY_CORE
-    return PRIORITY_TRAINING if index < job.spec.trainer.min_instance else PRIORITY_SURPLUS
+    return PRIORITY_TRAINING if index < job.spec.trainer.min_trainers else PRIORITY_SURPLUS
 
 
 def _without_api_token(spec: Object) -> Object:

@@ -65,8 +65,9 @@ def _container_rules(role: Role) -> tuple[Rule, Rule]:
 
 
 def _check_bounds(part: TrainerSpec | PserverSpec) -> Iterator[Values]:
-    if part.max_instance is not None and part.min_instance > part.max_instance:
-        yield {"min": part.min_instance, "max": part.max_instance}
+    low, high = part.bounds
+    if high is not None and low > high:
+        yield {"min": low, "max": high}
 
 
 _BOUNDS_RULE = Rule(
@@ -158,9 +159,9 @@ class PserverSpec(RoleSpec):
 
     role = Role.PSERVER
 
-    min_instance: Count = Field(default=0, alias="min-instance")
+    min_pservers: Count = Field(default=0, alias="min-instance")
     """Number of parameter servers."""
-    max_instance: Count | None = Field(default=None, alias="max-instance")
+    max_pservers: Count | None = Field(default=None, alias="max-instance")
     """Ignored; accepted for files of the original controller; at least min-instance."""
 
     rules = (
@@ -170,14 +171,20 @@ class PserverSpec(RoleSpec):
     )
 
     @property
+    def bounds(self) -> tuple[int, int | None]:
+        """min-instance and max-instance; None if the latter is not set."""
+        return self.min_pservers, self.max_pservers
+
+    @property
     def needs_requests(self) -> bool:
         """False without pods."""
-        return self.min_instance > 0
+        return self.min_pservers > 0
 
 
 def _check_instances(part: TrainerSpec) -> Iterator[Values]:
-    if part.instances and not part.min_instance <= part.instances <= part.max_instance:
-        yield {"instances": part.instances, "min": part.min_instance, "max": part.max_instance}
+    low, high = part.bounds
+    if part.instances and not low <= part.instances <= high:
+        yield {"instances": part.instances, "min": low, "max": high}
 
 
 class TrainerSpec(RoleSpec):
@@ -191,9 +198,9 @@ class TrainerSpec(RoleSpec):
     """Working directory of the command."""
     passes: Passes | None = None
     """Old place of spec.passes."""
-    min_instance: Positive = Field(alias="min-instance")
+    min_trainers: Positive = Field(alias="min-instance")
     """Minimum number of trainers; the job does not run with fewer."""
-    max_instance: Positive = Field(alias="max-instance")
+    max_trainers: Positive = Field(alias="max-instance")
     """Maximum number of trainers."""
     instances: Count = 0
     """Fixed number of trainers, as set by kubectl scale; 0 lets the planner decide."""
@@ -210,3 +217,8 @@ class TrainerSpec(RoleSpec):
         _requests_rule(Role.TRAINER, "false"),
         *_container_rules(Role.TRAINER),
     )
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """min-instance and max-instance."""
+        return self.min_trainers, self.max_trainers

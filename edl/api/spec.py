@@ -80,7 +80,7 @@ class Elasticity(Part):
 
 
 def _check_elastic(spec: Spec) -> Iterator[Values]:
-    low, high = spec.trainer.min_instance, spec.trainer.max_instance
+    low, high = spec.trainer.bounds
     if low < high and not spec.fault_tolerant:
         yield {"min": low, "max": high}
 

@@ -128,7 +128,7 @@ class TrainingJob(Part):
         """The minimum number of pods of a role."""
         if role is Role.MASTER:
             return int(self.has_master)
-        return self.spec.pserver.min_instance if role is Role.PSERVER else self.spec.trainer.min_instance
+        return self.spec.pserver.min_pservers if role is Role.PSERVER else self.spec.trainer.min_trainers
 
     def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
         """The action for an event of a role; None does nothing.

@@ -90,7 +90,9 @@ def again_reason(role: Role) -> str:
 
 def cannot_start(job: Job) -> tuple[str, str] | None:
     """(reason, sentence) of the first pod that its node takes and cannot start."""
-    pod = next((p for p in job.pods if p.container_message and p.phase is PodPhase.PENDING and not p.terminating), None)
+    pod = next(
+        (p for p in job.pods if p.container_message and p.phase is PodPhase.PENDING and not p.terminating), None
+    )
     return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
 
 

@@ -49,7 +49,7 @@ def test_the_example_of_the_original_controller_is_still_valid() -> None:
         1,
         1,
     )
-    assert (spec.trainer.min_instance, spec.trainer.max_instance, spec.pserver.min_instance) == (2, 6, 2)
+    assert (spec.trainer.bounds, spec.pserver.min_pservers) == ((2, 6), 2)
     assert (job.passes, spec.fault_tolerant, spec.trainer.workspace) == (50, True, "/workspace")
     assert spec.pserver.resources is not None
     assert spec.pserver.resources.effective_limits() == {"cpu": "800m", "memory": "1Gi"}

@@ -125,7 +125,9 @@ def test_a_failure_is_told_with_the_words_that_say_most(said: str, code: int, to
 
 def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
     here = running()
-    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message="its image cannot be pulled")
+    here.world.change(
+        KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message="its image cannot be pulled"
+    )
     here.round(4)
     assert here.job.status is not None
     degraded = here.job.status.condition("Degraded")
