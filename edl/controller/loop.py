@@ -25,7 +25,7 @@ from edl.errors import EdlError, TemporaryError
 from edl.lifecycle.action_order import creations, degraded_update, status_updates
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
-from edl.lifecycle.node_pinning import loosen, pin
+from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
@@ -250,7 +250,7 @@ class Controller:
             places[start.job].append((start.role, start.node))
         decisions = {d.job: d for d in plan.decisions if d.job not in put_off} if plan is not None else {}
         self._memory.backoff.keep({job.uid for job in snapshot.jobs})
-        loose = self._memory.loose = loosen(self._memory.loose, snapshot, self._clock.monotonic_s())
+        loose = self._memory.loose = update_unpinned(self._memory.loose, snapshot, self._clock.monotonic_s())
         wanted: list[tuple[Job, tuple[Action, ...]]] = []
         for job in snapshot.jobs:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))

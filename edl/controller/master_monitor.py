@@ -22,13 +22,13 @@ from edl.lifecycle.data_progress import (
     MasterView,
     RosterEntry,
     has_master,
-    is_news,
+    is_worth_storing,
     master_of,
     model_of,
-    must_go_back,
+    must_restore,
     roster_of,
 )
-from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_told_by, observe, rounded
+from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_close_to, observe, rounded
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
@@ -111,7 +111,7 @@ class _Post:
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
         is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
-        is_steady = is_open and not must_go_back(self.job, report, self.restored)
+        is_steady = is_open and not must_restore(self.job, report, self.restored)
         reading = ProgressReading(
             now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
         )
@@ -129,11 +129,11 @@ class _Post:
         if report.total:
             progress = Progress(report.epoch, report.done, report.total)
             is_last = not self.job.live_trainers
-            if is_last or is_news(self.progress, progress, now_s - self.progress_s):
+            if is_last or is_worth_storing(self.progress, progress, now_s - self.progress_s):
                 self.progress, self.progress_s = progress, now_s
         told = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
         measured = rounded(self.meter.measured)
-        if not is_told_by(told, measured) and (not self.measured_s or now_s - self.measured_s >= pace.tell_s):
+        if not is_close_to(told, measured) and (not self.measured_s or now_s - self.measured_s >= pace.tell_s):
             self.measured, self.measured_s = measured, now_s
 
 
@@ -265,7 +265,7 @@ class MasterMonitor:
         job, seats, model = post.job, post.seats, post.model
         report = await self._wire.report(at)
         is_news = post.hear(report, self._clock.monotonic_s(), self._pace)
-        if must_go_back(job, report, post.restored):
+        if must_restore(job, report, post.restored):
             await self._publish(post, at, report, ())
             if not model:
                 return
