@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edl.install.reference import filled_in, tables
-from edl.lifecycle.pod_events import again_reason
+from edl.lifecycle.pod_events import rerun_reason
 from edl.model.actions import Intent
 from edl.model.names import Role
 from edl.model.status import JobPhase, Reason
@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 # Where the words are made that a user reads as a reason.
 SPEAKERS = (
+    "lifecycle/conditions.py",
+    "lifecycle/job_events.py",
     "lifecycle/status.py",
     "lifecycle/desired_state.py",
     "lifecycle/pod_events.py",
@@ -82,7 +84,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_every_reason_is_explained() -> None:
     explained = set(re.findall(r"`([A-Z][A-Za-z]+)(?:/\w+)?`", (ROOT / "docs/operations.md").read_text()))
-    words = {*Reason, *Intent, *map(again_reason, Role)}
+    words = {*Reason, *Intent, *map(rerun_reason, Role)}
     for speaker in SPEAKERS:
         words |= {text for text in spoken(ROOT / "edl" / speaker) if re.fullmatch(r"(?:[A-Z][a-z]+)+", text)}
     assert {"BackoffLimitExceeded", "NameTaken", "PriorityClassMissing", "Restarting"} <= words

@@ -1,4 +1,4 @@
-"""The TrainingJob resource only: its spec and status in pydantic, its rules, its CRD, and the pods that it becomes.
+"""The TrainingJob resource: its spec and status as pydantic models, its validation rules, its CRD and its pods.
 
 May import `edl.model`. Start with `v1.py`.
 """

@@ -1,14 +1,15 @@
-"""What every part of the resource is made of: strict pydantic models that carry their rules in both languages.
+"""The building blocks of the resource: strict pydantic models that carry their validation rules for both readers.
 
-A rule over several fields is written twice, side by side: as the CEL expression that the API server evaluates and as
-the Python check that is applied when admission was bypassed or an old CRD is installed. Both stand in one `Rule`, so
-that neither can be forgotten. This module knows nothing of training jobs.
+The API server evaluates a rule as a CEL expression. The controller evaluates the same rule in Python, because
+admission may have been bypassed or an old CRD may be installed. One `Rule` holds both, with one message. This module
+knows nothing of training jobs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -26,24 +27,44 @@ from pydantic_core import CoreSchema
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
-MAX_SAFE = 2**53 - 1  # the largest bound that JSON schema, which counts in doubles, can express exactly
+MAX_SAFE = 2**53 - 1  # the largest bound that is exact in JSON schema, whose numbers are doubles
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+Values = Mapping[str, object]
+"""Placeholder of a message -> the value that breaks the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule over the fields of a part.
+    """A rule over several fields of one part of the resource.
 
     Attributes:
-        cel: what must hold, over `self`, as the API server evaluates it.
-        message: constant text, because a message expression that formats numbers is refused for its cost estimate.
-        check: yields a sentence for each violation, with value and remedy, given the parsed part.
+        cel: the condition that must hold, over `self`, for the API server.
+        message: what is wrong and how to correct it; `{name}` is the place of an offending value. CEL sees the same
+            words without values: the API server's cost estimate rejects message expressions that format numbers.
+        check: yields the offending values of each violation, given the part or, with `fields`, one of these fields.
         fields: the properties whose schemas carry the expression; empty attaches it to the part itself.
+        general: text for a placeholder in the message without values; other placeholders are left out there.
     """
 
     cel: str
     message: str
-    check: Callable[[Any], Iterator[str]]
+    check: Callable[[Any], Iterator[Values]]
     fields: tuple[str, ...] = ()
+    general: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def general_message(self) -> str:
+        """The message without values, as the API server prints it."""
+        text = _PLACEHOLDER.sub(lambda found: self.general.get(found[1], ""), self.message)
+        return re.sub(r" +([,;:.]| )", r"\1", text).strip()
+
+    def find(self, part: Part) -> Iterator[tuple[str, str]]:
+        """Yield (field, message with values) for each violation; the field is empty if the rule covers the part."""
+        for name, value in ((name, getattr(part, name)) for name in self.fields) if self.fields else (("", part),):
+            for values in self.check(value):
+                yield name, self.message.format_map(values)
 
 
 class Part(BaseModel):
@@ -71,19 +92,19 @@ class Part(BaseModel):
             targets = [schema["properties"][name] for name in rule.fields] if rule.fields else [schema]
             for target in targets:
                 expressions = target.setdefault("x-kubernetes-validations", [])
-                expressions.append({"rule": rule.cel, "message": rule.message})
+                expressions.append({"rule": rule.cel, "message": rule.general_message})
         if cls.model_config.get("extra") == "allow":
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return reference
 
 
 class RawPart(Part):
-    """A part of a pod of which we read some fields and pass on all."""
+    """A part of a pod: edl reads some of its fields and passes on all of them."""
 
     model_config = ConfigDict(extra="allow")
 
     def as_dict(self) -> dict[str, Any]:
-        """The object as it was given, in a new dictionary."""
+        """The object as the user wrote it, in a new dictionary."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
@@ -92,20 +113,19 @@ def find_problems(part: Part, path: str = "") -> Iterator[str]:
 
     Args:
         part: the parsed part.
-        path: where it stands in the resource, `spec.trainer.resources`.
+        path: its path in the resource, such as `spec.trainer.resources`.
 
     Yields:
-        A sentence for each violation; it names the part unless that is the spec or the trainer, which users think of
-        as the job itself.
+        One message for each violation. It begins with the path, except for the spec and the trainer themselves:
+        users think of these as the job.
     """
-    named = path.removeprefix("spec").removeprefix(".")
-    prefix = "" if named in {"", "trainer"} else f"{named}: "
     for rule in part.rules:
-        for sentence in rule.check(part):
-            yield prefix + sentence
-    for name, field in type(part).model_fields.items():
+        for name, message in rule.find(part):
+            place = ".".join(step for step in (path, name) if step).removeprefix("spec").removeprefix(".")
+            yield message if place in {"", "trainer"} else f"{place}: {message}"
+    for name, info in type(part).model_fields.items():
         value = getattr(part, name)
-        inner = f"{path}.{field.alias or name}" if path else field.alias or name
+        inner = f"{path}.{info.alias or name}" if path else info.alias or name
         if isinstance(value, Part):
             yield from find_problems(value, inner)
         elif isinstance(value, list):
@@ -114,8 +134,8 @@ def find_problems(part: Part, path: str = "") -> Iterator[str]:
                     yield from find_problems(item, f"{inner}[{index}]")
 
 
-def _as_whole(value: object) -> object:
-    # The API server takes 2.0 for an integer, except where a CEL rule reads the field: those fields are plain int.
+def _as_whole_number(value: object) -> object:
+    # The API server accepts 2.0 for an integer unless a CEL rule reads the field; those fields are plain int.
     if isinstance(value, float) and value.is_integer() and abs(value) < MAX_INT64:
         return int(value)
     return value
@@ -136,14 +156,14 @@ def unique_by(key: str) -> Callable[[list[Any]], list[Any]]:
     return check
 
 
-def keyed(key: str, *, limit: int) -> Any:  # noqa: ANN401 - a pydantic field takes the type of what it stands for
-    """The field of a list of at most `limit` items with a unique key, empty where it is absent."""
+def keyed_list(key: str, *, limit: int) -> Any:  # noqa: ANN401 - a pydantic field has the type of its annotation
+    """The field of a list with a unique key and at most `limit` items; empty by default."""
     extra: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [to_camel(key)]}
     return Field(default_factory=list, max_length=limit, json_schema_extra=extra)
 
 
-Whole = Annotated[int, BeforeValidator(_as_whole)]
-Seconds = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
+WholeNumber = Annotated[int, BeforeValidator(_as_whole_number)]
+Seconds = Annotated[WholeNumber, Field(ge=0, le=MAX_INT32)]
 Text = Annotated[str, Field(max_length=1024)]
 Label = Annotated[str, Field(min_length=1, max_length=63)]
 RawObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]

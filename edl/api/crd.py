@@ -1,8 +1,8 @@
-"""The pydantic models as a CustomResourceDefinition that a real API server accepts.
+"""The CustomResourceDefinition that the pydantic models become.
 
-JSON schema and structural schema differ: references are inlined, null alternatives dropped, and what has no type
-keeps its unknown fields. Everything else, the rules included, comes from the models; only what concerns the change of
-an object stands here. The result is a dictionary; YAML is the adapters' business.
+Kubernetes accepts structural schemas only: this module inlines references, drops null alternatives and keeps the
+unknown fields of untyped objects. Descriptions, bounds and rules come from the models. Only the rules that compare an
+object with its former version are written here. The result is a dictionary; `edl.install` writes it as YAML.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from edl.model.status import JobPhase
 Schema = dict[str, Any]
 
 _COLUMNS = (
-    ("Phase", "string", ".status.phase", "what the job is doing"),
-    ("Min", "integer", ".spec.trainer.min-instance", "fewest trainers"),
-    ("Max", "integer", ".spec.trainer.max-instance", "most trainers"),
-    ("Desired", "integer", ".status.trainer.desired", "trainers that the planner gives it"),
-    ("Ready", "integer", ".status.trainer.ready", "trainers that are ready"),
-    ("Reason", "string", ".status.reason", "why this count"),
-    ("Age", "date", ".metadata.creationTimestamp", "time since its creation"),
+    ("Phase", "string", ".status.phase", "phase of the job"),
+    ("Min", "integer", ".spec.trainer.min-instance", "minimum number of trainers"),
+    ("Max", "integer", ".spec.trainer.max-instance", "maximum number of trainers"),
+    ("Desired", "integer", ".status.trainer.desired", "number of trainers that the planner decided"),
+    ("Ready", "integer", ".status.trainer.ready", "number of trainers that are ready"),
+    ("Reason", "string", ".status.reason", "reason for the desired number of trainers"),
+    ("Age", "date", ".metadata.creationTimestamp", "time since the job was created"),
 )
 _DROPPED = ("title", "$defs")
-# pydantic leaves a bound under its own name where a validator runs before the type's.
+# pydantic keeps its own name for a bound if a validator runs before that of the type.
 _RENAMED = {"ge": "minimum", "le": "maximum"}
-_WITH_PODS = (JobPhase.CREATING, JobPhase.RUNNING, JobPhase.SCALING)
+_PHASES_WITH_PODS = (JobPhase.CREATING, JobPhase.RUNNING, JobPhase.SCALING)
 
 
 def render_crd() -> Schema:
-    """The definition of `trainingjobs.paddlepaddle.org`, ready to be sent to an API server."""
+    """The definition of `trainingjobs.paddlepaddle.org`, as an API server accepts it."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -64,7 +64,7 @@ def _version() -> Schema:
             "status": {},
             "scale": {
                 "specReplicasPath": ".spec.trainer.instances",
-                # `ready`, not `desired`: who waits for a scale to finish waits for trainers that work.
+                # `ready`, not `desired`: a client that waits for the end of a resize waits for ready trainers.
                 "statusReplicasPath": ".status.trainer.ready",
                 "labelSelectorPath": ".status.selector",
             },
@@ -80,7 +80,7 @@ def render_schema() -> Schema:
     """The structural schema of a whole TrainingJob."""
     return {
         "type": "object",
-        "description": "A training job whose trainer count moves between its bounds.",
+        "description": "A training job; edl changes its number of trainers between min-instance and max-instance.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -97,15 +97,13 @@ def render_schema() -> Schema:
 
 
 def _transition_rules() -> list[Schema]:
-    """What must not change while pods exist.
+    """The rules for fields that must not change while pods exist.
 
-    Whether pods exist is read from the stored status, which is all that an expression can see of them: the phase, or
-    any ready or pending pod of any role. On an update of the spec the API server takes the status from the stored
-    object, so it cannot be forged in the same request. Between the creation of the first pod and the first status
-    there is a moment in which a change passes, and pods made before and after it differ.
+    An expression sees pods only through the stored status: the phase, or any ready or pending pod of any role. On an
+    update of the spec the API server takes the status from the stored object, so a request cannot forge it. Between
+    the creation of the first pod and the first status a change passes, and the pods before and after it differ.
 
-    Templates are compared within lists, because the cost estimate takes an object for boundless and a list for its
-    length.
+    Templates are compared inside lists: the cost estimate treats an object as unbounded, and a list by its length.
     """
     unchanged = {
         "image": "self.spec.image == oldSelf.spec.image",
@@ -117,7 +115,7 @@ def _transition_rules() -> list[Schema]:
     return [
         {
             "rule": f"{same} || !({_pods_exist()})",
-            "message": f"{field} cannot change while the job has pods; suspend it",
+            "message": f"{field} cannot change while the job has pods; set spec.suspend: true first",
         }
         for field, same in unchanged.items()
     ]
@@ -127,7 +125,7 @@ def _pods_exist() -> str:
     counts = [
         f"oldSelf.?status.?{role.value}.?{count}.orValue(0) > 0" for role in Role for count in ("ready", "pending")
     ]
-    phases = [phase.value for phase in _WITH_PODS]
+    phases = [phase.value for phase in _PHASES_WITH_PODS]
     return " || ".join([f"oldSelf.?status.?phase.orValue('') in {phases}", *counts])
 
 
@@ -137,7 +135,7 @@ def _structural(model: type[Spec] | type[Status]) -> Schema:
 
 
 def _convert(schema: Schema, definitions: Schema) -> Schema:
-    """One node of JSON schema as a node of structural schema."""
+    """Convert one node of JSON schema to structural schema."""
     node = dict(schema)
     if reference := node.pop("$ref", None):
         node = {**definitions[reference.rpartition("/")[2]], **node}

@@ -1,6 +1,7 @@
-"""The environment of a job's containers: the names that Paddle and its scripts read, and our own.
+"""The environment variables of a job's containers: those that Paddle and its scripts read, and those of edl.
 
-Only what cannot change while a pod lives stands here; membership is served live by the master and by the helpers.
+A variable cannot change while its pod exists, so the current members of a job are not among them: containers get them
+from the master, or from `k8s_tools`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from edl.model.quantity import exact_quantity
 from edl.model.resources import CPU, GPU
 
 MASTER_PORT = 8080
-TRAINER_TOKEN = "trainer"  # noqa: S105 - the names of files and of keys of the Secret
+TRAINER_TOKEN = "trainer"  # noqa: S105 - a file name and a key of the Secret
 CONTROLLER_TOKEN = "controller"  # noqa: S105
 CUDA_LIBRARIES = "/usr/local/cuda/lib64"
 
 
 def environment(job: TrainingJob, role: Role, index: int) -> list[dict[str, Any]]:
-    """The variables of the container of one pod, sorted as they are documented.
+    """The variables of the container of one pod, in the order of the documentation.
 
-    In gang mode there is no master: `EDL_MASTER` and `EDL_TOKEN_FILE` are empty, which a client can tell from a
-    master that does not answer yet.
+    Gang mode has no master: `EDL_MASTER` and `EDL_TOKEN_FILE` are empty there, so a client does not wait for one.
     """
-    values = {**_paddle(job, role), **_ours(job, role, index)}
+    values = {**_paddle_variables(job, role), **_edl_variables(job, role, index)}
     fields = {
         "NAMESPACE": "metadata.namespace",
         "POD_NAME": "metadata.name",
@@ -41,14 +41,14 @@ def environment(job: TrainingJob, role: Role, index: int) -> list[dict[str, Any]
 
 
 def master_url(job: TrainingJob) -> str:
-    """Where the master of a job is found: by its name, which outlives its pod."""
+    """The URL of the master of a job, by its DNS name, which stays the same when its pod is replaced."""
     name, namespace = job.metadata.name, job.metadata.namespace
     return f"http://{name}-{Role.MASTER.value}-0.{name}.{namespace}.svc:{MASTER_PORT}"
 
 
-def _paddle(job: TrainingJob, role: Role) -> dict[str, str]:
+def _paddle_variables(job: TrainingJob, role: Role) -> dict[str, str]:
     spec = job.spec
-    trainers, pservers = str(spec.trainer.min_instance), str(spec.pserver.min_instance)
+    trainers, pservers = str(spec.trainer.min_trainers), str(spec.pserver.min_pservers)
     devices = _devices(job)
     return {
         "PADDLE_JOB_NAME": job.metadata.name,
@@ -75,7 +75,7 @@ def _paddle(job: TrainingJob, role: Role) -> dict[str, str]:
     }
 
 
-def _ours(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
+def _edl_variables(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
     return {
         "EDL_JOB_UID": job.uid,
         "EDL_MASTER": master_url(job) if job.has_master else "",

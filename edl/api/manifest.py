@@ -1,7 +1,7 @@
-"""TrainingJob -> the Kubernetes objects that it becomes: pods, Service, Secret, volume claim, PodGroup.
+"""The Kubernetes objects of a TrainingJob: pods, Service, Secret, volume claim and PodGroup.
 
-The planner takes the shapes of a job's pods from these very dictionaries, so they are exactly what is sent to the API
-server. Names are deterministic: whoever finds one already there, with the job's UID as its owner, has found its own.
+The planner reads the shapes of a job's pods from the same dictionaries that are sent to the API server. Names are
+deterministic: an existing object with the same name and the job's UID as owner is the object of this job.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
-from edl.api.overlay import demand_node, lay_over, prefer_node
+from edl.api.overlay import apply_template, prefer_node, require_node
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
@@ -32,22 +32,22 @@ PRIORITY_TRAINING = "edl-training"
 PRIORITY_SURPLUS = "edl-surplus"
 PRIORITY_CLASSES = (PRIORITY_CORE, PRIORITY_TRAINING, PRIORITY_SURPLUS)
 
-_SELECTED_BY = {Role.TRAINER: "paddle-job", Role.PSERVER: "paddle-job-pserver", Role.MASTER: "paddle-job-master"}
+_OLD_LABELS = {Role.TRAINER: "paddle-job", Role.PSERVER: "paddle-job-pserver", Role.MASTER: "paddle-job-master"}
 _GRACE_S = 30
 _MASTER_USER = 65532
 _MASTER_AMOUNTS = {CPU: "250m", MEMORY: "256Mi"}
-_DEFAULT_CLAIM = "1Gi"
+_DEFAULT_STORAGE = "1Gi"
 
 Object = dict[str, Any]
 
 
 def pod_name(job: TrainingJob, role: Role, index: int) -> str:
-    """`<job>-<role>-<index>`, also the pod's host name."""
+    """`<job>-<role>-<index>`, also the host name of the pod."""
     return f"{job.metadata.name}-{role.value}-{index}"
 
 
 def pod_labels(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
-    """The labels of a pod, without those of the template."""
+    """The labels that edl sets on a pod; labels of the template come in addition."""
     name = job.metadata.name
     return {
         "app.kubernetes.io/name": "edl",
@@ -57,19 +57,19 @@ def pod_labels(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
         LABEL_JOB: name,
         LABEL_ROLE: role.value,
         LABEL_INDEX: str(index),
-        _SELECTED_BY[role]: name,
+        _OLD_LABELS[role]: name,
     }
 
 
 def role_selector(job: TrainingJob, role: Role) -> str:
-    """The label selector of the pods of a role, as text: `status.selector` is that of the trainers."""
+    """The label selector of the pods of a role, as text; `status.selector` is that of the trainers."""
     return f"{LABEL_JOB}={job.metadata.name},{LABEL_ROLE}={role.value}"
 
 
 def owner_reference(job: TrainingJob) -> Object:
-    """The reference by which everything of a job is collected with it.
+    """The owner reference with which Kubernetes deletes an object together with its job.
 
-    It does not block the owner's deletion: that would take a right on the job's finalizers.
+    It has no `blockOwnerDeletion`, which would need the right to update the finalizers of jobs.
     """
     return {
         "apiVersion": API_VERSION,
@@ -81,12 +81,12 @@ def owner_reference(job: TrainingJob) -> Object:
 
 
 def token_secret_name(job: TrainingJob) -> str:
-    """Named by the UID too, because a job of the same name may have left its own."""
+    """The name of the token Secret, with the UID: an earlier job of this name may have left its own Secret."""
     return f"{job.metadata.name}-token-{job.uid[:8]}"
 
 
 def claim_name(job: TrainingJob) -> str:
-    """Named by the UID too: a journal belongs to one job, not to all that ever had its name."""
+    """The name of the volume claim of the journal, with the UID: a journal belongs to one job only."""
     return f"{job.metadata.name}-journal-{job.uid[:8]}"
 
 
@@ -107,39 +107,39 @@ def pod_manifest(
 
     Args:
         job: a valid job.
-        role: what the pod is for; a master is made whether or not the job's mode runs one.
-        index: its number within the role, from 0.
-        default_master_image: for a master whose job names no image.
-        planned_node: where the planner wants it.
-        pinned: it may go nowhere else; by default the node is only preferred.
-        priority_classes: those that the cluster has; a pod whose class is missing goes without.
-        claims_journal: the master's journal is on a volume claim although the job asks for none, because the
+        role: the role of the pod; a master is rendered in either mode.
+        index: the number of the pod within its role, from 0.
+        default_master_image: image of the master if the job sets none.
+        planned_node: the node that the planner chose; None for no preference.
+        pinned: require the planned node; by default it is only preferred.
+        priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none.
+        claims_journal: put the master's journal on a volume claim although the job sets no storage, because the
             cluster has a default StorageClass.
-        expected: (epoch, positions done) that a master's journal must tell of; None where it may be empty.
-        restarts_epoch: a master whose journal is lost begins that epoch again, instead of refusing.
+        expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
+        restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
     """
     journal = _journal(job, claims_journal=claims_journal)
     spec = _pod_spec(job, role, index, default_master_image, journal)
     if role is Role.MASTER:
-        spec["containers"][0]["command"] += _expectation(expected, restarts_epoch=restarts_epoch)
+        spec["containers"][0]["command"] += _journal_flags(expected, restarts_epoch=restarts_epoch)
     template = job.role(role).template
     if template and template.spec:
-        spec = lay_over(spec, template.spec, role)
-    wanted = _priority_class(job, role, index)
-    if wanted in priority_classes:
-        spec["priorityClassName"] = wanted
+        spec = apply_template(spec, template.spec, role)
+    priority_class = _priority_class(job, role, index)
+    if priority_class in priority_classes:
+        spec["priorityClassName"] = priority_class
     if planned_node:
-        spec = demand_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
+        spec = require_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, role, index, _notes(role, planned_node, journal, pinned=pinned)),
-        "spec": _settle_network(_settle_account(spec)),
+        "metadata": _pod_metadata(job, role, index, _annotations(role, planned_node, journal, pinned=pinned)),
+        "spec": _with_host_network(_without_api_token(spec)),
     }
 
 
 def service_manifest(job: TrainingJob) -> Object:
-    """The headless Service that gives every pod its own DNS name, ready or not."""
+    """The headless Service that gives every pod a DNS name, whether it is ready or not."""
     port = job.spec.port
     ports = {port: f"jobport-{port}"}
     if job.has_master:
@@ -158,7 +158,7 @@ def service_manifest(job: TrainingJob) -> Object:
 
 
 def token_secret_manifest(job: TrainingJob, trainer_token: str, controller_token: str) -> Object:
-    """The Secret with the job's two tokens; trainers mount only theirs."""
+    """The Secret with the two tokens of the job; trainers mount only the trainer token."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -170,11 +170,11 @@ def token_secret_manifest(job: TrainingJob, trainer_token: str, controller_token
 
 
 def volume_claim_manifest(job: TrainingJob) -> Object:
-    """The claim for the master's journal: as `spec.master.storage` says, else 1Gi of the default class."""
+    """The volume claim for the master's journal: `spec.master.storage`, or 1Gi of the default StorageClass."""
     storage = job.spec.master.storage
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": str(storage.size) if storage else _DEFAULT_CLAIM}},
+        "resources": {"requests": {"storage": str(storage.size) if storage else _DEFAULT_STORAGE}},
     }
     if storage and storage.storage_class_name is not None:
         spec["storageClassName"] = storage.storage_class_name
@@ -187,7 +187,7 @@ def volume_claim_manifest(job: TrainingJob) -> Object:
 
 
 def pod_group_manifest(job: TrainingJob) -> Object:
-    """Volcano's PodGroup of the minimum set; surplus trainers join it but are not waited for."""
+    """Volcano's PodGroup of the minimum set; Volcano does not wait for the surplus trainers in it."""
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -210,24 +210,24 @@ def _metadata(job: TrainingJob, name: str) -> Object:
     }
 
 
-def _notes(role: Role, planned_node: str | None, journal: Object, *, pinned: bool) -> dict[str, str]:
-    """The annotations by which the controller knows again what it meant with a pod."""
-    notes = {}
+def _annotations(role: Role, planned_node: str | None, journal: Object, *, pinned: bool) -> dict[str, str]:
+    """The annotations in which the controller stores its plan for a pod."""
+    annotations = {}
     if planned_node:
-        notes[ANNOTATION_NODE] = planned_node
+        annotations[ANNOTATION_NODE] = planned_node
         if pinned:
-            notes[ANNOTATION_PINNED] = "true"
+            annotations[ANNOTATION_PINNED] = "true"
     if role is Role.MASTER:
-        notes[ANNOTATION_JOURNAL] = "claim" if "persistentVolumeClaim" in journal else "emptyDir"
-    return notes
+        annotations[ANNOTATION_JOURNAL] = "claim" if "persistentVolumeClaim" in journal else "emptyDir"
+    return annotations
 
 
-def _pod_metadata(job: TrainingJob, role: Role, index: int, notes: dict[str, str]) -> Object:
+def _pod_metadata(job: TrainingJob, role: Role, index: int, own: dict[str, str]) -> Object:
     template = job.role(role).template
     extra = template.metadata if template else None
     metadata = _metadata(job, pod_name(job, role, index))
     metadata["labels"] = {**(extra.labels if extra else {}), **pod_labels(job, role, index)}
-    annotations = {**(extra.annotations if extra else {}), **notes}
+    annotations = {**(extra.annotations if extra else {}), **own}
     if job.needs_pod_group:
         annotations["scheduling.k8s.io/group-name"] = job.metadata.name
     if annotations:
@@ -236,7 +236,7 @@ def _pod_metadata(job: TrainingJob, role: Role, index: int, notes: dict[str, str
 
 
 def _pod_spec(job: TrainingJob, role: Role, index: int, master_image: str, journal: Object) -> Object:
-    """The pod as the controller alone would make it."""
+    """The pod spec before the template is applied."""
     spec: Object = {
         "hostname": pod_name(job, role, index),
         "subdomain": job.metadata.name,
@@ -284,10 +284,10 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
         container["ports"] = [{"name": "master-port", "containerPort": MASTER_PORT}]
         container["readinessProbe"] = {
             "httpGet": {"path": "/healthz", "port": MASTER_PORT},
-            "periodSeconds": 1,  # a job is not Running before its master is ready, and may be over in seconds
+            "periodSeconds": 1,  # a job is Running only once its master is ready, and may end in seconds
             "failureThreshold": 15,
         }
-        container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # why it ended is read from the pod
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # edl reads from the pod why it ended
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         mounts.append({"name": JOURNAL_VOLUME, "mountPath": JOURNAL_DIRECTORY})
     else:
@@ -308,7 +308,7 @@ def _command(job: TrainingJob, role: Role) -> list[str]:
     return command
 
 
-def _expectation(expected: tuple[int, int] | None, *, restarts_epoch: bool) -> list[str]:
+def _journal_flags(expected: tuple[int, int] | None, *, restarts_epoch: bool) -> list[str]:
     if expected is None:
         return []
     flags = ["--expect-progress", f"{expected[0]}:{expected[1]}"]
@@ -316,19 +316,19 @@ def _expectation(expected: tuple[int, int] | None, *, restarts_epoch: bool) -> l
 
 
 def _dataset(job: TrainingJob) -> Object:
-    """What `POST /v1/dataset` takes; what to do about a lost ledger is for the controller to know."""
-    given = job.spec.dataset
-    fields = given.model_dump(by_alias=True, exclude_none=True, exclude={"on_ledger_lost"}) if given else {}
+    """The body of `POST /v1/dataset`, without `onLedgerLost`, which only the controller uses."""
+    dataset = job.spec.dataset
+    fields = dataset.model_dump(by_alias=True, exclude_none=True, exclude={"on_ledger_lost"}) if dataset else {}
     return {"epochs": job.passes, **fields}
 
 
 def _resources(job: TrainingJob, role: Role) -> Object:
-    given = job.role(role).resources
-    if given is None:
-        given = Requirements.model_validate(
+    resources = job.role(role).resources
+    if resources is None:
+        resources = Requirements.model_validate(
             {"requests": _MASTER_AMOUNTS, "limits": _MASTER_AMOUNTS} if role is Role.MASTER else {}
         )
-    amounts = {"requests": given.effective_requests(), "limits": given.effective_limits()}
+    amounts = {"requests": resources.effective_requests(), "limits": resources.effective_limits()}
     return {field: values for field, values in amounts.items() if values}
 
 
@@ -347,18 +347,18 @@ def _journal(job: TrainingJob, *, claims_journal: bool) -> Object:
 def _priority_class(job: TrainingJob, role: Role, index: int) -> str:
     if role is not Role.TRAINER:
         return PRIORITY_CORE
-    return PRIORITY_TRAINING if index < job.spec.trainer.min_instance else PRIORITY_SURPLUS
+    return PRIORITY_TRAINING if index < job.spec.trainer.min_trainers else PRIORITY_SURPLUS
 
 
-def _settle_account(spec: Object) -> Object:
-    """No API token unless the template asks for an account of its own."""
+def _without_api_token(spec: Object) -> Object:
+    """The pod spec without an API token, unless the template sets a ServiceAccount."""
     if "serviceAccountName" in spec or "automountServiceAccountToken" in spec:
         return spec
     return {**spec, "automountServiceAccountToken": False}
 
 
-def _settle_network(spec: Object) -> Object:
-    """In the host's network every port is one of the node's, and cluster names need their own DNS policy."""
+def _with_host_network(spec: Object) -> Object:
+    """The pod spec with the host ports and the DNS policy that a pod in the network of its node needs."""
     if not spec.get("hostNetwork"):
         return spec
     containers = [

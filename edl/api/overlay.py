@@ -1,7 +1,7 @@
-"""Laying a user's pod template over the pod that the controller makes.
+"""Merging the user's pod template into the pod that the controller creates.
 
-Lists that Kubernetes merges by name are merged by name, maps key by key, and everything else of the template stands
-as it was written. Fields of the controller never get here: a template that sets one is refused with the job.
+Lists are merged by the key that Kubernetes uses for them, and maps by their keys. Every other field of the template
+replaces that of the pod. Templates that set fields of the controller are refused before they reach this module.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MERGED = ("containers", "env", "volumes", "imagePullSecrets", "nodeSelector", "
 Object = dict[str, Any]
 
 
-def lay_over(spec: Object, template: TemplateSpec, role: Role) -> Object:
-    """The pod spec with the template over it; neither argument is changed."""
+def apply_template(spec: Object, template: TemplateSpec, role: Role) -> Object:
+    """The pod spec merged with the template; neither argument changes."""
     overlay = template.as_dict()
     result = {**spec, **{key: value for key, value in overlay.items() if key not in _MERGED}}
     main, *rest = spec["containers"]
@@ -34,7 +34,7 @@ def lay_over(spec: Object, template: TemplateSpec, role: Role) -> Object:
             rest.append(container)
     result["containers"] = [main, *rest]
     for name in ("volumes", "imagePullSecrets"):
-        if merged := _by_name(spec.get(name, []), overlay.get(name, []), "name"):
+        if merged := _merge(spec.get(name, []), overlay.get(name, []), "name"):
             result[name] = merged
     if selector := overlay.get("nodeSelector"):
         result["nodeSelector"] = {GPU_SELECTOR if k == OLD_GPU_SELECTOR else k: v for k, v in selector.items()}
@@ -44,47 +44,47 @@ def lay_over(spec: Object, template: TemplateSpec, role: Role) -> Object:
 
 
 def prefer_node(spec: Object, node: str) -> Object:
-    """The pod spec with a preference for a node beside whatever its affinity says already."""
+    """The pod spec with a preference for a node, in addition to the affinity that it has."""
     term = {
         "weight": 100,
         "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]},
     }
     affinity = spec.get("affinity") or {}
-    of_node = affinity.get("nodeAffinity") or {}
-    preferred = [*(of_node.get(_PREFERRED) or []), term]
-    return {**spec, "affinity": {**affinity, "nodeAffinity": {**of_node, _PREFERRED: preferred}}}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    preferred = [*(node_affinity.get(_PREFERRED) or []), term]
+    return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, _PREFERRED: preferred}}}
 
 
-def demand_node(spec: Object, node: str) -> Object:
-    """The pod spec with one node, and no other, added to each alternative that its affinity allows already.
+def require_node(spec: Object, node: str) -> Object:
+    """The pod spec that requires a node, in addition to the affinity that it has.
 
-    The node is named by its field and not by a label: kube-scheduler then looks at that node alone, as it does for
-    the pods of a DaemonSet.
+    The requirement goes into each of the alternative terms. It names the node by field and not by label, so that
+    kube-scheduler checks that node only, as for the pods of a DaemonSet.
     """
     name = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = spec.get("affinity") or {}
-    of_node = affinity.get("nodeAffinity") or {}
-    terms = (of_node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     pinned = [{**term, "matchFields": [*(term.get("matchFields") or []), name]} for term in terms]
     return {
         **spec,
-        "affinity": {**affinity, "nodeAffinity": {**of_node, _REQUIRED: {"nodeSelectorTerms": pinned}}},
+        "affinity": {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: {"nodeSelectorTerms": pinned}}},
     }
 
 
 def _extend(main: Object, container: Object) -> Object:
     result = {**main, **container}
-    result["env"] = _by_name(main.get("env", []), container.get("env", []), "name")
+    result["env"] = _merge(main.get("env", []), container.get("env", []), "name")
     for name, key in (("ports", "containerPort"), ("volumeMounts", "mountPath")):
-        if merged := _by_name(main.get(name, []), container.get(name, []), key):
+        if merged := _merge(main.get(name, []), container.get(name, []), key):
             result[name] = merged
     if "command" in container and "args" not in container:
         result.pop("args", None)
     return result
 
 
-def _by_name(mine: list[Object], theirs: list[Object], key: str) -> list[Object]:
-    """Both lists; an item of theirs takes the place of mine with the same key."""
-    items = {item[key]: item for item in mine}
-    items.update({item[key]: item for item in theirs})
+def _merge(base: list[Object], overlay: list[Object], key: str) -> list[Object]:
+    """Both lists; an item of the overlay replaces that of the base with the same key."""
+    items = {item[key]: item for item in base}
+    items.update({item[key]: item for item in overlay})
     return list(items.values())

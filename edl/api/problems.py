@@ -1,4 +1,4 @@
-"""Sentences for people out of pydantic's error records: field, value, rule, remedy, and never a traceback."""
+"""Messages for users from pydantic's error records: field, value, rule and remedy, without a traceback."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from edl.model.units import count
+
 _MAX_SHOWN = 60
 _MAX_COMPARED = 100
-"""Unknown fields of one part that are compared with a missing one: somebody may have written a hundred thousand."""
+"""At most this many unknown fields are compared with a missing one; a hostile object may have very many."""
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence for each broken rule, in the order of the fields.
+    """One message for each broken rule, in the order of the fields.
 
     Args:
-        error: what was raised.
-        model: what was to be read: of its fields none is taken for the misspelling of another.
+        error: the error of pydantic.
+        model: the model that was parsed; the names of its fields are never reported as misspellings.
     """
-    return [_sentence(detail) + _meant(detail, model) for detail in error.errors(include_url=False)]
+    return [_message(detail) + _misspelling(detail, model) for detail in error.errors(include_url=False)]
 
 
-_OBJECT = "{value} is not an object; write fields under it"
-_WHOLE = "{value} is not a whole number; write one without quotes and decimals"
-_NUMBER = "{value} is not a finite number; write one without quotes"
-_LONG = "is longer than the {max_length} it may have; shorten it"
-_SHORT = "is shorter than the {min_length} it must have; fill it in"
-_KNOWN = "{value} is not known; use {expected}"
-_SENTENCES = {
-    "bool_type": "{value} is not true or false; write one of them without quotes",
+_OBJECT = "{value} is not an object; write its fields below it"
+_WHOLE = "{value} is not a whole number; write digits without quotes or a decimal point"
+_NUMBER = "{value} is not a finite number; write a number without quotes"
+_LONG = "is longer than {length}; shorten it"
+_SHORT = "is shorter than {length}; fill it in"
+_KNOWN = "{value} is not a known value; use {expected}"
+_MESSAGES = {
+    "bool_type": "{value} is not true or false; write true or false without quotes",
     "dict_type": _OBJECT,
     "enum": _KNOWN,
     "finite_number": _NUMBER,
@@ -43,7 +45,7 @@ _SENTENCES = {
     "int_parsing_size": _WHOLE,
     "int_type": _WHOLE,
     "less_than_equal": "{value} exceeds {le}; lower it",
-    "list_type": "{value} is not a list; write items under it, each with a dash",
+    "list_type": "{value} is not a list; write each item below it after a dash",
     "literal_error": _KNOWN,
     "mapping_type": _OBJECT,
     "missing": "is missing; add it",
@@ -52,22 +54,23 @@ _SENTENCES = {
     "string_pattern_mismatch": "{value} does not match {pattern}; correct it",
     "string_too_long": _LONG,
     "string_too_short": _SHORT,
-    "string_type": "{value} is not a text; write it in quotes",
+    "string_type": "{value} is not text; write it in quotes",
     "too_long": _LONG,
     "too_short": _SHORT,
     "value_error": "{error}",
 }
 
 
-def _sentence(detail: ErrorDetails) -> str:
-    kind = detail["type"]
-    template = _SENTENCES.get(kind, "{value} cannot be used (" + kind.replace("_", " ") + "); correct it")
-    facts = {**detail.get("ctx", {}), "value": _shown(detail["input"])}
-    return f"{_path(detail['loc'])} {template.format(**facts)}"
+def _message(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    template = _MESSAGES.get(kind, "{value} is not valid (" + kind.replace("_", " ") + "); correct it")
+    bound = context.get("max_length", context.get("min_length", 0))
+    length = count(bound, "character") if kind.startswith("string") else count(bound, "item")
+    return f"{_path(detail['loc'])} {template.format(**context, value=_shown(detail['input']), length=length)}"
 
 
-def _meant(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """Which field that is none stands in the place of a missing one, as the end of a sentence."""
+def _misspelling(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """The end of a message about a missing field: the unknown field that may be a misspelling of it, if any."""
     location, written = detail["loc"], detail["input"]
     if detail["type"] != "missing" or not isinstance(written, Mapping):
         return ""
@@ -75,11 +78,11 @@ def _meant(detail: ErrorDetails, model: type[BaseModel]) -> str:
     readable = (key for key in map(str, written) if len(key) <= _MAX_SHOWN and key.isprintable())
     unknown = islice((key for key in readable if key not in known), _MAX_COMPARED)
     near = get_close_matches(str(location[-1]), list(unknown), n=1)
-    return f"; {near[0]}, which is no field, may be meant for it" if near else ""
+    return f"; the unknown field {near[0]} may be a misspelling of it" if near else ""
 
 
 def _fields(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]:
-    """The fields that the part at a location may have."""
+    """The names of the fields of the part at a location."""
     models = [model]
     for name in (part for part in location if isinstance(part, str)):
         found = [field for one in models for key, field in one.model_fields.items() if name == (field.alias or key)]
@@ -88,7 +91,7 @@ def _fields(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
+    """The models that a type contains."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):

@@ -1,4 +1,4 @@
-"""The three roles of a job: master, pserver and trainer, with what each of them may say."""
+"""The three roles of a job, master, pserver and trainer, with the fields and the rules of each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from edl.api.base import Part, Rule, Text, keyed, unique_by
+from edl.api.base import Part, Rule, Text, Values, keyed_list, unique_by
 from edl.api.resources import Quantity, Requirements
-from edl.api.template import PodTemplate
+from edl.api.template import Container, PodTemplate
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.names import Role
 
@@ -21,187 +21,204 @@ Passes = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class EventPolicy(Part):
-    """One event and its answer."""
+    """An event and the action that it causes."""
 
     event: Annotated[JobEvent, Field(strict=False)]
-    """PodFailed, PodEvicted, TaskCompleted or Any."""
+    """The event: PodFailed, PodEvicted, TaskCompleted or Any."""
     action: Annotated[JobAction, Field(strict=False)]
-    """RestartJob, RestartPod, CompleteJob or AbortJob."""
+    """The action: RestartJob, RestartPod, CompleteJob or AbortJob."""
 
 
 EventPolicies = Annotated[list[EventPolicy], AfterValidator(unique_by("event"))]
 
 
-def _container_rule(role: Role) -> Rule:
-    def check(part: RoleSpec) -> Iterator[str]:
-        spec = part.template.spec if part.template else None
-        for container in spec.containers if spec else ():
-            if container.name == role.value and container.resources is not None:
-                yield f"template container {role.value} sets resources; write them to spec.{role.value}.resources"
-            if container.name != role.value and not container.image:
-                yield (
-                    f"template container {container.name} has no image; name it {role.value} to extend the "
-                    "role's own container, or give it an image"
-                )
+def _containers(part: RoleSpec) -> list[Container]:
+    return part.template.spec.containers if part.template and part.template.spec else []
+
+
+def _container_rules(role: Role) -> tuple[Rule, Rule]:
+    """Rules of the containers in the template of a role."""
+    name = role.value
+
+    def check_resources(part: RoleSpec) -> Iterator[Values]:
+        if any(c.name == name and c.resources is not None for c in _containers(part)):
+            yield {}
+
+    def check_images(part: RoleSpec) -> Iterator[Values]:
+        yield from ({"name": c.name} for c in _containers(part) if c.name != name and not c.image)
 
     containers = "self.template.spec.containers"
-    return Rule(
-        cel=f"!has(self.template) || !has(self.template.spec) || !has({containers}) || {containers}.all(c, "
-        f"c.name == '{role.value}' ? !has(c.resources) : has(c.image))",
-        message=f"the container {role.value} takes its resources from the role; every other container needs an image",
-        check=check,
+    absent = f"!has(self.template) || !has(self.template.spec) || !has({containers})"
+    return (
+        Rule(
+            cel=f"{absent} || {containers}.all(c, c.name != '{name}' || !has(c.resources))",
+            message=f"the template sets resources of container {name}; move them to spec.{name}.resources",
+            check=check_resources,
+        ),
+        Rule(
+            cel=f"{absent} || {containers}.all(c, c.name == '{name}' || has(c.image))",
+            message=f"the template container {{name}} has no image; set its image, or name it {name} to change the "
+            f"container of the {name}",
+            check=check_images,
+        ),
     )
 
 
-def _bounds_rule() -> Rule:
-    def check(part: TrainerSpec | PserverSpec) -> Iterator[str]:
-        low, high = part.min_instance, part.max_instance
-        if high is not None and low > high:
-            yield f"min-instance {low} exceeds max-instance {high}; lower min-instance"
-
-    return Rule(
-        cel="!has(self.max__dash__instance) || !has(self.min__dash__instance) || "
-        "self.min__dash__instance <= self.max__dash__instance",
-        message="min-instance exceeds max-instance; lower min-instance",
-        check=check,
-    )
+def _check_bounds(part: TrainerSpec | PserverSpec) -> Iterator[Values]:
+    low, high = part.bounds
+    if high is not None and low > high:
+        yield {"min": low, "max": high}
 
 
-def _check_room(part: RoleSpec) -> Iterator[str]:
-    if part.must_ask_for_room and not part.asks_for_room:
-        yield "resources ask for neither cpu nor memory; set one of them in requests or limits"
+_BOUNDS_RULE = Rule(
+    cel="!has(self.max__dash__instance) || !has(self.min__dash__instance) || "
+    "self.min__dash__instance <= self.max__dash__instance",
+    message="min-instance {min} exceeds max-instance {max}; lower min-instance",
+    check=_check_bounds,
+)
 
 
-_ASKS = " || ".join(
+def _check_requests(part: RoleSpec) -> Iterator[Values]:
+    if part.needs_requests and not (part.resources and part.resources.has_cpu_or_memory):
+        yield {}
+
+
+_HAS_REQUESTS = " || ".join(
     f"(has(self.resources.{field}) && ('cpu' in self.resources.{field} || 'memory' in self.resources.{field}))"
     for field in ("requests", "limits")
 )
 
 
-def _room_rule(unless: str) -> Rule:
+def _requests_rule(role: Role, unless: str) -> Rule:
     return Rule(
-        cel=f"{unless} || (has(self.resources) && ({_ASKS}))",
-        message="resources ask for neither cpu nor memory; set one of them",
-        check=_check_room,
+        cel=f"{unless} || (has(self.resources) && ({_HAS_REQUESTS}))",
+        message=f"the {role.value} requests neither cpu nor memory; set one of them in spec.{role.value}.resources",
+        check=_check_requests,
     )
 
 
 class RoleSpec(Part):
-    """What every role has."""
+    """The fields of every role."""
 
     role: ClassVar[Role]
 
     resources: Requirements | None = None
-    """What one pod requests and may use; limits alone stand for requests too."""
+    """Requests and limits of one pod; requests that are not set equal the limits."""
     template: PodTemplate | None = None
-    """Overlay over the pods of the role: what the controller does not set itself."""
-    policies: EventPolicies = keyed("event", limit=16)
-    """Answers to events of this role; they go before those of the job."""
+    """Pod template; edl merges it into each pod of the role. Fields that the controller sets are refused."""
+    policies: EventPolicies = keyed_list("event", limit=16)
+    """Actions for events of this role; they override spec.policies."""
 
     @property
-    def asks_for_room(self) -> bool:
-        """True where cpu or memory is requested."""
-        return self.resources is not None and self.resources.asks_for_cpu_or_memory
-
-    @property
-    def must_ask_for_room(self) -> bool:
-        """True where pods of the role may run with the resources as written."""
+    def needs_requests(self) -> bool:
+        """True if pods of the role may run and their resources have no default."""
         return True
 
     def policy_for(self, event: JobEvent) -> JobAction | None:
-        """The action that this role's own policies give; the event's own goes before Any."""
+        """The action of this role's policies for an event; None if no policy applies."""
         return choose_action(self.policies, event)
 
 
 def choose_action(policies: list[EventPolicy], event: JobEvent) -> JobAction | None:
-    """The action for an event: its own entry, else the one for Any, else None."""
+    """The action of the policy for this event or, without one, for Any; None if neither exists."""
     actions = {policy.event: policy.action for policy in policies}
     return actions.get(event, actions.get(JobEvent.ANY))
 
 
 class Storage(Part):
-    """A volume claim for the master's journal."""
+    """The volume claim for the master's journal."""
 
     size: Quantity
-    """How much is claimed."""
+    """Requested storage, such as 10Gi."""
     storage_class_name: Annotated[str, Field(max_length=253)] | None = None
-    """The class; the cluster's default where it is absent."""
+    """StorageClass of the claim; by default that of the cluster."""
 
 
 class MasterSpec(RoleSpec):
-    """The data master; it runs in fault-tolerant mode."""
+    """The data master; it runs in fault-tolerant mode only."""
 
     role = Role.MASTER
 
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """The master's image; by default the controller's."""
+    """Image of the master; by default that of the controller."""
     etcd_endpoint: Text | None = Field(default=None, alias="etcd-endpoint")
-    """Accepted for old files; nothing reads it."""
+    """Ignored; accepted for files of the original controller."""
     storage: Storage | None = None
-    """Keeps the journal on a volume claim."""
+    """Volume claim for the journal; without it the cluster's default StorageClass is used if there is one."""
 
-    rules = (_room_rule("!has(self.resources)"), _container_rule(Role.MASTER))
+    rules = (_requests_rule(Role.MASTER, "!has(self.resources)"), *_container_rules(Role.MASTER))
 
     @property
-    def must_ask_for_room(self) -> bool:
-        """Without resources the master takes its defaults."""
+    def needs_requests(self) -> bool:
+        """False without resources: the master has defaults."""
         return self.resources is not None
 
 
 class PserverSpec(RoleSpec):
-    """The parameter servers; as many run as `min-instance` says."""
+    """The parameter servers; min-instance of them run."""
 
     role = Role.PSERVER
 
-    min_instance: Count = Field(default=0, alias="min-instance")
-    """How many parameter servers run."""
-    max_instance: Count | None = Field(default=None, alias="max-instance")
-    """Accepted for old files; at least min-instance."""
+    min_pservers: Count = Field(default=0, alias="min-instance")
+    """Number of parameter servers."""
+    max_pservers: Count | None = Field(default=None, alias="max-instance")
+    """Ignored; accepted for files of the original controller; at least min-instance."""
 
     rules = (
-        _bounds_rule(),
-        _room_rule("!has(self.min__dash__instance) || self.min__dash__instance == 0"),
-        _container_rule(Role.PSERVER),
+        _BOUNDS_RULE,
+        _requests_rule(Role.PSERVER, "!has(self.min__dash__instance) || self.min__dash__instance == 0"),
+        *_container_rules(Role.PSERVER),
     )
 
     @property
-    def must_ask_for_room(self) -> bool:
-        """A role without pods need not say what they take."""
-        return self.min_instance > 0
+    def bounds(self) -> tuple[int, int | None]:
+        """min-instance and max-instance; None if the latter is not set."""
+        return self.min_pservers, self.max_pservers
+
+    @property
+    def needs_requests(self) -> bool:
+        """False without pods."""
+        return self.min_pservers > 0
 
 
-def _check_instances(part: TrainerSpec) -> Iterator[str]:
-    low, high = part.min_instance, part.max_instance
+def _check_instances(part: TrainerSpec) -> Iterator[Values]:
+    low, high = part.bounds
     if part.instances and not low <= part.instances <= high:
-        yield f"instances {part.instances} is outside {low}..{high}; write 0 (the planner decides) or a count between"
+        yield {"instances": part.instances, "min": low, "max": high}
 
 
 class TrainerSpec(RoleSpec):
-    """The trainers, whose count moves between the bounds."""
+    """The trainers; the planner chooses their number between min-instance and max-instance."""
 
     role = Role.TRAINER
 
     entrypoint: Annotated[str, Field(max_length=32768)] = ""
-    """The command of a trainer, run by a shell."""
+    """Command of a trainer; a shell runs it."""
     workspace: Annotated[str, Field(max_length=4096)] = ""
-    """The folder that the command is run in."""
+    """Working directory of the command."""
     passes: Passes | None = None
-    """The old place of spec.passes."""
-    min_instance: Positive = Field(alias="min-instance")
-    """Fewest trainers that the job runs with."""
-    max_instance: Positive = Field(alias="max-instance")
-    """Most trainers that help."""
+    """Old place of spec.passes."""
+    min_trainers: Positive = Field(alias="min-instance")
+    """Minimum number of trainers; the job does not run with fewer."""
+    max_trainers: Positive = Field(alias="max-instance")
+    """Maximum number of trainers."""
     instances: Count = 0
-    """Pins the count, as kubectl scale does; 0 leaves it to the planner."""
+    """Fixed number of trainers, as set by kubectl scale; 0 lets the planner decide."""
 
     rules = (
-        _bounds_rule(),
+        _BOUNDS_RULE,
         Rule(
             cel="!has(self.instances) || self.instances == 0 || (self.instances >= self.min__dash__instance && "
             "self.instances <= self.max__dash__instance)",
-            message="instances must be 0 (the planner decides) or between min-instance and max-instance",
+            message="instances {instances} is not between min-instance {min} and max-instance {max}; write 0 to let "
+            "the planner decide, or a number in this range",
             check=_check_instances,
         ),
-        _room_rule("false"),
-        _container_rule(Role.TRAINER),
+        _requests_rule(Role.TRAINER, "false"),
+        *_container_rules(Role.TRAINER),
     )
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """min-instance and max-instance."""
+        return self.min_trainers, self.max_trainers

@@ -1,4 +1,4 @@
-"""`status` of a TrainingJob as the CRD describes it; the controller computes it anew, whoever may have written it."""
+"""`status` of a TrainingJob in the CRD; the controller computes it and overwrites what anybody else writes there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from edl.api.base import MAX_INT32, MAX_SAFE, Part, Whole, keyed, unique_by
+from edl.api.base import MAX_INT32, MAX_SAFE, Part, WholeNumber, keyed_list, unique_by
 from edl.model.status import JobPhase
 
 MAX_SPEEDS = 64
 
-_Count = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
-_Generation = Annotated[Whole, Field(ge=0, le=MAX_SAFE)]
+_Count = Annotated[WholeNumber, Field(ge=0, le=MAX_INT32)]
+_Generation = Annotated[WholeNumber, Field(ge=0, le=MAX_SAFE)]
 _Time = Annotated[AwareDatetime, Field(strict=False)]
 _Reason = Annotated[str, Field(max_length=1024)]
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -20,7 +20,7 @@ _Sentence = Annotated[str, Field(max_length=32768)]
 
 
 class ConditionStatus(Part):
-    """One aspect of the state, as metav1.Condition."""
+    """One condition, as metav1.Condition."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
     status: Literal["True", "False", "Unknown"]
@@ -31,80 +31,87 @@ class ConditionStatus(Part):
 
 
 class RoleStatus(Part):
-    """How many pods of a role are wanted, ready, and there but not ready."""
+    """Number of pods of a role."""
 
     desired: _Count | None = None
-    """How many the controller wants."""
+    """Desired number of pods."""
     ready: _Count | None = None
-    """How many are ready."""
+    """Pods that are ready."""
     pending: _Count | None = None
-    """How many are there but not ready."""
+    """Pods that exist but are not ready."""
 
 
 class ResizeStatus(Part):
-    """The last change of the trainer count."""
+    """Last change of the trainer count."""
 
     time: _Time | None = None
+    """Time of the change."""
     from_count: _Count | None = Field(default=None, alias="from")
+    """Number of trainers before."""
     to_count: _Count | None = Field(default=None, alias="to")
+    """Number of trainers after."""
     reason: _Reason | None = None
+    """Reason of the change, in one word."""
     voluntary_time: _Time | None = None
-    """When trainers last died for the share of another job; the cooldown counts from it."""
+    """Last time at which the job gave trainers to another job; the cooldown starts there."""
     seconds: _Number | None = None
-    """What it cost: time of training at the speed after it, measured."""
+    """Measured cost: training time at the speed after the change."""
 
 
 class DatasetStatus(Part):
-    """How far the data set has been consumed: positions of the present epoch."""
+    """Progress through the data set, in positions of the current epoch."""
 
     epoch: _Generation | None = None
+    """Current epoch, from 0."""
     done: _Generation | None = None
+    """Positions of the epoch that are done."""
     total: _Generation | None = None
+    """All positions of the epoch."""
     model: _Reason | None = None
-    """Which pservers hold the model that goes with these accounts; `lost` where they have to go back with it."""
+    """Identifies the pservers that hold the model; `lost` if the model is lost and training must go back."""
 
 
 class SpeedStatus(Part):
-    """The measured speed of a number of trainers."""
+    """Measured speed of one number of trainers."""
 
     instances: _Count
-    """How many trainers."""
+    """Number of trainers."""
     samples_per_second: _Number
-    """What they process together."""
+    """Samples per second that they process together."""
     seconds: _Number
-    """How many seconds of measuring stand behind it; what is old counts less."""
+    """Seconds of measurement behind the value; older seconds count less."""
 
 
 class Status(Part):
-    """What the controller last saw and decided."""
+    """Last observed state and last decision of the controller."""
 
     phase: Annotated[JobPhase, Field(strict=False)] | None = None
-    """Pending, Creating, Running, Scaling, Suspended, Succeeded or Failed."""
+    """Phase: Pending, Creating, Running, Scaling, Suspended, Succeeded or Failed."""
     reason: _Reason | None = None
-    """Why the job has this count, in one word."""
+    """Reason for the current trainer count, in one word."""
     selector: _Reason | None = None
-    """Label selector of the trainers."""
+    """Label selector of the trainer pods."""
     observed_generation: _Generation | None = None
-    """The version of the spec that this status answers."""
-    conditions: Annotated[list[ConditionStatus], AfterValidator(unique_by("type"))] = keyed("type", limit=32)
+    """Generation of the spec that this status describes."""
+    conditions: Annotated[list[ConditionStatus], AfterValidator(unique_by("type"))] = keyed_list("type", limit=32)
     trainer: RoleStatus | None = None
     pserver: RoleStatus | None = None
     master: RoleStatus | None = None
     start_time: _Time | None = None
-    """When the job was first admitted."""
+    """Time at which the job was first admitted."""
     completion_time: _Time | None = None
-    """When it ended."""
+    """Time at which the job ended."""
     last_resize: ResizeStatus | None = None
-    """The last change of the trainer count."""
+    """Last change of the trainer count."""
     dataset: DatasetStatus | None = None
-    """How far the data set has been consumed."""
+    """Progress through the data set."""
     failures: _Count | None = None
-    """Failures counted so far."""
-    throughput: Annotated[list[SpeedStatus], AfterValidator(unique_by("instances"))] = keyed(
+    """Pod failures so far; the job fails if they exceed spec.backoffLimit."""
+    throughput: Annotated[list[SpeedStatus], AfterValidator(unique_by("instances"))] = keyed_list(
         "instances", limit=MAX_SPEEDS
     )
-    """Measured speed by number of trainers; the planner uses it where spec.elasticity says nothing."""
+    """Measured speed by number of trainers; used unless spec.elasticity.throughput is set."""
     resize_seconds: _Number | None = None
-    """What a change of the trainer count cost lately, measured; used where spec.elasticity says nothing."""
+    """Measured cost of a resize, in training time; used unless spec.elasticity.resizeCostSeconds is set."""
     explanation: _Sentence | None = None
-    """Why the job has this count, in one sentence."""
+    """Reason for the current trainer count, in one line; condition Admitted has the details."""

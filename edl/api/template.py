@@ -1,7 +1,7 @@
-"""The pod template overlay of a role: what a user may add to a pod, and what belongs to the controller.
+"""The pod template of a role: the fields that a user may add to a pod, and those that only the controller sets.
 
-Only what the controller reads, bounds or refuses is typed; everything else of a pod passes through to the API server,
-which judges it when the pod is created.
+Only fields that the controller reads, bounds or refuses have types here. All others go to the API server unchanged,
+which validates them when the pod is created.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from edl.api.base import MAX_INT32, Label, RawObject, RawPart, Rule, Text, Whole, keyed, unique_by
+from edl.api.base import (
+    MAX_INT32,
+    Label,
+    RawObject,
+    RawPart,
+    Rule,
+    Text,
+    Values,
+    WholeNumber,
+    keyed_list,
+    unique_by,
+)
 from edl.api.resources import Amounts, Requirements
 
 TOKEN_VOLUME = "edl-token"  # noqa: S105 - a name, not a secret
@@ -34,38 +45,41 @@ RESERVED_SPEC = (
     "setHostnameAsFQDN",
     "subdomain",
 )
-# Secrets named <job>-token-<first 8 of uid>, of whichever job: an expression over the job's own name costs too much.
+# Token Secrets of any job, JOB-token-<first 8 of its UID>: a rule over the job's own name exceeds the CEL cost limit.
 _JOB_TOKEN = re.compile("-token-[0-9a-f]{8}$")
 RESERVED_LABELS = ("app.kubernetes.io/", "paddle-job", "paddlepaddle.org/")
 
 
-def refuse_fields(names: tuple[str, ...], remedy: str) -> Rule:
+def _any_of(names: tuple[str, ...]) -> str:
+    """`a, b or c`."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _refuse_fields(names: tuple[str, ...]) -> Rule:
     """The rule that none of these fields is set."""
 
-    def check(part: RawPart) -> Iterator[str]:
-        given = part.as_dict()
-        for name in names:
-            if name in given:
-                yield f"{name} is set by the controller; {remedy}"
+    def check(part: RawPart) -> Iterator[Values]:
+        written = part.as_dict()
+        yield from ({"field": name} for name in names if name in written)
 
-    # `namespace` is a reserved word of CEL and is spelled with underscores there.
-    spelled = ["__namespace__" if name == "namespace" else name for name in names]
+    # `namespace` is a reserved word of CEL: an expression writes it with underscores.
+    escaped = ["__namespace__" if name == "namespace" else name for name in names]
     return Rule(
-        cel=" && ".join(f"!has(self.{name})" for name in spelled),
-        message=f"a template must not set {', '.join(names)}: the controller does",
+        cel=" && ".join(f"!has(self.{name})" for name in escaped),
+        message="a template must not set {field}, because the controller sets it; remove it from the template",
         check=check,
+        general={"field": _any_of(names)},
     )
 
 
-def _check_labels(part: TemplateMetadata) -> Iterator[str]:
-    for field, keys in (("label", part.labels), ("annotation", part.annotations)):
-        for key in sorted(keys):
-            if key.startswith(RESERVED_LABELS):
-                yield f"{field} {key[:60]} belongs to the controller; remove it from the template"
+def _check_labels(part: TemplateMetadata) -> Iterator[Values]:
+    for key in (*sorted(part.labels), *sorted(part.annotations)):
+        if key.startswith(RESERVED_LABELS):
+            yield {"key": key[:60]}
 
 
 class TemplateMetadata(RawPart):
-    """Labels and annotations for the pods of a role."""
+    """Labels and annotations of the pods of a role."""
 
     labels: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)] = Field(
         default_factory=dict
@@ -80,7 +94,7 @@ class TemplateMetadata(RawPart):
     owner_references: list[RawObject] | None = Field(default=None, max_length=16)
 
     rules = (
-        refuse_fields(RESERVED_METADATA, "remove it from the template"),
+        _refuse_fields(RESERVED_METADATA),
         Rule(
             cel=" && ".join(
                 f"(!has(self.{field}) || self.{field}.all(k, "
@@ -88,26 +102,27 @@ class TemplateMetadata(RawPart):
                 + "))"
                 for field in ("labels", "annotations")
             ),
-            message=f"labels and annotations that begin with {', '.join(RESERVED_LABELS)} belong to the controller",
+            message="label or annotation {key} is reserved for the controller, like all keys that begin with "
+            f"{_any_of(RESERVED_LABELS)}; remove it from the template",
             check=_check_labels,
         ),
     )
 
 
 class EnvironmentVariable(RawPart):
-    """One variable; `valueFrom` and the like pass through."""
+    """An environment variable; valueFrom is passed on."""
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
     value: Annotated[str, Field(max_length=32768)] | None = None
 
 
-def _check_mount(part: VolumeMount) -> Iterator[str]:
+def _check_mount(part: VolumeMount) -> Iterator[Values]:
     if part.name in RESERVED_VOLUMES or part.mount_path.startswith((JOURNAL_DIRECTORY, TOKEN_DIRECTORY)):
-        yield f"mount of {part.name} at {part.mount_path[:60]} belongs to the controller; remove it"
+        yield {"mount": f"of {part.name} at {part.mount_path[:60]}"}
 
 
 class VolumeMount(RawPart):
-    """Where a container sees a volume."""
+    """A volume mount of a container."""
 
     name: Label
     mount_path: Annotated[str, Field(min_length=1, max_length=1024)]
@@ -116,8 +131,11 @@ class VolumeMount(RawPart):
         Rule(
             cel=f"!(self.name in {list(RESERVED_VOLUMES)}) && !self.mountPath.startsWith('{JOURNAL_DIRECTORY}') && "
             f"!self.mountPath.startsWith('{TOKEN_DIRECTORY}')",
-            message=f"the volumes {', '.join(RESERVED_VOLUMES)} and their mounts belong to the controller",
+            message="the volume mount {mount} is reserved for the controller; remove it",
             check=_check_mount,
+            general={
+                "mount": f"of {_any_of(RESERVED_VOLUMES)}, or in {_any_of((JOURNAL_DIRECTORY, TOKEN_DIRECTORY))},"
+            },
         ),
     )
 
@@ -128,22 +146,22 @@ class SecretSource(RawPart):
     secret_name: Annotated[str, Field(max_length=253)] | None = None
 
 
-def _check_volume(part: Volume) -> Iterator[str]:
+def _check_volume(part: Volume) -> Iterator[Values]:
     if part.name in RESERVED_VOLUMES:
-        yield f"volume {part.name} belongs to the controller; rename it"
+        yield {"name": part.name}
 
 
-def _check_token(part: Volume) -> Iterator[str]:
+def _check_token(part: Volume) -> Iterator[Values]:
     secret = part.secret.secret_name if part.secret else None
     if _JOB_TOKEN.search(part.name) or _JOB_TOKEN.search(secret or ""):
-        yield f"{secret or part.name} is a job's token, which only the controller mounts; remove the volume"
+        yield {"name": secret or part.name}
 
 
 _TOKEN_TEST = f"matches('{_JOB_TOKEN.pattern}')"
 
 
 class Volume(RawPart):
-    """One volume of a pod."""
+    """A volume of a pod."""
 
     name: Label
     secret: SecretSource | None = None
@@ -151,48 +169,49 @@ class Volume(RawPart):
     rules = (
         Rule(
             cel=f"!(self.name in {list(RESERVED_VOLUMES)})",
-            message=f"the volumes {', '.join(RESERVED_VOLUMES)} belong to the controller",
+            message="the volume name {name} is reserved for the controller; rename the volume",
             check=_check_volume,
+            general={"name": _any_of(RESERVED_VOLUMES)},
         ),
         Rule(
             cel=f"!self.name.{_TOKEN_TEST} && "
             f"(!has(self.secret) || !has(self.secret.secretName) || !self.secret.secretName.{_TOKEN_TEST})",
-            message="the token of a job is mounted by the controller only; remove the volume",
+            message="{name} names the token Secret of a job, which only the controller mounts; remove the volume",
             check=_check_token,
+            general={"name": "a volume or Secret name like JOB-token-0123abcd"},
         ),
     )
 
 
 class LocalReference(RawPart):
-    """The name of an object in the namespace of the job."""
+    """Name of an object in the namespace of the job."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
 
 
-def _check_environment(part: Container | TemplateSpec) -> Iterator[str]:
-    for variable in part.env:
-        if variable.name in RESERVED_ENVIRONMENT:
-            yield f"environment variable {variable.name} is set by the controller; remove it from the template"
+def _check_environment(part: Container | TemplateSpec) -> Iterator[Values]:
+    yield from ({"name": variable.name} for variable in part.env if variable.name in RESERVED_ENVIRONMENT)
 
 
 Environment = Annotated[list[EnvironmentVariable], Field(max_length=256)]
 
 _ENVIRONMENT_RULE = Rule(
     cel=f"!has(self.env) || self.env.all(e, !(e.name in {list(RESERVED_ENVIRONMENT)}))",
-    message=f"{', '.join(RESERVED_ENVIRONMENT)} are set by the controller",
+    message="the controller sets the environment variable {name}; remove it from the template",
     check=_check_environment,
+    general={"name": _any_of(RESERVED_ENVIRONMENT)},
 )
 
 
 class Port(RawPart):
     """A port of a container."""
 
-    container_port: Annotated[Whole, Field(ge=1, le=65535)]
-    host_port: Annotated[Whole, Field(ge=0, le=65535)] | None = None
+    container_port: Annotated[WholeNumber, Field(ge=1, le=65535)]
+    host_port: Annotated[WholeNumber, Field(ge=0, le=65535)] | None = None
 
 
 class Container(RawPart):
-    """A container of the pod: the role's own where it has the role's name, else a sidecar."""
+    """A container of the pod: that of the role if it has the name of the role, otherwise a sidecar."""
 
     name: Label
     image: Text | None = None
@@ -214,27 +233,27 @@ class Expression(RawPart):
 
 
 class NodeTerm(RawPart):
-    """Requirements on a node that must all hold."""
+    """Requirements that a node must all meet."""
 
     match_expressions: list[Expression] = Field(default_factory=list, max_length=64)
     match_fields: list[Expression] = Field(default_factory=list, max_length=64)
 
 
 class RequiredNodes(RawPart):
-    """Terms of which one must hold."""
+    """Terms of which a node must meet one."""
 
     node_selector_terms: list[NodeTerm] = Field(default_factory=list, max_length=64)
 
 
 class PreferredNodes(RawPart):
-    """A term that makes a node more welcome."""
+    """A term that a node should meet, with its weight."""
 
-    weight: Annotated[Whole, Field(ge=1, le=100)]
+    weight: Annotated[WholeNumber, Field(ge=1, le=100)]
     preference: NodeTerm
 
 
 class NodeAffinity(RawPart):
-    """Where a pod must or would rather run."""
+    """Required and preferred nodes of a pod."""
 
     required: RequiredNodes | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: list[PreferredNodes] = Field(
@@ -243,13 +262,13 @@ class NodeAffinity(RawPart):
 
 
 class Affinity(RawPart):
-    """Affinity to nodes; that to pods passes through."""
+    """Node affinity; pod affinity is passed on."""
 
     node_affinity: NodeAffinity | None = None
 
 
 class PodToleration(RawPart):
-    """A taint that the pods accept."""
+    """A toleration of the pods."""
 
     key: Annotated[str, Field(max_length=317)] | None = None
     operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
@@ -258,9 +277,9 @@ class PodToleration(RawPart):
 
 
 class TemplateSpec(RawPart):
-    """What the pods of a role have beyond the resource's own fields.
+    """Fields of a pod that the pods of a role get in addition.
 
-    `env` is no field of a pod: it stands for the environment of the role's own container.
+    `env` is not a field of a pod: it is short for the environment of the role's own container.
     """
 
     node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)] = Field(
@@ -269,20 +288,20 @@ class TemplateSpec(RawPart):
     tolerations: list[PodToleration] = Field(default_factory=list, max_length=64)
     affinity: Affinity | None = None
     env: Environment = Field(default_factory=list)
-    containers: Annotated[list[Container], AfterValidator(unique_by("name"))] = keyed("name", limit=8)
-    init_containers: Annotated[list[Container], AfterValidator(unique_by("name"))] = keyed("name", limit=8)
-    volumes: Annotated[list[Volume], AfterValidator(unique_by("name"))] = keyed("name", limit=64)
+    containers: Annotated[list[Container], AfterValidator(unique_by("name"))] = keyed_list("name", limit=8)
+    init_containers: Annotated[list[Container], AfterValidator(unique_by("name"))] = keyed_list("name", limit=8)
+    volumes: Annotated[list[Volume], AfterValidator(unique_by("name"))] = keyed_list("name", limit=64)
     image_pull_secrets: list[LocalReference] = Field(default_factory=list, max_length=16)
     security_context: RawObject | None = None
     overhead: Amounts | None = None
     host_network: bool | None = None
     service_account_name: Annotated[str, Field(max_length=253)] | None = None
     automount_service_account_token: bool | None = None
-    termination_grace_period_seconds: Annotated[Whole, Field(ge=0, le=MAX_INT32)] | None = None
+    termination_grace_period_seconds: Annotated[WholeNumber, Field(ge=0, le=MAX_INT32)] | None = None
     hostname: Text | None = None
     hostname_override: Text | None = None
     node_name: Text | None = None
-    priority: Whole | None = None
+    priority: WholeNumber | None = None
     priority_class_name: Text | None = None
     preemption_policy: Text | None = None
     restart_policy: Text | None = None
@@ -291,13 +310,13 @@ class TemplateSpec(RawPart):
     subdomain: Text | None = None
 
     rules = (
-        refuse_fields(RESERVED_SPEC, "remove it from the template"),
+        _refuse_fields(RESERVED_SPEC),
         _ENVIRONMENT_RULE,
     )
 
 
 class PodTemplate(RawPart):
-    """An overlay over the pods of a role."""
+    """Labels, annotations and fields that edl merges into the pods of a role."""
 
     metadata: TemplateMetadata | None = None
     spec: TemplateSpec | None = None

@@ -1,4 +1,4 @@
-"""Fields that a TrainingJob does not have: the API server drops them and kubectl warns, as does a plan of a file."""
+"""Fields that a TrainingJob does not have: the API server drops them; kubectl and `edl plan -f` warn about them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from edl.api.v1 import TrainingJob
 
 
 def unknown_fields(job: TrainingJob, body: Mapping[str, object]) -> Iterator[str]:
-    """Name each field of a spec that the resource does not have, as a sentence with the name that may be meant.
+    """Yield one warning for each field of a spec that the resource does not have, with the field it may be meant for.
 
     Args:
         job: parsed from the body.
-        body: the object as it was written; what it says beside its spec is of no concern here.
+        body: the object as the user wrote it; only its spec is checked.
     """
     for path, known in _unknown(job.spec, body.get("spec"), "spec"):
         name = path.rpartition(".")[2]
         near = get_close_matches(name, known, n=1)
-        meant = f"; {near[0]} may be meant" if near else "; take it out, or correct its name"
-        yield f"{path} is no field of a TrainingJob, and what it says is dropped{meant}"
+        remedy = f"did you mean {near[0]}?" if near else "remove it or correct its name"
+        yield f"{path} is not a field of a TrainingJob, and edl ignores it; {remedy}"
 
 
 def _unknown(part: object, written: object, path: str) -> Iterator[tuple[str, list[str]]]:
-    """The path of each unknown field, with the fields that are known in its place."""
+    """The path of each unknown field, with the names of the known fields at that place."""
     if isinstance(part, Part) and isinstance(written, Mapping):
         fields = {field.alias or name: name for name, field in type(part).model_fields.items()}
         is_open = type(part).model_config.get("extra") == "allow"

@@ -1,8 +1,8 @@
-"""TrainingJob `paddlepaddle.org/v1` in pydantic: the one source of truth of the resource.
+"""TrainingJob `paddlepaddle.org/v1` as pydantic models: the single definition of the resource.
 
-The CRD, the embedded API server and the controller all judge by these models. The field names of the original are
-canonical, although they mix kebab-case and snake_case, because users' files must go on working; new fields are
-camelCase. Whether a cluster has room for a job is not judged here, and nothing that depends on one is defaulted.
+The CRD, the embedded API server and the controller all validate with these models. The field names of the original
+controller stay, although they mix kebab-case and snake_case, because the files of users must keep working; new fields
+are camelCase. These models do not ask whether a cluster has capacity for a job, and no default depends on a cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
-from edl.api.base import Part, Whole, find_problems
+from edl.api.base import Part, WholeNumber, find_problems
 from edl.api.problems import describe
 from edl.api.roles import MasterSpec, PserverSpec, TrainerSpec, choose_action
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
@@ -29,37 +29,39 @@ KIND = "TrainingJob"
 PLURAL = "trainingjobs"
 
 MAX_LEVELS = 64
-"""Lists and objects within one another; a pod needs about ten."""
+"""Maximum nesting depth of lists and objects; a pod needs about ten levels."""
 
 _SHOWN_PROBLEMS = 5
 
 
 def _check_name(name: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
-        raise ValueError(f"has {len(name)} characters, and pods are named after it; shorten it to {MAX_NAME_LENGTH}")
+        raise ValueError(
+            f"has {len(name)} characters, but pod names contain it and allow only {MAX_NAME_LENGTH}; shorten it"
+        )
     if not re.fullmatch(NAME_PATTERN, name):
         raise ValueError(
-            f'"{name}" is not a lowercase letter followed by letters, digits and hyphens, as the Service that is '
-            "named after the job needs it; rename the job"
+            f'"{name}" is not a valid job name; use lowercase letters, digits and hyphens, begin with a letter, and '
+            "do not end with a hyphen"
         )
     return name
 
 
 class Metadata(Part):
-    """What the controller reads of an object's metadata."""
+    """The fields of an object's metadata that the controller reads."""
 
     name: Annotated[str, AfterValidator(_check_name)]
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = "default"
     uid: str = ""
-    generation: Whole = 1
+    generation: WholeNumber = 1
     creation_timestamp: Annotated[AwareDatetime, Field(strict=False)] | None = None
     deletion_timestamp: Annotated[AwareDatetime, Field(strict=False)] | None = None
 
 
 class TrainingJob(Part):
-    """A job as a user wrote it, with the accessors that hide its two spellings and its defaults.
+    """A job as the user wrote it, with accessors that resolve old spellings and defaults.
 
-    `status` is left out on purpose: the controller computes it, and a forged one must not make a job invalid.
+    It has no `status` on purpose: the controller computes it, and a forged status must not make a job invalid.
     """
 
     metadata: Metadata
@@ -72,17 +74,17 @@ class TrainingJob(Part):
 
     @property
     def uid(self) -> str:
-        """The identity of this object among all of its name; empty before the API server has stored it."""
+        """`metadata.uid`, which no other object of the same name has; empty before the API server stores the job."""
         return self.metadata.uid
 
     @property
     def generation(self) -> int:
-        """The version of the wish."""
+        """`metadata.generation`, the version of the spec."""
         return self.metadata.generation
 
     @property
     def created_s(self) -> float:
-        """Creation time in seconds since the epoch; 0 where it is not stored yet."""
+        """Creation time in seconds since the epoch; 0 before the API server stores the job."""
         stamp = self.metadata.creation_timestamp
         return stamp.timestamp() if stamp else 0.0
 
@@ -93,69 +95,72 @@ class TrainingJob(Part):
 
     @property
     def has_master(self) -> bool:
-        """The master runs in fault-tolerant mode."""
+        """True if the job runs a master: in fault-tolerant mode."""
         return self.spec.fault_tolerant
 
     @property
     def passes(self) -> int:
-        """Epochs over the data set, from whichever place says it."""
+        """Number of epochs, from either place in the spec."""
         return self.spec.trainer.passes or self.spec.passes or 1
 
     @property
     def host_network(self) -> bool:
-        """Whether pods share their node's network, by either spelling."""
+        """Whether pods use the network of their node, by either spelling."""
         return bool(self.spec.host_network or self.spec.old_host_network)
 
     @property
     def volume_mounts(self) -> list[VolumeMount]:
-        """Mounts for the container of every role, by either spelling."""
+        """Volume mounts of the container of every role, by either spelling."""
         return self.spec.volume_mounts or self.spec.old_volume_mounts
 
     @property
     def needs_pod_group(self) -> bool:
-        """Whether the minimum set is scheduled as a Volcano PodGroup; Volcano's scheduler implies it."""
+        """Whether the minimum set is a Volcano PodGroup; true by default with Volcano's scheduler."""
         return self.spec.gang if self.spec.gang is not None else self.spec.scheduler_name == "volcano"
 
     def role(self, role: Role) -> MasterSpec | PserverSpec | TrainerSpec:
-        """The part of the spec that concerns a role."""
+        """The part of the spec for a role."""
         if role is Role.MASTER:
             return self.spec.master
         return self.spec.pserver if role is Role.PSERVER else self.spec.trainer
 
     def minimum(self, role: Role) -> int:
-        """How many pods of a role the job needs at least."""
+        """The minimum number of pods of a role."""
         if role is Role.MASTER:
             return int(self.has_master)
-        return self.spec.pserver.min_instance if role is Role.PSERVER else self.spec.trainer.min_instance
+        return self.spec.pserver.min_pservers if role is Role.PSERVER else self.spec.trainer.min_trainers
 
     def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
-        """What an event of a role leads to: the role's policy, else the job's, else the mode's; None does nothing."""
-        given = self.role(role).policy_for(event) or choose_action(self.spec.policies, event)
+        """The action for an event of a role; None does nothing.
+
+        Policies of the role override those of the job, which override the default of the mode.
+        """
+        action = self.role(role).policy_for(event) or choose_action(self.spec.policies, event)
         is_trainer = role is Role.TRAINER
-        return given or default_action(event, fault_tolerant=self.spec.fault_tolerant, of_trainers=is_trainer)
+        return action or default_action(event, fault_tolerant=self.spec.fault_tolerant, of_trainers=is_trainer)
 
 
 def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> TrainingJob:
-    """Read a TrainingJob and apply every rule, also those that admission should have applied.
+    """Parse a TrainingJob and apply every rule, including those that admission should have applied.
 
     Args:
-        obj: the object as JSON or YAML gives it; an absent namespace is `default`.
-        controller_namespace: where the controller itself runs, and no job may; empty where nobody knows.
+        obj: the object from JSON or YAML; a missing namespace is `default`.
+        controller_namespace: the namespace of the controller, in which no job may run; empty if it is unknown.
 
     Raises:
-        InvalidJobError: a rule is broken; `.problems` lists every one that was found. Types and bounds of single
-            fields are judged first; rules over several fields only where those hold.
+        InvalidJobError: a rule is broken; `.problems` lists each problem. Types and bounds of single fields are
+            checked first; rules over several fields only if those are correct.
     """
     label = f"job {_label(obj)}"
     if _is_deeper(_spec_of(obj), MAX_LEVELS):
-        raise _invalid(label, [f"spec is nested deeper than {MAX_LEVELS} levels; write it with fewer"])
+        raise _invalid(label, [f"spec is nested more than {MAX_LEVELS} levels deep; use fewer levels"])
     try:
         job = TrainingJob.model_validate(obj)
     except ValidationError as error:
         raise _invalid(label, describe(error, TrainingJob)) from None
     problems = [*_kind_problems(obj), *find_problems(job)]
     if controller_namespace and job.key.namespace == controller_namespace:
-        problems.append(f"namespace {controller_namespace} is the controller's own; create the job in another one")
+        problems.append(f"namespace {controller_namespace} is reserved for the controller; use another namespace")
     if problems:
         raise _invalid(label, problems)
     return job
@@ -166,14 +171,15 @@ def _spec_of(obj: object) -> object:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """True where lists and objects stand in one another more than so many times; looks no deeper than that."""
+    """True if lists and objects are nested more than `levels` deep; deeper levels are not visited."""
     layer = [value]
     for _ in range(levels):
-        layer = list({id(inner): inner for outer in layer for inner in _parts(outer)}.values())  # YAML may share them
+        # An object that YAML aliases share is visited once.
+        layer = list({id(inner): inner for outer in layer for inner in _children(outer)}.values())
     return any(isinstance(value, list | Mapping) for value in layer)
 
 
-def _parts(value: object) -> Iterable[object]:
+def _children(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list) else ()
@@ -183,14 +189,14 @@ def _kind_problems(obj: Mapping[str, Any]) -> Iterator[str]:
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         given = obj.get(field, expected)
         if given != expected:
-            yield f"{field} {str(given)[:60]!r} is not {expected}; correct it"
+            yield f"{field} {str(given)[:60]!r} is not supported; write {expected}"
 
 
 def _invalid(label: str, problems: list[str]) -> InvalidJobError:
     unique = tuple(dict.fromkeys(problems))
     shown = list(unique[:_SHOWN_PROBLEMS])
-    if len(unique) > _SHOWN_PROBLEMS:
-        shown.append(f"and {len(unique) - _SHOWN_PROBLEMS} more problems")
+    if more := len(unique) - len(shown):
+        shown.append(f"and {more} more {'problem' if more == 1 else 'problems'}")
     return InvalidJobError(f"{label}: " + ". Also: ".join(shown), unique)
 
 

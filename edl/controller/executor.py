@@ -17,7 +17,7 @@ from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
 from edl.lifecycle.action_order import creations, degraded_update, status_updates
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
-from edl.lifecycle.node_pinning import loosen, pin
+from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -73,7 +73,7 @@ class Executor:
         for start in starts:
             places[start.job].append((start.role, start.node))
         self._backoff.keep_only({job.uid for job in snapshot.jobs})
-        self._loose = loosen(self._loose, snapshot, self._clock.monotonic_s())
+        self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
         wanted: list[JobActions] = []
         for job in snapshot.jobs:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))

@@ -24,13 +24,13 @@ from edl.lifecycle.data_progress import (
     MasterView,
     RosterEntry,
     has_master,
-    is_news,
+    is_worth_storing,
     master_of,
     model_of,
-    must_go_back,
+    must_restore,
     roster_of,
 )
-from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_told_by, observe, rounded
+from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_close_to, observe, rounded
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
@@ -117,18 +117,18 @@ class _MonitoredMaster:
         """Take a report of the master; True if the next round should start at once."""
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
-        is_open = report.stand is MasterState.RUNNING and report.waiting > 0 and not report.blocked
-        is_steady = is_open and not must_go_back(self.job, report, self.restored)
+        is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
+        is_steady = is_open and not must_restore(self.job, report, self.restored)
         reading = ProgressReading(
             now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
         )
         self.meter = observe(self.meter, reading, pace.window_s)
-        if report.stand is MasterState.FINISHED and self.finished_s is None:
+        if report.state is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s
         was_begun = self.progress is not None and self.progress.is_begun
         self._select_stored(report, now_s, pace)
         begins = self.progress is not None and self.progress.is_begun and not was_begun
-        is_new = before is None or (before.stand, before.blocked) != (report.stand, report.blocked)
+        is_new = before is None or (before.state, before.blocked) != (report.state, report.blocked)
         return is_new or begins
 
     def _select_stored(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
@@ -136,12 +136,12 @@ class _MonitoredMaster:
         if report.total:
             progress = Progress(report.epoch, report.done, report.total)
             is_last = not self.job.live_trainers
-            if is_last or is_news(self.progress, progress, now_s - self.progress_s):
+            if is_last or is_worth_storing(self.progress, progress, now_s - self.progress_s):
                 self.progress, self.progress_s = progress, now_s
         stored = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
         measured = rounded(self.meter.measured)
         is_due = not self.measured_s or now_s - self.measured_s >= pace.measured_interval_s
-        if is_due and not is_told_by(stored, measured):
+        if is_due and not is_close_to(stored, measured):
             self.measured, self.measured_s = measured, now_s
 
 
@@ -260,7 +260,7 @@ class MasterMonitor:
         job, roster, model = master.job, master.roster, master.model
         report = await self._client.report(address)
         needs_round = master.take_report(report, self._clock.monotonic_s(), self._pace)
-        if must_go_back(job, report, master.restored):
+        if must_restore(job, report, master.restored):
             await self._publish(master, address, report, ())
             if not model:
                 return

@@ -104,7 +104,7 @@ class HttpMasterClient:
         status = await self._call("GET", master, "/v1/status", _Status)
         closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
         return MasterReport(
-            stand=status.state,
+            state=status.state,
             epoch=status.epoch,
             done=status.done,
             total=status.total,

@@ -1,11 +1,11 @@
-"""What a job's ledger means for its life: who may hold leases, when it goes back, when it is over, what is wrong.
+"""What a master's report means for its job: which trainers may hold leases, when to restore, when the job ends.
 
-The ledger itself is the master's. What is decided here follows from the pods, from what is stored in the status, and
-from what the master was last heard to say; so a controller that was killed anywhere goes on where it stopped.
+The master keeps the ledger itself. Everything here follows from the pods, the stored status and the last report of
+the master, so a new controller continues where a killed one stopped.
 
-Model and accounts belong together. The status names the pservers that hold the model (by their UIDs); once others
-hold it, or the whole job was taken down, the accounts go back to the last committed checkpoint, and until that has
-happened nobody holds a lease.
+The model and the ledger must match. The status stores which pservers hold the model (a hash of their UIDs). If other
+pservers hold it later, or edl took the whole job down, the ledger must return to the last committed checkpoint. Until
+that has happened no trainer may hold a lease.
 """
 
 from __future__ import annotations
@@ -18,43 +18,47 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.progress import LOST_MODEL, Measured, Progress
+from edl.model.units import count
 
 NO_PSERVERS = "trainers"
+"""The model id of a job without pservers: its trainers hold the model."""
+
 LEDGER_LOST = "LedgerLost"
 FINISH_GRACE_S = 600.0
-"""Trainers may take so long to save the model after the last epoch is closed."""
+"""How long trainers may take to save the model after the end of the last epoch."""
 
-TELL_S, TELL_SOON_S, TELL_PART = 60.0, 10.0, 0.01
-"""Progress is stored after so long; sooner where it is that part of an epoch, but not sooner than the second."""
+STORE_AFTER_S, STORE_SOON_AFTER_S, STORE_SOON_FRACTION = 60.0, 10.0, 0.01
+"""Progress is written after the first time or, if that fraction of an epoch is new, after the second."""
 
-_SHOWN = 300
+_MAX_SHOWN = 300
 
 
 class MasterState(StrEnum):
-    """`state` of a master."""
+    """`state` in the status of a master."""
 
-    EMPTY = "empty"  # nobody has said yet what it shards
+    EMPTY = "empty"  # no data set is declared yet
     RUNNING = "running"
     FINISHED = "finished"
-    FAILED = "failed"  # more is quarantined than the data set allows
+    FAILED = "failed"  # more positions are quarantined than the data set allows
 
 
 @dataclass(frozen=True, slots=True)
 class MasterReport:
-    """What a master says of its ledger, as far as the controller needs it.
+    """The fields of a master's status that the controller needs.
 
     Attributes:
-        epoch, done, total: positions of the present epoch, or of the last one where the job is finished.
-        consumed: `done`, and what trainers have behind them of leases in work.
-        waiting: positions that nobody has a lease for.
-        quarantined: positions of the epoch that were left out.
-        left_out: positions of all epochs so far that were.
-        working: UIDs of pods that hold leases and have made progress with their work.
-        roster: (generation, number of pods) of the roster in force; None where there is none.
-        blocked: why nothing can be written to its journal; empty where it can.
+        state: the state of the data set.
+        epoch, done, total: positions of the current epoch, or of the last one if the job is finished.
+        consumed: `done`, and the positions that trainers have processed within their current leases.
+        waiting: positions without a lease.
+        quarantined: positions of the epoch that are left out.
+        left_out: positions of all epochs so far that were left out.
+        working: UIDs of pods that hold leases and have made progress with them.
+        roster: (generation, number of pods) of the current roster; None if there is none.
+        blocked: why the master cannot write its journal; empty if it can.
     """
 
-    stand: MasterState
+    state: MasterState
     epoch: int = 0
     done: int = 0
     total: int = 0
@@ -69,7 +73,7 @@ class MasterReport:
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One trainer that may hold leases."""
+    """A trainer that may hold leases."""
 
     uid: str
     name: str
@@ -78,16 +82,16 @@ class RosterEntry:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What was heard of a job's master, and what came of listening.
+    """What the controller knows about a job's master.
 
     Attributes:
-        report: its last answer; None where it has not answered this controller yet.
-        progress: how far the data set is consumed, as it is worth storing; None without a data set.
-        measured: what was measured, as it is worth storing; None where nothing new was.
-        lost_s: what the last resize cost; None while that is not known.
-        restored: the model that the accounts were last taken back for; empty where they were not.
-        is_current: it was heard after the last change of the trainers, or is not to be waited for.
-        finished_for_s: for how long the last epoch has been closed.
+        report: the last report; None if the master has not answered this controller yet.
+        progress: the progress to store; None without a data set.
+        measured: the measurements to store; None if there are no new ones.
+        lost_s: the training time that the last resize cost, in seconds; None if not measured.
+        restored: the model for which the ledger was last restored; empty if it was not.
+        is_current: the report is newer than the last change of the trainers, or edl no longer waits for a newer one.
+        finished_for_s: seconds since the end of the last epoch.
     """
 
     report: MasterReport | None = None
@@ -100,70 +104,74 @@ class MasterView:
 
     @property
     def is_finished(self) -> bool:
-        """True where every epoch is closed."""
-        return self.report is not None and self.report.stand is MasterState.FINISHED
+        """True if every epoch has ended."""
+        return self.report is not None and self.report.state is MasterState.FINISHED
 
 
 def master_of(job: Job) -> Pod | None:
-    """The pod of the job's master, where one lives."""
+    """The live pod of the job's master; None if there is none."""
     return next((p for p in job.pods if p.role is Role.MASTER and p.is_live), None)
 
 
 def has_master(job: Job) -> bool:
-    """True where the job runs a master."""
+    """True if the job runs a master."""
     return any(fixed.role is Role.MASTER for fixed in job.fixed)
 
 
-def roster_of(job: Job, lost: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
-    """Who may hold leases: trainers that exist and have not ended.
+def roster_of(job: Job, unreachable: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
+    """The trainers that may hold leases: those that exist and have not ended.
 
-    One that is on its way out stays, because it may still report what it has done; one that no kubelet will ever end
-    does not, wherever it may still run.
+    A terminating trainer is included, because it may still report completed work. An unreachable one is not, although
+    its container may still run.
+
+    Args:
+        job: the job with its pods.
+        unreachable: UIDs of pods whose end no kubelet will confirm.
     """
     return tuple(
         RosterEntry(p.uid, p.name, p.index or 0)
         for p in job.pods
-        if p.role is Role.TRAINER and not p.is_finished and p.uid not in lost
+        if p.role is Role.TRAINER and not p.is_finished and p.uid not in unreachable
     )
 
 
 def model_of(job: Job) -> str:
-    """Who holds the model now; empty while not every pserver runs."""
-    wanted = sum(fixed.count for fixed in job.fixed if fixed.role is Role.PSERVER)
-    if not wanted:
+    """Identify the pservers that hold the model now; empty while a pserver is missing or does not run."""
+    pservers = sum(fixed.count for fixed in job.fixed if fixed.role is Role.PSERVER)
+    if not pservers:
         return NO_PSERVERS
     uids = [p.uid for p in job.pods if p.role is Role.PSERVER and p.is_live and p.phase is PodPhase.RUNNING]
-    return sha256(",".join(sorted(uids)).encode()).hexdigest()[:12] if len(uids) >= wanted else ""
+    return sha256(",".join(sorted(uids)).encode()).hexdigest()[:12] if len(uids) >= pservers else ""
 
 
-def must_go_back(job: Job, report: MasterReport, restored: str) -> bool:
-    """True where the accounts count work that the model does not hold any more.
+def must_restore(job: Job, report: MasterReport, restored: str) -> bool:
+    """True if the ledger counts work that the model has lost, so that it must return to a checkpoint.
 
     Args:
-        job: with its stored status and its pods.
-        report: of the master.
-        restored: the model that they were last taken back for.
+        job: the job with its stored status and its pods.
+        report: the report of its master.
+        restored: the model for which the ledger was last restored.
     """
-    stored = job.status.dataset if job.status is not None else None
-    if stored is None or not stored.model or report.stand is not MasterState.RUNNING:
+    stored = _stored_progress(job)
+    if stored is None or not stored.model or report.state is not MasterState.RUNNING:
         return False
     if not (stored.is_begun or report.epoch or report.consumed):
         return False
-    now = model_of(job)
-    return now not in {stored.model, restored} or not now
+    model = model_of(job)
+    return model not in {stored.model, restored} or not model
 
 
-def stored_progress(job: Job, master_view: MasterView | None, *, runs: bool) -> Progress | None:
-    """How far the job is, as its status should say.
+def progress_to_store(job: Job, master_view: MasterView | None, *, runs: bool) -> Progress | None:
+    """The progress for the status of a job.
 
     Args:
-        job: with its stored status.
-        master_view: what its master says; None where it has said nothing.
-        runs: the job is to run; else its pods, and with them the model, go.
+        job: the job with its stored status.
+        master_view: what its master reports; None if nothing is known.
+        runs: True if the job should run; otherwise its pods are deleted, and the model with them.
     """
-    stored = job.status.dataset if job.status is not None else None
-    told = master_view.progress if master_view is not None else None
-    if told is None and stored is None:
+    stored = _stored_progress(job)
+    reported = master_view.progress if master_view is not None else None
+    if reported is None and stored is None:
         return None
     before = stored or Progress()
     report = master_view.report if master_view is not None else None
@@ -171,102 +179,113 @@ def stored_progress(job: Job, master_view: MasterView | None, *, runs: bool) -> 
     model = before.model
     if not runs:
         model = LOST_MODEL if is_begun else ""
-    elif (now := model_of(job)) and master_view is not None and told is not None:
-        model = now if not (model and is_begun) or now == master_view.restored else model
-    return replace(told or before, model=model)
+    elif (current := model_of(job)) and master_view is not None and reported is not None:
+        model = current if not (model and is_begun) or current == master_view.restored else model
+    return replace(reported or before, model=model)
 
 
-def expected_of(job: Job) -> tuple[int, int] | None:
-    """(epoch, positions done) that a new master must find in its journal; None where there need be none."""
-    stored = job.status.dataset if job.status is not None else None
+def expected_progress(job: Job) -> tuple[int, int] | None:
+    """(epoch, positions done) that the journal of a new master must contain; None if it may be empty."""
+    stored = _stored_progress(job)
     return (stored.epoch, stored.done) if stored is not None and stored.is_begun else None
 
 
-def begins_epoch_again(job: Job) -> bool:
-    """What a new master does where its journal is lost: begin the epoch again, or refuse.
+def restarts_lost_epoch(job: Job) -> bool:
+    """True if a new master restarts the epoch when its journal is lost; False if it refuses to start.
 
-    Where the spec does not say, only a ledger that went because we took the whole job down is done without: the model
-    is gone as well, so the epoch has to begin again in any case.
+    If the spec does not set it, only a job that edl itself took down restarts the epoch: the model is lost too, so
+    the epoch must restart in any case.
     """
     if job.restarts_epoch is not None:
         return job.restarts_epoch
-    stored = job.status.dataset if job.status is not None else None
+    stored = _stored_progress(job)
     return stored is not None and stored.model == LOST_MODEL
 
 
-def is_news(told: Progress | None, now: Progress, since_s: float) -> bool:
-    """True where progress is worth a write.
+def is_worth_storing(stored: Progress | None, current: Progress, since_s: float) -> bool:
+    """True if progress has changed enough for a write of the status.
 
     Args:
-        told: what was stored last.
-        now: what is known.
-        since_s: how long ago that was.
+        stored: the progress of the last write.
+        current: the progress now.
+        since_s: seconds since the last write.
     """
-    if told is None or (told.epoch, told.total, told.is_begun) != (now.epoch, now.total, now.is_begun):
+    if stored is None or (stored.epoch, stored.total) != (current.epoch, current.total):
         return True
-    if told.done == now.done:
+    if stored.is_begun != current.is_begun:
+        return True
+    if stored.done == current.done:
         return False
-    is_much = abs(now.done - told.done) >= TELL_PART * now.total
-    return now.done == now.total or since_s >= TELL_S or (since_s >= TELL_SOON_S and is_much)
+    is_much = abs(current.done - stored.done) >= STORE_SOON_FRACTION * current.total
+    return current.done == current.total or since_s >= STORE_AFTER_S or (since_s >= STORE_SOON_AFTER_S and is_much)
 
 
-def loss(job: Job) -> str:
-    """Why the job cannot go on, as its master said it; empty where it can."""
+def ledger_loss(job: Job) -> str:
+    """Why the job cannot continue without its ledger, from the message of its master; empty if it can."""
     master = master_of(job)
-    if master is None or master.ready or LEDGER_LOST not in master.said:
+    if master is None or master.ready or LEDGER_LOST not in master.container_message:
         return ""
-    line = next(line for line in master.said.splitlines() if LEDGER_LOST in line)
-    words = line[line.index(LEDGER_LOST) + len(LEDGER_LOST) :].lstrip(": ")
-    return f"{words[:_SHOWN]} (spec.dataset.onLedgerLost: RestartEpoch, of a new job)"
+    line = next(line for line in master.container_message.splitlines() if LEDGER_LOST in line)
+    detail = line[line.index(LEDGER_LOST) + len(LEDGER_LOST) :].lstrip(": ")[:_MAX_SHOWN]
+    return (
+        f"the master lost its ledger: {detail} (in a new job, spec.dataset.onLedgerLost: RestartEpoch restarts the"
+        " epoch instead)"
+    )
 
 
-def quarantine_of(master_view: MasterView | None) -> str:
-    """Why the job has failed by its data; empty where it has not."""
-    if master_view is None or master_view.report is None or master_view.report.stand is not MasterState.FAILED:
+def quarantine_failure(master_view: MasterView | None) -> str:
+    """Why the job failed because of bad records; empty if it did not."""
+    if master_view is None or master_view.report is None or master_view.report.state is not MasterState.FAILED:
         return ""
     report = master_view.report
     return (
-        f"{report.quarantined} of {report.total} positions of epoch {report.epoch} cannot be worked on, more than"
-        " spec.dataset.maxQuarantinedFraction; the trainers' logs say why"
+        f"trainers could not process {report.quarantined} of {report.total} positions of epoch {report.epoch}, more"
+        " than spec.dataset.maxQuarantinedFraction allows; the trainers' logs show why"
     )
 
 
 def master_problem(job: Job, master_view: MasterView | None) -> tuple[str, str] | None:
-    """(reason, sentence) of what keeps the master from its work."""
+    """(reason, message) if the master cannot work; None if it can."""
     master = master_of(job)
     if master_view is not None and master_view.report is not None and master_view.report.blocked:
-        said = master_view.report.blocked
-        remedy = "" if "make room" in said else "; make room on its volume"
         return (
             "JournalBlocked",
-            f"the master cannot write its journal: {said}{remedy}; training stands still and goes on by itself then",
+            f"the master cannot write its journal: {master_view.report.blocked}; training is paused and resumes"
+            " automatically once the journal's volume has free space",
         )
-    if master is not None and not master.ready and master.said:
-        last = master.said.strip().splitlines()[-1][:_SHOWN]
-        return "MasterFailing", f"{master.name} ended and is started again: {last}"
+    if master is not None and not master.ready and master.container_message:
+        last = master.container_message.strip().splitlines()[-1][:_MAX_SHOWN]
+        return "MasterFailing", f"{master.name} failed and is restarted: {last}"
     return None
 
 
 def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] | None:
-    """(reason, sentence) of what may go wrong with the ledger, or has gone wrong in part."""
+    """(reason, message) if positions were left out, or if the ledger can be lost; None otherwise."""
     report = master_view.report if master_view is not None else None
     if report is not None and report.left_out:
-        told = f"{report.left_out} positions failed again and again and are left out; edl audit names them"
-        return "RecordsQuarantined", told
+        left_out = count(report.left_out, "position")
+        return (
+            "RecordsQuarantined",
+            f"the master left out {left_out} of the data set after repeated failures; `edl audit` lists them",
+        )
     master = master_of(job)
     is_sharded = job.has_dataset or (report is not None and report.total > 0)
     if is_sharded and master is not None and master.journal == "emptyDir":
         return (
             "LedgerNotDurable",
-            "the master's journal is on an emptyDir and goes with its pod; give spec.master.storage, or the cluster a"
-            " default StorageClass",
+            "the master's journal is on an emptyDir volume and is lost if its pod is deleted; set"
+            " spec.master.storage, or give the cluster a default StorageClass",
         )
     return None
 
 
-def unfinished(master_view: MasterView | None) -> str:
-    """What is left of the data set, for a job whose trainers say that they are done; empty where nothing is."""
+def unfinished_data(master_view: MasterView | None) -> str:
+    """The rest of the data set, as an addition to the completion message of the trainers; empty without a rest."""
     report = master_view.report if master_view is not None else None
-    if report is None or report.stand is not MasterState.RUNNING:
+    if report is None or report.state is not MasterState.RUNNING:
         return ""
-    return f", with {report.done} of {report.total} positions of epoch {report.epoch} done"
+    return f" before the end of the data: {report.done} of {report.total} positions of epoch {report.epoch} are done"
+
+
+def _stored_progress(job: Job) -> Progress | None:
+    return job.status.dataset if job.status is not None else None

@@ -1,11 +1,11 @@
-"""The life of one job: from its pods, the plan and the time to its status and the actions that lead there.
+"""The life of one job: from its pods, its decision and the time to its status and the actions that lead there.
 
-Pure: the same job, decision and time give the same answer, so that a controller that was killed anywhere goes on
-where it stopped. It refuses to choose how many trainers a job gets, on which nodes, and which die: that is the plan.
+Pure: equal jobs, decisions and times give equal results, so a new controller continues where a killed one stopped.
+This module does not choose how many trainers a job gets, on which nodes, or which of them are victims: the plan does.
 
-Three things are stored before what they were read from may go. A failed pod is marked with the number of its failure,
-the number is stored in the status, and only when both stand is the pod deleted. A job's end is stored before its pods
-are deleted. And a job that starts anew is so in its status until the last old pod is gone, and no longer.
+Three facts are stored before the pods from which they were read are deleted. A failed pod is marked with the number
+of its failure and the number is stored in the status; the pod is deleted only when both are written. The end of a job
+is stored before its pods are deleted. And the status shows a restart until the last old pod no longer exists.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from edl.lifecycle.data_progress import (
     FINISH_GRACE_S,
     LEDGER_LOST,
     MasterView,
+    ledger_loss,
     ledger_warning,
-    loss,
     master_problem,
-    quarantine_of,
+    quarantine_failure,
 )
 from edl.lifecycle.measurement import with_measured
-from edl.lifecycle.node_pinning import refused
+from edl.lifecycle.node_pinning import refused_pods
 from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
-    cannot_start,
     count_failures,
+    has_lost_last_trainer,
+    is_deleted_with_job,
+    is_replaceable,
     is_restarting,
-    is_spent,
-    is_told_to_go,
-    lost_the_last,
     pod_events,
-    running_again,
+    rerun_role,
+    start_problem,
 )
-from edl.lifecycle.status import Stage, Step, describe, ended_as, is_over
+from edl.lifecycle.status import describe, ended_as, is_over
+from edl.lifecycle.step import Stage, Step
 from edl.model.actions import (
     Action,
     DeleteJob,
@@ -50,27 +51,28 @@ from edl.model.names import Role
 from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import JobPhase, JobStatus, Reason
+from edl.model.units import count
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What a job's life depends on beside itself and the plan.
+    """The facts outside of a job and its decision that its life depends on.
 
     Attributes:
-        lost: UIDs of pods that no kubelet will ever end: bound to a node that is gone, or terminating past their
-            grace on one that is not ready.
-        trouble: (reason, sentence) of what the API server last refused for the job, or what the cluster lacks.
-        heard: what its master says; None where it has none, or where nobody listens.
+        unreachable: UIDs of pods whose end no kubelet will confirm: bound to a missing node, or terminating beyond
+            their grace period on a node that is not ready.
+        degraded: (reason, message) of the last refusal of the API server for the job, or of what the cluster lacks.
+        master_view: what the job's master reports; None if it has none, or if this controller does not call masters.
     """
 
-    lost: frozenset[str] = frozenset()
-    trouble: tuple[str, str] | None = None
+    unreachable: frozenset[str] = frozenset()
+    degraded: tuple[str, str] | None = None
     master_view: MasterView | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """Everything that one call of `desired_state` looks at."""
+class _Input:
+    """The arguments of one call of `desired_state`."""
 
     job: Job
     decision: ScaleDecision | None
@@ -80,7 +82,7 @@ class _Case:
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _Result:
     """A step and the pod actions that carry it out."""
 
     step: Step
@@ -94,120 +96,122 @@ def desired_state(
     now_s: float,
     context: JobContext | None = None,
 ) -> tuple[JobStatus, tuple[Action, ...]]:
-    """What a job should be told and done to now.
+    """The status that a job should have now, and the actions that it needs.
 
     Args:
         job: the job and its pods, as observed.
-        decision: the plan's word about the job; None keeps it as it is, without growth.
-        starts: (role, node) of the pods that have room now; nothing else is created.
+        decision: the plan's decision for the job; None keeps its trainers and adds none.
+        starts: (role, node) for each pod that fits in the cluster now; no other pod is created.
         now_s: seconds since the epoch.
-        context: the rest of the world; by default nothing is wrong.
+        context: the other facts; by default there is no problem.
 
     Returns:
-        The status, and the actions: marks and deletions, then what new pods need, then new pods, then the status
-        (only where it changed) and its events. Without a change in the world the same call returns the same status,
-        and no actions but those whose effect is still outstanding.
+        The status, and the actions: marks and deletions, then the objects that new pods need, then new pods, then the
+        status (only if it differs from the stored one) and its events. If nothing changes in the cluster, the same
+        call returns the same status, and only actions whose effect is not visible yet.
     """
     context = context or JobContext()
     if job.deleting:
         return job.status or JobStatus(), ()
     if is_over(job):
-        status, told = describe(job, ended_as(job), now_s, context.master_view)
+        status, events = describe(job, ended_as(job), now_s, context.master_view)
         actions = (*_cleanup(job, status, context), *_expire(job, status, now_s))
     else:
-        move = _move(_Case(job, decision, starts, now_s, context))
-        status, told = describe(job, move.step, now_s, context.master_view)
-        actions = move.actions
-    said = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
-    return status, (*once_per_pod(actions), *said, *told)
+        result = _next(_Input(job, decision, starts, now_s, context))
+        status, events = describe(job, result.step, now_s, context.master_view)
+        actions = result.actions
+    patch = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
+    return status, (*once_per_pod(actions), *patch, *events)
 
 
 def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
-    """The job as the planner should see it: with what was measured of it where its spec says nothing.
+    """The job for the planner: with measured speeds and resize cost, and with bounds that fit its completed trainers.
 
-    Once trainers have begun to finish, or the master has closed the last epoch, it does not grow, nor need its min: a
-    gang needs those that have not finished; in fault-tolerant mode those that live are enough.
+    Once a trainer has completed, or the master has closed the last epoch, the job does not grow and needs no minimum.
+    A gang then needs the trainers that have not completed; a fault-tolerant job needs none beyond the live ones.
     """
     job = with_measured(job)
-    done = len(job.completed(Role.TRAINER))
-    if not (done or is_finishing) or is_over(job):
+    completed = len(job.completed(Role.TRAINER))
+    if not (completed or is_finishing) or is_over(job):
         return job
     if not job.fault_tolerant:
-        left = max(1, job.min_trainers - done)
+        left = max(1, job.min_trainers - completed)
         return replace(job, min_trainers=left, max_trainers=left, pinned=0)
     live = max(1, len(job.live_trainers))
     return replace(job, min_trainers=min(job.min_trainers, live), max_trainers=live, pinned=0)
 
 
-def _move(case: _Case) -> _Move:
-    job, lost = case.job, case.context.lost
+def _next(given: _Input) -> _Result:
+    job, unreachable = given.job, given.context.unreachable
     failures, marks = count_failures(job)
-    events = pod_events(job, lost, case.context.master_view)
-    ended = _verdict(case, failures, events)
+    events = pod_events(job, unreachable, given.context.master_view)
+    ended = _end_or_suspension(given, failures, events)
     if ended is not None:
-        stays = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
-        going = () if stays else job.pods
-        return _Move(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, lost)))
-    step = _wish(case, failures)
+        keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
+        going = () if keeps_pods else job.pods
+        return _Result(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, unreachable)))
+    step = _planned_step(given, failures)
     if step.stage is Stage.WAITING:
-        going = () if step.held else job.pods
-        return _Move(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, lost)))
-    cause = _cause_of_restart(case, events)
+        going = () if step.unplanned else job.pods
+        return _Result(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, unreachable)))
+    cause = _cause_of_restart(given, events)
     if cause:
-        move = _restart(case, step, cause)
+        result = _restart(given, step, cause)
     else:
-        again = _runs_again(job, events)
-        done = bool(job.completed(Role.TRAINER)) or _is_finished(case.context)
-        step = replace(step, again=again, finishing=done and again is not Role.TRAINER)
-        move = (_elastic if job.fault_tolerant else _gang)(case, step, _to_replace(case, again))
-    return replace(move, actions=(*marks, *move.actions))
+        rerun = _role_to_rerun(job, events)
+        done = bool(job.completed(Role.TRAINER)) or _is_finished(given.context)
+        step = replace(step, rerun=rerun, finishing=done and rerun is not Role.TRAINER)
+        result = (_elastic if job.fault_tolerant else _gang)(given, step, _to_replace(given, rerun))
+    return replace(result, actions=(*marks, *result.actions))
 
 
 def _is_finished(context: JobContext) -> bool:
     return context.master_view is not None and context.master_view.is_finished
 
 
-def _verdict(case: _Case, failures: int, events: Sequence[PodEvent]) -> Step | None:
-    """How the job ends, or that it is suspended; None while it goes on."""
-    job, now_s = case.job, case.now_s
+def _end_or_suspension(given: _Input, failures: int, events: Sequence[PodEvent]) -> Step | None:
+    """The step of a job that ends or is suspended; None if it goes on."""
+    job, now_s = given.job, given.now_s
     start_s = job.status.start_s if job.status else None
     if job.problem:
         return Step(Stage.FAILED, 0, Reason.INVALID_SPEC.value, job.problem)
     if job.suspended:
-        return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, "spec.suspend is true: the job has no pods")
-    ended = _policy_verdict(events) or _ledger_verdict(job, case.context.master_view)
+        message = "spec.suspend is true, so the job has no pods; set it to false to start the job again"
+        return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, message)
+    ended = _end_by_policy(events) or _end_by_ledger(job, given.context.master_view)
     if ended is not None:
         return ended
     if failures > job.backoff_limit:
-        message = f"failed pods: {failures}, more than spec.backoffLimit {job.backoff_limit}"
-        said = [h.message for h in events if h.event is JobEvent.POD_FAILED]
-        message += f": {'; '.join(said)}; kubectl logs says why" if said else ""
+        message = f"the job had {count(failures, 'pod failure')}, more than spec.backoffLimit {job.backoff_limit}"
+        last = [e.message for e in events if e.event is JobEvent.POD_FAILED]
+        message += f": {'; '.join(last)}; `kubectl logs` shows more" if last else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
-        message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}"
+        message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}, so edl ended it"
         return Step(Stage.FAILED, 0, "DeadlineExceeded", message)
     return None
 
 
-def _ledger_verdict(job: Job, master_view: MasterView | None) -> Step | None:
-    """How the job ends by what its master says."""
-    if lost := loss(job):
+def _end_by_ledger(job: Job, master_view: MasterView | None) -> Step | None:
+    """The end of a job that follows from its master's report; None if it goes on."""
+    if lost := ledger_loss(job):
         return Step(Stage.FAILED, 0, LEDGER_LOST, lost)
-    if too_many := quarantine_of(master_view):
+    if too_many := quarantine_failure(master_view):
         return Step(Stage.FAILED, 0, "TooManyQuarantined", too_many)
     if master_view is not None and master_view.is_finished and master_view.finished_for_s >= FINISH_GRACE_S:
-        message = f"the data set was used up {FINISH_GRACE_S:g} s ago; trainers that still run are ended"
+        message = f"the last epoch ended {FINISH_GRACE_S:g} s ago; edl deletes the trainers that still run"
         return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
     return None
 
 
-def _policy_verdict(events: Sequence[PodEvent]) -> Step | None:
+def _end_by_policy(events: Sequence[PodEvent]) -> Step | None:
+    """The end of a job by the policy for its first event; None if it goes on."""
     if not events:
         return None
     first = events[0]
     message = first.message
     if (first.event, first.role) != (JobEvent.TASK_COMPLETED, Role.TRAINER):
-        message += f": the policy for {first.event} of the {first.role.value} is {first.action}"
+        message += f"; the policy for {first.event} of the {first.role.value} is {first.action}"
     if first.action is JobAction.ABORT_JOB:
         return Step(Stage.FAILED, 0, "Aborted", message)
     if first.action is JobAction.COMPLETE_JOB:
@@ -216,7 +220,7 @@ def _policy_verdict(events: Sequence[PodEvent]) -> Step | None:
 
 
 def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, ...]:
-    """Deletions of the pods that an ended job does not keep for their logs."""
+    """Deletions of the pods of an ended job that it does not keep for their logs."""
     if status.phase is JobPhase.SUCCEEDED:
         going = [p for p in job.pods if p.role is not Role.TRAINER or not p.is_finished]
         intent = Reason.FINISHED.value
@@ -224,7 +228,7 @@ def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, 
         going, intent = list(job.pods), status.reason
     else:
         going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    return tuple(delete(going, job, intent, context.lost))
+    return tuple(delete(going, job, intent, context.unreachable))
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
@@ -233,92 +237,102 @@ def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
     return (DeleteJob(job.key, job.uid),)
 
 
-def _wish(case: _Case, failures: int) -> Step:
-    job, decision, context = case.job, case.decision, case.context
-    trouble = (
+def _planned_step(given: _Input, failures: int) -> Step:
+    """The step of the plan; without a plan the job keeps its trainers, its reason and its messages."""
+    job, decision, context = given.job, given.decision, given.context
+    degraded = (
         master_problem(job, context.master_view)
-        or context.trouble
-        or cannot_start(job)
+        or context.degraded
+        or start_problem(job)
         or ledger_warning(job, context.master_view)
     )
     if decision is None:
-        old = job.status or JobStatus(reason="", explanation="no plan has been made for the job yet")
-        stage = Stage.RUNNING if job.was_admitted else Stage.WAITING
-        target = old.trainer.desired if stage is Stage.RUNNING else 0
-        return Step(stage, target, old.reason, old.explanation, failures, held=True, trouble=trouble)
+        old = job.status or JobStatus(reason="", explanation="edl has not planned this job yet")
+        admitted = old.condition("Admitted")
+        return Step(
+            stage=Stage.RUNNING if job.was_admitted else Stage.WAITING,
+            target=old.trainer.desired if job.was_admitted else 0,
+            reason=old.reason,
+            message=old.explanation,
+            failures=failures,
+            details=admitted.message if admitted is not None else "",
+            unplanned=True,
+            degraded=degraded,
+        )
     return Step(
         stage=Stage.RUNNING if decision.admitted else Stage.WAITING,
         target=min(decision.target, job.max_trainers) if decision.admitted else 0,
         reason=decision.reason.value,
         message=decision.message,
         failures=failures,
+        details=decision.details,
         shrink_reason=decision.shrink_reason,
         never_ran=not any(p.node for p in job.live_trainers if p.name in decision.victims),
-        trouble=trouble,
+        degraded=degraded,
     )
 
 
-def _elastic(case: _Case, step: Step, spent: list[Pod]) -> _Move:
-    """Fault-tolerant mode: a lost pod is replaced, named victims go, and trainers grow to the target."""
-    job, decision = case.job, case.decision
-    lost_last = lost_the_last(job, case.context.master_view)
+def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
+    """Fault-tolerant mode: replace lost pods, delete the victims of the plan, and add trainers up to the target."""
+    job, decision, unreachable = given.job, given.decision, given.context.unreachable
+    lost_last = has_lost_last_trainer(job, given.context.master_view)
     step = replace(step, trainer_lost=lost_last)
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
-    spent = [p for p in spent if not (lost_last and p.role is Role.TRAINER)]
+    replaced = [p for p in replaced if not (lost_last and p.role is Role.TRAINER)]
     moving = [p for p in job.pods if decision and p.name in decision.moves and p.is_live]
     step = replace(step, moving=tuple(p.name for p in moving))
     deletions = (
-        *delete(victims, job, step.shrink_reason or step.reason, case.context.lost),
-        *delete(spent, job, Intent.REPLACED.value, case.context.lost),
-        *delete(moving, job, Intent.MOVED.value, case.context.lost),
-        *_finish_what_is_marked(case),
+        *delete(victims, job, step.shrink_reason or step.reason, unreachable),
+        *delete(replaced, job, Intent.REPLACED.value, unreachable),
+        *delete(moving, job, Intent.MOVED.value, unreachable),
+        *_complete_deletions(given),
     )
     kept = len(job.live_trainers) - len(victims)
-    wanted = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
-    is_free = not (step.held or victims or moving or step.again)
-    return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
+    missing = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
+    may_create = not (step.unplanned or victims or moving or step.rerun)
+    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
 
 
-def _gang(case: _Case, step: Step, spent: list[Pod]) -> _Move:
-    """Gang mode, while nothing asks for a restart: what the policies replace is replaced, all start or none."""
-    job = case.job
-    deletions = (*delete(spent, job, Intent.REPLACED.value, case.context.lost), *_finish_what_is_marked(case))
-    wanted = max(0, step.target - len(job.live_trainers))
-    is_free = not (step.held or step.again)
-    return _Move(step, (*deletions, *(create(job, case.starts, wanted) if is_free else ())))
+def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
+    """Gang mode without a restart: replace pods as the policies say; the gang starts whole or not at all."""
+    job, unreachable = given.job, given.context.unreachable
+    deletions = (*delete(replaced, job, Intent.REPLACED.value, unreachable), *_complete_deletions(given))
+    missing = max(0, step.target - len(job.live_trainers))
+    may_create = not (step.unplanned or step.rerun)
+    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
 
 
-def _restart(case: _Case, step: Step, cause: str) -> _Move:
-    """Every pod goes; once the status has said that the last one is gone, the job starts anew.
+def _restart(given: _Input, step: Step, cause: str) -> _Result:
+    """Delete every pod; the job starts again once the status shows that the last pod no longer exists.
 
-    A failed pod stays until its failure is stored, unless it failed in the course of the restart.
+    A failed pod is kept until its failure is stored, unless it failed because of the restart.
     """
-    job = case.job
-    going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_spent(job, p)]
-    actions = delete(going, job, Intent.RESTART.value, case.context.lost)
-    return _Move(replace(step, restarting=cause if job.pods else ""), tuple(actions))
+    job = given.job
+    going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_replaceable(job, p)]
+    actions = delete(going, job, Intent.RESTART.value, given.context.unreachable)
+    return _Result(replace(step, restarting=cause if job.pods else ""), tuple(actions))
 
 
-def _cause_of_restart(case: _Case, events: Sequence[PodEvent]) -> str:
-    """Why the job has to be taken down, or is being taken down; empty where it goes on."""
-    job = case.job
-    asked = next((h for h in events if h.action is JobAction.RESTART_JOB), None)
-    if asked is not None:
-        return asked.message
+def _cause_of_restart(given: _Input, events: Sequence[PodEvent]) -> str:
+    """Why edl restarts the job, or continues a restart; empty if it does not."""
+    job = given.job
+    restart = next((e for e in events if e.action is JobAction.RESTART_JOB), None)
+    if restart is not None:
+        return restart.message
     if is_restarting(job) or any(p.intent == Intent.RESTART for p in job.pods):
-        return "the job is being taken down"
+        return "the restart of the job is not complete"
     if job.fault_tolerant or not job.pods:
         return ""
-    if any(is_told_to_go(p) for p in job.pods):
-        return "pods of the gang's last run are still going"
-    if case.decision is not None and case.decision.victims:
-        return f"trainers of the gang make way: {case.decision.shrink_reason}"
+    if any(is_deleted_with_job(p) for p in job.pods):
+        return "pods of the gang's last run still exist"
+    if given.decision is not None and given.decision.victims:
+        return f"the plan deletes trainers of the gang ({given.decision.shrink_reason})"
     return "the size of the gang has changed" if _is_resized(job) else ""
 
 
 def _is_resized(job: Job) -> bool:
-    """True where a gang's pods are not those that its spec asks for now: a gang's size is fixed while it runs."""
+    """True if the pods of a gang are not those of its current spec: the size of a gang is fixed while it runs."""
     is_new = job.status is not None and job.status.observed_generation != job.generation
     size = job.min_trainers + sum(fixed.count for fixed in job.fixed)
     return bool(superfluous(job)) or (_was_whole(job) and is_new and len(job.pods) < size)
@@ -329,21 +343,22 @@ def _was_whole(job: Job) -> bool:
     return running is not None and running.status == "True"
 
 
-def _runs_again(job: Job, events: Sequence[PodEvent]) -> Role | None:
-    """The role whose pods all exited 0 and are to run again; the status says so before the first of them goes."""
-    asked = (h.role for h in events if (h.event, h.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
-    return running_again(job) or next(asked, None)
+def _role_to_rerun(job: Job, events: Sequence[PodEvent]) -> Role | None:
+    """The role whose pods all completed and run again; the status shows it before the first of them is deleted."""
+    by_policy = (e.role for e in events if (e.event, e.action) == (JobEvent.TASK_COMPLETED, JobAction.RESTART_POD))
+    return rerun_role(job) or next(by_policy, None)
 
 
-def _to_replace(case: _Case, again: Role | None) -> list[Pod]:
-    """Pods that make way for others: those that ended, and those that kube-scheduler keeps from their node."""
-    job = case.job
-    spent = [p for p in job.pods if is_spent(job, p) and p.role is not again]
-    redone = job.completed(again) if again is not None and running_again(job) is again else ()
-    return [*spent, *redone, *refused(job, case.now_s), *(superfluous(job) if job.fault_tolerant else [])]
+def _to_replace(given: _Input, rerun: Role | None) -> list[Pod]:
+    """Pods to delete so that successors can start: ended, refused by kube-scheduler, or no longer in the spec."""
+    job = given.job
+    ended = [p for p in job.pods if is_replaceable(job, p) and p.role is not rerun]
+    completed = job.completed(rerun) if rerun is not None and rerun_role(job) is rerun else ()
+    return [*ended, *completed, *refused_pods(job, given.now_s), *(superfluous(job) if job.fault_tolerant else [])]
 
 
-def _finish_what_is_marked(case: _Case) -> list[DeletePod]:
-    """Deletions that were stated but not carried out, and those that only we can carry out."""
-    pods = [p for p in case.job.pods if p.uid in case.context.lost or (p.intent and p.is_live)]
-    return delete(pods, case.job, Intent.NODE_LOST.value, case.context.lost)
+def _complete_deletions(given: _Input) -> list[DeletePod]:
+    """Deletions that were announced on the pod but not carried out, and forced deletions of unreachable pods."""
+    unreachable = given.context.unreachable
+    pods = [p for p in given.job.pods if p.uid in unreachable or (p.intent and p.is_live)]
+    return delete(pods, given.job, Intent.NODE_LOST.value, unreachable)

@@ -1,14 +1,13 @@
-"""What training itself tells about a job: its speed by number of trainers, and what a resize costs it.
+"""The measured speed of a job by number of trainers, and the measured cost of a resize.
 
-Both are read off one thing, the positions that a master sees consumed. Speed is measured in windows during which the
-number of trainers stays the same and there is work for all of them. A resize costs the time from the moment when the
-number changes until every trainer takes part, less the work that was done meanwhile, counted at the speed after it:
-for trainers that go on while others join that is what the new ones do not do yet, for a job that stops it is all of
-it, and what dying trainers leave to be done again counts as well.
+Both come from one number, the positions that a master sees consumed. Speed is measured in windows in which the number
+of trainers is constant and every trainer has work. The cost of a resize is the time from the change of the number
+until every trainer works, minus the work done in that time at the speed after it. If the other trainers go on while
+new ones join, that is the work that the new ones miss. If the whole job stops, it is all of the time. Work that
+deleted trainers leave to be repeated counts as well.
 
-Pure: a meter and a reading give the next meter. A reading is noisy (trainers tell of their progress a few times per
-TTL), so a window counts as far as it does not contradict what is known by more than a factor, and what is old fades
-as new windows come in.
+Pure: a meter and a reading give the next meter. Readings are noisy, because trainers report progress only a few times
+per lease TTL. So one window changes a known speed by a bounded factor, and old measurements lose weight.
 """
 
 from __future__ import annotations
@@ -21,41 +20,42 @@ from edl.model.progress import NOTHING_MEASURED, Measured, Speed
 
 WINDOW_S = 30.0
 SETTLE_S = 300.0
-"""A resize that has not settled by then is not measured: some trainers may never take work."""
+"""A resize after which some trainer still has no work at this time is not measured: it may never take any."""
 
-KEPT_S = 300.0
-"""The weight of a speed: so many seconds of measuring it remembers at most."""
+MAX_WEIGHT_S = 300.0
+"""Maximum weight of a speed, in seconds of measurement."""
 
 HALF_LIFE_S = 3600.0
-"""After so many seconds of measuring other numbers of trainers a speed counts half."""
+"""A speed loses half of its weight while other numbers of trainers are measured for this long."""
 
-FORGOTTEN_S = 0.5
-"""A speed of less weight is forgotten."""
+MIN_WEIGHT_S = 0.5
+"""A speed with less weight is dropped."""
 
-MOST_SPEEDS = 32
-"""Of more numbers of trainers the speeds of least weight are forgotten."""
+MAX_SPEEDS = 32
+"""Maximum number of speeds; those with the least weight are dropped first."""
 
 OUTLIER = 2.0
-"""A window that is so many times faster or slower than what is known counts as this many times."""
+"""A window changes a known speed as if it were at most this factor faster or slower."""
 
 NEW_RESIZE = 0.5
-"""How much the last resize counts beside those before it."""
+"""Weight of the last resize in the mean cost; the rest is that of all earlier resizes."""
 
-TOLD_SPEED, TOLD_RESIZE, TOLD_RESIZE_S = 0.05, 0.1, 1.0
-"""A change that is worth a write to the API server."""
+MIN_SPEED_CHANGE, MIN_COST_CHANGE, MIN_COST_CHANGE_S = 0.05, 0.1, 1.0
+"""Smaller changes of a speed (fraction) or of the resize cost (fraction, seconds) are not written to the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressReading:
-    """What a master tells at one moment.
+    """The report of a master at one moment.
 
     Attributes:
         at_s: monotonic seconds.
-        epoch: the epoch that `consumed` counts in.
-        consumed: positions that are behind the trainers.
-        trainers: live ones, ready or not.
-        working: those of them that have made progress with what they hold.
-        is_steady: there is work for all: the epoch is not at its end, nothing is blocked or about to be restored.
+        epoch: the epoch of `consumed`.
+        consumed: positions that the trainers have processed.
+        trainers: live trainers, ready or not.
+        working: those of them that hold leases and have made progress with them.
+        is_steady: there is work for every trainer: positions are waiting, the journal is writable, and no restore is
+            due.
     """
 
     at_s: float
@@ -68,11 +68,11 @@ class ProgressReading:
 
 @dataclass(frozen=True, slots=True)
 class OpenResize:
-    """A resize that is being measured.
+    """A resize whose measurement is not complete.
 
     Attributes:
         before: the last reading with the old number of trainers.
-        settled: the first one at which every trainer took part; None until then.
+        settled: the first reading in which every trainer works; None until then.
     """
 
     before: ProgressReading
@@ -81,11 +81,15 @@ class OpenResize:
 
 @dataclass(frozen=True, slots=True)
 class SpeedMeter:
-    """What is known so far, and the window that is open.
+    """The measurements so far, and the open window.
 
     Attributes:
-        since_s: since when the number of trainers has not changed, and nothing else has kept from measuring.
-        lost_s: what the last resize cost; None while the number of trainers has not been measured since.
+        measured: speeds and resize cost.
+        last: the last reading.
+        since_s: since when the number of trainers is constant and nothing prevents a measurement.
+        start: the reading at which the open window started; None if no window is open.
+        change: the resize whose cost will be known when the window closes; None if there is none.
+        lost_s: the cost of the last resize, in seconds; None if no window has closed since.
     """
 
     measured: Measured = NOTHING_MEASURED
@@ -97,12 +101,12 @@ class SpeedMeter:
 
 
 def observe(meter: SpeedMeter, reading: ProgressReading, window_s: float = WINDOW_S) -> SpeedMeter:
-    """Take one more reading into account.
+    """Add one reading.
 
     Args:
-        meter: what the readings before it came to.
-        reading: a later one; one that is not later begins anew.
-        window_s: how long a window lasts at least.
+        meter: the meter after the earlier readings.
+        reading: the next reading; if it is not later than the last one, measuring starts again.
+        window_s: minimum length of a window.
     """
     last = meter.last
     if last is None or not _follows(last, reading):
@@ -120,77 +124,77 @@ def observe(meter: SpeedMeter, reading: ProgressReading, window_s: float = WINDO
 
 
 def add_speed(speeds: tuple[Speed, ...], trainers: int, per_s: float, seconds: float) -> tuple[Speed, ...]:
-    """The speeds after a window.
+    """Add one window to the speeds.
 
     Args:
-        speeds: sorted by trainers.
-        trainers: how many worked in it, at least 1.
-        per_s: samples per second, > 0.
-        seconds: its length, > 0.
+        speeds: the known speeds, sorted by trainers.
+        trainers: trainers that worked in the window, at least 1.
+        per_s: samples per second in the window, > 0.
+        seconds: length of the window, > 0.
     """
     known = next((s for s in speeds if s.trainers == trainers), None)
-    fades = 0.5 ** (seconds / HALF_LIFE_S)
-    others = [replace(s, weight_s=s.weight_s * fades) for s in speeds if s.trainers != trainers]
+    decay = 0.5 ** (seconds / HALF_LIFE_S)
+    others = [replace(s, weight_s=s.weight_s * decay) for s in speeds if s.trainers != trainers]
     if known is None:
-        new = Speed(trainers, per_s, min(seconds, KEPT_S))
+        new = Speed(trainers, per_s, min(seconds, MAX_WEIGHT_S))
     else:
-        seen = min(max(per_s, known.per_s / OUTLIER), known.per_s * OUTLIER)
-        seconds = min(seconds, KEPT_S / 2)
-        weight_s = min(known.weight_s, KEPT_S - seconds)
-        mean = (known.per_s * weight_s + seen * seconds) / (weight_s + seconds)
+        bounded = min(max(per_s, known.per_s / OUTLIER), known.per_s * OUTLIER)
+        seconds = min(seconds, MAX_WEIGHT_S / 2)
+        weight_s = min(known.weight_s, MAX_WEIGHT_S - seconds)
+        mean = (known.per_s * weight_s + bounded * seconds) / (weight_s + seconds)
         new = Speed(trainers, mean, weight_s + seconds)
-    kept = sorted((s for s in others if s.weight_s >= FORGOTTEN_S), key=lambda s: (-s.weight_s, s.trainers))
-    return tuple(sorted((*kept[: MOST_SPEEDS - 1], new), key=lambda s: s.trainers))
+    kept = sorted((s for s in others if s.weight_s >= MIN_WEIGHT_S), key=lambda s: (-s.weight_s, s.trainers))
+    return tuple(sorted((*kept[: MAX_SPEEDS - 1], new), key=lambda s: s.trainers))
 
 
 def with_measured(job: Job) -> Job:
-    """The job with what was measured of it wherever its spec says nothing.
+    """The job with its measured throughput and resize cost, unless the spec declares them.
 
-    The speed of one number of trainers alone says nothing of how a job scales: it is no curve yet.
+    One speed alone does not show how a job scales, so at least two are used.
     """
-    found = job.status.measured if job.status is not None else NOTHING_MEASURED
+    measured = job.status.measured if job.status is not None else NOTHING_MEASURED
     throughput, cost_s = job.throughput, job.resize_cost_s
-    if not throughput and len(found.speeds) > 1:
-        throughput = tuple((s.trainers, s.per_s) for s in found.speeds)
-    return replace(job, throughput=throughput, resize_cost_s=found.resize_s if cost_s is None else cost_s)
+    if not throughput and len(measured.speeds) > 1:
+        throughput = tuple((s.trainers, s.per_s) for s in measured.speeds)
+    return replace(job, throughput=throughput, resize_cost_s=measured.resize_s if cost_s is None else cost_s)
 
 
 def rounded(measured: Measured) -> Measured:
-    """As it is told: three digits say all that there is to know."""
+    """The measurements with the digits that are stored: three of a speed, whole seconds of weight."""
     speeds = tuple(Speed(s.trainers, _three_digits(s.per_s), float(round(s.weight_s))) for s in measured.speeds)
     return Measured(speeds, None if measured.resize_s is None else round(measured.resize_s, 1))
 
 
-def is_told_by(told: Measured, measured: Measured) -> bool:
-    """True where nothing of what was measured differs enough from what was told to be worth a write."""
-    if [s.trainers for s in told.speeds] != [s.trainers for s in measured.speeds]:
+def is_close_to(stored: Measured, measured: Measured) -> bool:
+    """True if the measurements differ too little from the stored ones to be worth a write."""
+    if [s.trainers for s in stored.speeds] != [s.trainers for s in measured.speeds]:
         return False
-    if (told.resize_s is None) != (measured.resize_s is None):
+    if (stored.resize_s is None) != (measured.resize_s is None):
         return False
-    cost_s, known_s = measured.resize_s or 0.0, told.resize_s or 0.0
-    if abs(cost_s - known_s) > max(TOLD_RESIZE_S, TOLD_RESIZE * known_s):
+    cost_s, stored_s = measured.resize_s or 0.0, stored.resize_s or 0.0
+    if abs(cost_s - stored_s) > max(MIN_COST_CHANGE_S, MIN_COST_CHANGE * stored_s):
         return False
-    pairs = zip(told.speeds, measured.speeds, strict=True)
-    return all(abs(new.per_s - old.per_s) <= TOLD_SPEED * old.per_s for old, new in pairs)
+    pairs = zip(stored.speeds, measured.speeds, strict=True)
+    return all(abs(new.per_s - old.per_s) <= MIN_SPEED_CHANGE * old.per_s for old, new in pairs)
 
 
 def _follows(last: ProgressReading, reading: ProgressReading) -> bool:
-    """True where the work between two readings can be counted."""
+    """True if the work between two readings can be counted."""
     is_later = reading.at_s > last.at_s and reading.consumed >= last.consumed
     return is_later and reading.epoch == last.epoch and reading.is_steady and last.is_steady
 
 
 def _opened(meter: SpeedMeter, reading: ProgressReading) -> SpeedMeter:
-    """Open a window once every trainer takes part, or those that do not are not waited for any longer."""
-    is_whole = reading.working >= reading.trainers
-    if not is_whole and reading.at_s - meter.since_s < SETTLE_S:
+    """Open a window if every trainer works, or if edl has waited SETTLE_S for those that do not."""
+    all_work = reading.working >= reading.trainers
+    if not all_work and reading.at_s - meter.since_s < SETTLE_S:
         return replace(meter, last=reading)
-    change = replace(meter.change, settled=reading) if meter.change is not None and is_whole else None
+    change = replace(meter.change, settled=reading) if meter.change is not None and all_work else None
     return replace(meter, last=reading, start=reading if reading.trainers else None, change=change)
 
 
 def _closed(meter: SpeedMeter, reading: ProgressReading, per_s: float, seconds: float) -> SpeedMeter:
-    """The window has come to a speed, and with it the resize before it to a cost."""
+    """Close the window: its speed is known, and with it the cost of the resize before it."""
     measured, lost_s = meter.measured, meter.lost_s
     change = meter.change
     if change is not None and change.settled is not None:

@@ -1,13 +1,14 @@
-"""Pods that may go to their planned node only: where a preference does not do, and what becomes of those refused.
+"""Which new pods require their planned node, and what happens if kube-scheduler does not bind them to it.
 
-kube-scheduler stops looking once it has found enough nodes that a pod fits on, so in a large cluster it seldom comes
-to the planned one, and a preference for a node that it never looks at counts for nothing. There a pod demands its
-node. What the plan does not see (pod anti-affinity, spread, the zone of a volume, a pod that was quicker) may close
-that node to it: a pod that stays refused is deleted, and for a while its successor only prefers where it is to go.
+kube-scheduler stops its search once it has found enough nodes that fit a pod. In a large cluster it therefore seldom
+reaches the planned node, and a preference for a node that it never scores has no effect. There a pod requires its
+node. The plan does not see pod anti-affinity, topology spread, volume zones, or a faster pod of another owner, and
+any of these may exclude that node. A pod that stays unscheduled is deleted, and for a while its successors only
+prefer their node.
 
-Source: kube-scheduler, `minFeasibleNodesToFind` (100): smaller clusters are looked at whole. Measured on 133 nodes
-with a preference alone: 47 of 373 pods stood elsewhere than planned, and up to 4 % of the room that training could
-have used was in pieces too small for a trainer.
+Source: kube-scheduler, `minFeasibleNodesToFind` (100): it always searches smaller clusters completely. Measured on
+133 nodes with a preference alone: 47 of 373 pods ran on another node than planned, and up to 4 % of the capacity that
+training could have used was in pieces too small for a trainer.
 """
 
 from __future__ import annotations
@@ -20,55 +21,57 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.pods import Pod
 
-LOOKED_AT_WHOLE = 100
-"""Nodes of the largest cluster in which kube-scheduler looks at every node for each pod."""
+MAX_NODES_WITHOUT_PINNING = 100
+"""Up to this many nodes kube-scheduler searches the whole cluster for each pod."""
 
-PATIENCE_S = 3.0  # kube-scheduler tries again 1 s, then 2 s after a refusal (podInitialBackoffSeconds)
-LOOSE_S = 300.0  # so long a refused pod's successors are free to go elsewhere: what keeps it out may pass
+REFUSED_AFTER_S = 3.0  # kube-scheduler tries again 1 s, then 2 s after a failure (podInitialBackoffSeconds)
+UNPINNED_S = 300.0  # how long successors of a refused pod may run on any node; the cause may pass
 
-LoosePods = Mapping[tuple[str, str], float]
-"""By the job's UID and the pod's name, until when (on a clock that never runs backwards) it may go anywhere."""
+UnpinnedPods = Mapping[tuple[str, str], float]
+"""(UID of the job, name of the pod) -> the monotonic time, in seconds, until which it may run on any node."""
 
 
 def is_refused(pod: Pod, now_s: float) -> bool:
-    """True for a pod that demands its node, and that kube-scheduler has kept from it for some seconds."""
+    """True if the pod requires its node, and kube-scheduler has not bound it there for REFUSED_AFTER_S."""
     is_waiting = pod.pinned and pod.tried and not pod.node and pod.is_live
-    return is_waiting and pod.answered_s is not None and now_s - pod.answered_s >= PATIENCE_S
+    return is_waiting and pod.answered_s is not None and now_s - pod.answered_s >= REFUSED_AFTER_S
 
 
-def loosen(loose: LoosePods, snapshot: ClusterSnapshot, now_s: float) -> dict[tuple[str, str], float]:
-    """What is to be remembered after a snapshot; losing it costs each refused pod another try, and nothing else.
+def update_unpinned(unpinned: UnpinnedPods, snapshot: ClusterSnapshot, now_s: float) -> dict[tuple[str, str], float]:
+    """The pods that may run on any node after a snapshot.
+
+    If a controller loses this memory, each refused pod costs one more attempt and nothing else.
 
     Args:
-        loose: what was remembered after the one before; empty at first.
+        unpinned: the result for the snapshot before; empty at first.
         snapshot: the cluster.
-        now_s: a clock that never runs backwards.
+        now_s: monotonic seconds.
     """
-    kept = {key: until_s for key, until_s in loose.items() if until_s > now_s}
+    kept = {key: until_s for key, until_s in unpinned.items() if until_s > now_s}
     for job in snapshot.jobs:
         for pod in job.pods:
             if is_refused(pod, snapshot.observed_at_s):
-                kept[job.uid, pod.name] = now_s + LOOSE_S
+                kept[job.uid, pod.name] = now_s + UNPINNED_S
     return kept
 
 
-def pin(actions: Iterable[Action], nodes: int, loose: LoosePods) -> tuple[Action, ...]:
-    """The actions of a job, its new pods demanding their nodes where that is needed.
+def pin(actions: Iterable[Action], nodes: int, unpinned: UnpinnedPods) -> tuple[Action, ...]:
+    """The actions of a job; in a large cluster its new pods require their planned nodes.
 
     Args:
-        actions: as its life cycle gave them.
-        nodes: in the cluster.
-        loose: the pods that may go anywhere.
+        actions: the actions from the life cycle.
+        nodes: the number of nodes in the cluster.
+        unpinned: the pods that may run on any node.
     """
-    if nodes <= LOOKED_AT_WHOLE:
+    if nodes <= MAX_NODES_WITHOUT_PINNING:
         return tuple(actions)
-    return tuple(_pinned(action, loose) if isinstance(action, CreatePod) else action for action in actions)
+    return tuple(_pinned(action, unpinned) if isinstance(action, CreatePod) else action for action in actions)
 
 
-def refused(job: Job, now_s: float) -> list[Pod]:
-    """The pods of a job that make way for successors with a wider choice."""
+def refused_pods(job: Job, now_s: float) -> list[Pod]:
+    """The pods of a job to delete, so that successors may run on other nodes."""
     return [pod for pod in job.pods if is_refused(pod, now_s)]
 
 
-def _pinned(action: CreatePod, loose: LoosePods) -> CreatePod:
-    return replace(action, pinned=bool(action.node) and (action.job_uid, action.pod_name) not in loose)
+def _pinned(action: CreatePod, unpinned: UnpinnedPods) -> CreatePod:
+    return replace(action, pinned=bool(action.node) and (action.job_uid, action.pod_name) not in unpinned)

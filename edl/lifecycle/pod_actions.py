@@ -1,11 +1,11 @@
-"""The pod actions of a job: who is deleted and why, who is created under which name, and what goes before whom."""
+"""The pod actions of a job: which pods are deleted and why, and which pods are created under which names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from edl.lifecycle.data_progress import begins_epoch_again, expected_of
+from edl.lifecycle.data_progress import expected_progress, has_master, restarts_lost_epoch
 from edl.model.actions import (
     Action,
     CreatePod,
@@ -22,50 +22,60 @@ from edl.model.names import Role
 from edl.model.pods import Pod
 
 
-def delete(pods: Iterable[Pod], job: Job, intent: str, lost: frozenset[str]) -> list[DeletePod]:
-    """Deletions of those pods that are not on their way out, or that nobody will end but us."""
+def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[str]) -> list[DeletePod]:
+    """Deletions of pods that are not terminating yet, and forced deletions of unreachable ones.
+
+    Args:
+        pods: the pods to delete.
+        job: their job.
+        intent: why; a pod that already has an intent keeps it.
+        unreachable: UIDs of pods whose end no kubelet will confirm.
+    """
     return [
         DeletePod(
             job.key,
             job.uid,
             pod.name,
             pod.uid,
-            pod.intent or (Intent.NODE_LOST.value if pod.uid in lost else intent),
-            force=pod.uid in lost,
+            pod.intent or (Intent.NODE_LOST.value if pod.uid in unreachable else intent),
+            force=pod.uid in unreachable,
             marked=bool(pod.intent),
         )
         for pod in pods
-        if not pod.terminating or pod.uid in lost
+        if not pod.terminating or pod.uid in unreachable
     ]
 
 
 def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple[Action, ...]:
-    """Missing masters and pservers under their own names, and that many trainers at the lowest free numbers.
+    """Create missing masters and pservers under their own names, and trainers under the lowest free indexes.
 
     Args:
         job: the job.
-        starts: (role, node) of the pods that have room now.
-        trainers: how many trainers are wanted beside those that live. A gang's have ranks below its size, and a rank
-            is free once the pod that had it is gone.
+        starts: (role, node) for each pod that fits in the cluster now.
+        trainers: the number of trainers to add to the live ones. In a gang the indexes are ranks below its size, and
+            a rank is free once the pod that had it no longer exists.
 
     Returns:
-        What the pods need, then the pods; nothing where the minimum has to start whole and has no room for all.
+        The objects that the pods need, then the pods. Nothing if the minimum must start whole and does not fit.
     """
-    wanted = [*_missing_fixed(job), *((Role.TRAINER, i) for i in _free_numbers(job, trainers))]
-    room = {role: [node for r, node in starts if r is role] for role in Role}
+    missing = _missing_fixed(job)
+    new_trainers = [(Role.TRAINER, index) for index in _free_indexes(job, trainers)]
+    nodes = {role: [node for r, node in starts if r is role] for role in Role}
     created = []
-    for role, index in wanted:
-        if room[role]:
-            created.append(_new_pod(job, role, index, room[role].pop(0) or None))
-    base = _missing_fixed(job)
-    base += [(Role.TRAINER, i) for r, i in wanted if r is Role.TRAINER][: _trainers_of_base(job)]
-    if (job.gang or not job.fault_tolerant) and not set(base) <= {(pod.role, pod.index) for pod in created}:
+    for role, index in (*missing, *new_trainers):
+        if nodes[role]:
+            created.append(_new_pod(job, role, index, nodes[role].pop(0) or None))
+    minimum = {*missing, *new_trainers[: max(0, job.min_trainers - len(job.live_trainers))]}
+    if (job.gang or not job.fault_tolerant) and not minimum <= {(pod.role, pod.index) for pod in created}:
         return ()
     return (*_needs(job), *created) if created else ()
 
 
 def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
-    """One word to each pod: a mark waits until its number is stored, so it puts a deletion off, unless forced."""
+    """Keep one action for each pod.
+
+    A marked pod is not deleted in the same round, unless by force: its number must be stored in the status first.
+    """
     marked = {a.pod_uid for a in actions if isinstance(a, MarkPod)}
     deleted: set[str] = set()
     for action in actions:
@@ -77,7 +87,7 @@ def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
 
 
 def superfluous(job: Job) -> list[Pod]:
-    """Pods that the spec, as it is now, has no place for: a role it lacks, a number beyond the role's count."""
+    """Pods that the current spec does not have: of a role without pods, or with an index beyond the count."""
     count = {fixed.role: fixed.count for fixed in job.fixed}
     if not job.fault_tolerant:
         count[Role.TRAINER] = job.min_trainers
@@ -94,7 +104,7 @@ def _new_pod(job: Job, role: Role, index: int, node: str | None) -> CreatePod:
     pod = CreatePod(job.key, job.uid, role, index, node)
     if role is not Role.MASTER:
         return pod
-    return replace(pod, expected=expected_of(job), restarts_epoch=begins_epoch_again(job))
+    return replace(pod, expected=expected_progress(job), restarts_epoch=restarts_lost_epoch(job))
 
 
 def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
@@ -102,19 +112,15 @@ def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
     return [(f.role, i) for f in job.fixed for i in range(f.count) if (f.role, i) not in used]
 
 
-def _free_numbers(job: Job, count: int) -> list[int]:
+def _free_indexes(job: Job, count: int) -> list[int]:
     used = {p.index for p in job.pods if p.role is Role.TRAINER}
     most = len(used) + count if job.fault_tolerant else job.min_trainers
     return [i for i in range(most) if i not in used][:count]
 
 
-def _trainers_of_base(job: Job) -> int:
-    return max(0, job.min_trainers - len(job.live_trainers))
-
-
 def _needs(job: Job) -> tuple[Action, ...]:
     service = EnsureService(job.key, job.uid)
     group = (EnsurePodGroup(job.key, job.uid),) if job.gang else ()
-    if not any(f.role is Role.MASTER for f in job.fixed):
+    if not has_master(job):
         return (service, *group)
     return service, EnsureSecret(job.key, job.uid), EnsureClaim(job.key, job.uid), *group

@@ -1,7 +1,7 @@
-"""What has happened to the pods of a job, and what the job's policies answer: read, never acted upon.
+"""The events of a job's pods (failed, evicted, completed) and the actions of the job's policies for them.
 
-A fact is read from what outlives a restart of the controller: the pods with what is stated on them, and the stored
-status. A deletion of our own is no event: its intent stands on the pod before the pod goes.
+This module only reads. It uses what survives a restart of the controller: the pods with their annotations, and the
+stored status. A deletion by edl itself is not an event: its intent is on the pod before the pod is deleted.
 """
 
 from __future__ import annotations
@@ -9,28 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edl.lifecycle.data_progress import MasterView, unfinished
+from edl.lifecycle.data_progress import MasterView, unfinished_data
 from edl.model.actions import Intent, MarkPod
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.units import count
 
 PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
-_SINGLE = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value, Intent.MOVED.value})
-"""Intents that concern one pod; every other one takes pods down for a reason of the whole job."""
 CANNOT_START = "PodCannotStart"
-_SHOWN_PODS, _SHOWN_WORDS = 3, 200
-_SAYS_NOTHING = "General Error"
-"""What the launcher says of exit code 1; what the program has said before says more."""
-_LAST_OWN_CODE, _SIGNALLED = 125, 128
+_SINGLE_POD = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value, Intent.MOVED.value})
+"""Intents that concern one pod; every other intent deletes pods for a reason of the whole job."""
+_MAX_PODS, _MAX_CHARACTERS = 3, 200
+_GENERIC_MESSAGE = "General Error"
+"""The launcher's message for exit code 1; an earlier line of the program says more."""
+_MAX_APPLICATION_CODE, _SIGNAL_OFFSET = 125, 128
 
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """An event of a role and its answer.
+    """An event of the pods of a role, and the action of the policy for it.
 
     Attributes:
         action: None does nothing.
@@ -43,152 +44,145 @@ class PodEvent:
     message: str
 
 
-def pod_events(job: Job, lost: frozenset[str], master_view: MasterView | None = None) -> tuple[PodEvent, ...]:
-    """The events that stand now, the most decisive answer first: work that is done, then Abort, Complete, Restart.
+def pod_events(job: Job, unreachable: frozenset[str], master_view: MasterView | None = None) -> tuple[PodEvent, ...]:
+    """The current events, in the order in which they decide: completed work, then Abort, Complete, Restart.
 
     Args:
-        job: the job; while it is taken down to start anew nothing that befalls its pods is an event.
-        lost: UIDs of pods that no kubelet will ever end.
-        master_view: what the job's master says; None where it has none.
+        job: the job; while edl takes it down for a restart there are no events.
+        unreachable: UIDs of pods whose end no kubelet will confirm.
+        master_view: what the job's master reports; None if it has none.
     """
-    return () if is_restarting(job) else tuple(sorted(_find(job, lost, master_view), key=_rank))
+    return () if is_restarting(job) else tuple(sorted(_find(job, unreachable, master_view), key=_rank))
 
 
-def event_of(pod: Pod, lost: frozenset[str]) -> JobEvent | None:
-    """What befell one pod: it failed, or was taken away by somebody else; None where neither, or by our own will."""
-    word = _word(pod)
-    is_ours = word == Intent.POD_FAILED or not (word or pod.terminating)
-    if pod.phase is PodPhase.FAILED and not pod.disruption and is_ours:
+def event_of(pod: Pod, unreachable: frozenset[str]) -> JobEvent | None:
+    """The event of one pod: it failed, or somebody else deleted or evicted it; None otherwise."""
+    intent = _intent_word(pod)
+    is_own_failure = intent == Intent.POD_FAILED or not (intent or pod.terminating)
+    if pod.phase is PodPhase.FAILED and not pod.disruption and is_own_failure:
         return JobEvent.POD_FAILED
-    if word == Intent.NODE_LOST or (not word and (pod.disruption or pod.terminating or pod.uid in lost)):
+    if intent == Intent.NODE_LOST:
+        return JobEvent.POD_EVICTED
+    if not intent and (pod.disruption or pod.terminating or pod.uid in unreachable):
         return JobEvent.POD_EVICTED
     return None
 
 
-def is_told_to_go(pod: Pod) -> bool:
-    """True where we are taking the pod away for a reason of the whole job; one that is marked so always goes."""
-    return bool(pod.intent) and _word(pod) not in _SINGLE
+def is_deleted_with_job(pod: Pod) -> bool:
+    """True if edl deletes the pod for a reason of the whole job; such a deletion is always completed."""
+    return bool(pod.intent) and _intent_word(pod) not in _SINGLE_POD
 
 
 def is_restarting(job: Job) -> bool:
-    """True where the stored status says that every pod is taken down before the job starts anew."""
+    """True if the stored status says that edl deletes every pod before it restarts the job."""
     running = job.status.condition("Running") if job.status else None
     return running is not None and running.reason == RESTARTING
 
 
-def running_again(job: Job) -> Role | None:
-    """The role that the stored status says is to run again, as long as pods of it that exited 0 are left."""
+def rerun_role(job: Job) -> Role | None:
+    """The role that runs again according to the stored status, while completed pods of it exist."""
     running = job.status.condition("Running") if job.status else None
-    said = running.reason if running is not None else ""
-    return next((r for r in Role if said == again_reason(r) and job.completed(r)), None)
+    reason = running.reason if running is not None else ""
+    return next((r for r in Role if reason == rerun_reason(r) and job.completed(r)), None)
 
 
-def again_reason(role: Role) -> str:
-    """The reason of condition Running while a role that completed is taken away to run again."""
+def rerun_reason(role: Role) -> str:
+    """The reason of condition Running while edl replaces the completed pods of a role."""
     return f"{role.value.capitalize()}RunsAgain"
 
 
-def cannot_start(job: Job) -> tuple[str, str] | None:
-    """(reason, sentence) of the first pod that its node takes and cannot start."""
-    pod = next((p for p in job.pods if p.said and p.phase is PodPhase.PENDING and not p.terminating), None)
-    return (CANNOT_START, f"{pod.name} cannot start: {pod.said}") if pod is not None else None
+def start_problem(job: Job) -> tuple[str, str] | None:
+    """(reason, message) of the first pod that is on its node and cannot start; None if there is none."""
+    pod = next((p for p in job.pods if _cannot_start(p)), None)
+    return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
 
 
 def preempted_trainers(job: Job) -> tuple[Pod, ...]:
-    """Trainers that kube-scheduler is evicting, or has evicted, for a pod of higher priority."""
+    """Trainers that kube-scheduler is preempting, or has preempted, for a pod of higher priority."""
     return tuple(
         p for p in job.pods if p.role is Role.TRAINER and p.disruption == PREEMPTED and not p.is_live and not p.intent
     )
 
 
-def lost_the_last(job: Job, master_view: MasterView | None = None) -> bool:
-    """True where the last trainer was lost before somebody has seen the end of the data: it has to be replaced.
+def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bool:
+    """True if the last trainer was lost before any trainer saw the end of the data, so that it must be replaced.
 
-    Where the master has closed the last epoch one trainer that has exited 0 is enough, and one is needed. Without a
-    data set the others must have; the stored condition remembers the lost one once its pod is gone.
+    If the master has closed the last epoch, one completed trainer is enough, and one is needed. Without a data set
+    every other trainer must have completed. The stored condition remembers the lost trainer when its pod is gone.
     """
-    done = job.completed(Role.TRAINER)
+    completed = job.completed(Role.TRAINER)
     if job.live_trainers or not job.was_admitted:
         return False
     if master_view is not None and master_view.is_finished:
-        return not done
-    if not done:
+        return not completed
+    if not completed:
         return False
-    unfinished = any(p.role is Role.TRAINER and p not in done for p in job.pods)
+    has_incomplete = any(p.role is Role.TRAINER and p not in completed for p in job.pods)
     stored = job.status.condition("Complete") if job.status else None
-    return unfinished or (stored is not None and stored.reason == TRAINER_LOST)
+    return has_incomplete or (stored is not None and stored.reason == TRAINER_LOST)
 
 
 def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
-    """Failures so far, and the marks of those that are counted now: each pod, or all at once where they restart all.
+    """The number of failures so far, and the marks of the pods that are counted in this round.
 
-    A pod that was evicted, preempted or told to go by us is not a failure of the job, nor one that fails while the
-    job is taken down to start anew.
+    Each failed pod counts once, or all pods together if the policy restarts the job. A pod that was evicted,
+    preempted or deleted by edl is not a failure, nor is one that fails while edl takes the job down for a restart.
     """
     stored = job.status.failures if job.status else 0
     marked = max((failure_number(p) for p in job.pods), default=0)
-    count, together = max(stored, marked), marked if marked > stored else 0
+    failures, together = max(stored, marked), marked if marked > stored else 0
     marks = []
     for pod in () if is_restarting(job) else job.pods:
         if pod.intent or event_of(pod, frozenset()) is not JobEvent.POD_FAILED:
             continue
-        number = count + 1
+        number = failures + 1
         if pod.role is not None and job.action_for(pod.role, JobEvent.POD_FAILED) is JobAction.RESTART_JOB:
             number = together = together or number
-        count = max(count, number)
+        failures = max(failures, number)
         marks.append(MarkPod(job.key, job.uid, pod.name, pod.uid, f"{Intent.POD_FAILED.value}/{number}"))
-    return count, tuple(marks)
+    return failures, tuple(marks)
 
 
-def failure_of(pod: Pod) -> str:
-    """How a pod failed: its exit code, and the last words of its container or what to do where there are none."""
-    words = pod.said.strip().splitlines()
-    telling = next((line for line in reversed(words) if line != _SAYS_NOTHING), words[-1] if words else "")
-    told = telling[-_SHOWN_WORDS:] or _meaning(pod.exit_code)
-    code = "an unknown code" if pod.exit_code is None else str(pod.exit_code)
-    return f"{pod.name} exited with {code}{f' ({told})' if told else ''}"
-
-
-def _meaning(code: int | None) -> str:
-    if code is None or not code:
-        return ""
-    if code <= _LAST_OWN_CODE:
-        return "the program's own code, without a word: let it print why it ends"
-    return f"ended by signal {code - _SIGNALLED}" if code > _SIGNALLED else ""
+def describe_failure(pod: Pod) -> str:
+    """How a pod failed: its exit code and the last message of its container, or what the code means."""
+    lines = pod.container_message.strip().splitlines()
+    line = next((line for line in reversed(lines) if line != _GENERIC_MESSAGE), lines[-1] if lines else "")
+    cause = line[-_MAX_CHARACTERS:] or _meaning(pod.exit_code)
+    code = "an unknown code" if pod.exit_code is None else f"code {pod.exit_code}"
+    return f"{pod.name} exited with {code}{f' ({cause})' if cause else ''}"
 
 
 def failure_number(pod: Pod) -> int:
-    """The number under which the pod's failure was counted; 0 where it was not."""
+    """The number under which the pod's failure was counted; 0 if it was not."""
     word, _, number = pod.intent.partition("/")
     return int(number) if word == Intent.POD_FAILED and number.isdecimal() else 0
 
 
-def is_spent(job: Job, pod: Pod) -> bool:
-    """True for a pod that ended and has to make way: counted if it counts, and not kept as a finished one."""
+def is_replaceable(job: Job, pod: Pod) -> bool:
+    """True for a finished pod that edl deletes: a failure only once it is counted, and no completed trainer."""
     if not pod.is_finished or pod.terminating:
         return False
     if pod.phase is PodPhase.SUCCEEDED:
-        is_own_end = not (pod.intent or pod.disruption)
-        return not (is_own_end and (pod.role is Role.TRAINER or not job.fault_tolerant))
+        has_completed = not (pod.intent or pod.disruption)
+        return not (has_completed and (pod.role is Role.TRAINER or not job.fault_tolerant))
     if failure_number(pod):
         return job.status is not None and job.status.failures >= failure_number(pod)
     return bool(pod.intent or pod.disruption)
 
 
-def _find(job: Job, lost: frozenset[str], master_view: MasterView | None) -> Iterator[PodEvent]:
+def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None) -> Iterator[PodEvent]:
     for role in Role:
         pods = [p for p in job.pods if p.role is role]
-        failed = [p for p in pods if event_of(p, lost) is JobEvent.POD_FAILED]
-        evicted = [p for p in pods if event_of(p, lost) is JobEvent.POD_EVICTED]
+        failed = [p for p in pods if event_of(p, unreachable) is JobEvent.POD_FAILED]
+        evicted = [p for p in pods if event_of(p, unreachable) is JobEvent.POD_EVICTED]
         if failed:
-            yield _pod_event(job, role, JobEvent.POD_FAILED, _list(failed, failure_of))
+            yield _pod_event(job, role, JobEvent.POD_FAILED, _list(failed, describe_failure))
         if evicted:
-            yield _pod_event(job, role, JobEvent.POD_EVICTED, _list(evicted, _eviction))
+            yield _pod_event(job, role, JobEvent.POD_EVICTED, _list(evicted, _describe_eviction))
         elif _has_vanished(job, role):
-            yield _pod_event(job, role, JobEvent.POD_EVICTED, f"a {role.value} is gone")
+            yield _pod_event(job, role, JobEvent.POD_EVICTED, f"a {role.value} pod no longer exists")
         if _is_completed(job, role, master_view):
-            said = _completion(job, role) + (unfinished(master_view) if role is Role.TRAINER else "")
-            yield _pod_event(job, role, JobEvent.TASK_COMPLETED, said)
+            yield _pod_event(job, role, JobEvent.TASK_COMPLETED, _describe_completion(job, role, master_view))
 
 
 def _pod_event(job: Job, role: Role, event: JobEvent, message: str) -> PodEvent:
@@ -210,28 +204,28 @@ def _rank(event: PodEvent) -> tuple[bool, int]:
 
 
 def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
-    """True where all pods of the role exited 0 of their own accord, and the master has been heard since."""
-    done = len(job.completed(role))
-    if not done or not job.was_admitted:
+    """True if all pods of the role exited with code 0, and the master has reported since."""
+    completed = len(job.completed(role))
+    if not completed or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
-        return done >= sum(f.count for f in job.fixed if f.role is role)
+        return completed >= sum(f.count for f in job.fixed if f.role is role)
     if not job.fault_tolerant:
-        return done >= job.min_trainers
-    is_told = master_view is None or master_view.is_current
-    return is_told and not (job.live_trainers or lost_the_last(job, master_view))
+        return completed >= job.min_trainers
+    is_reported = master_view is None or master_view.is_current
+    return is_reported and not (job.live_trainers or has_lost_last_trainer(job, master_view))
 
 
 def _has_vanished(job: Job, role: Role) -> bool:
-    """True where a job that ran whole has too few pods of the role and nobody saw them go.
+    """True if a job that was complete has too few pods of the role, and edl did not see them go.
 
-    Not of trainers in fault-tolerant mode, whose number moves: one that vanished unseen is replaced.
+    Never for trainers in fault-tolerant mode: their number changes, and one that vanished is replaced.
     """
     status = job.status
     running = status.condition("Running") if status else None
     if status is None or running is None or running.status != "True" or status.observed_generation != job.generation:
         return False
-    if not job.pods or any(is_told_to_go(p) for p in job.pods):
+    if not job.pods or any(is_deleted_with_job(p) for p in job.pods):
         return False
     if role is Role.TRAINER:
         expected = 0 if job.fault_tolerant else job.min_trainers
@@ -240,22 +234,39 @@ def _has_vanished(job: Job, role: Role) -> bool:
     return sum(p.role is role for p in job.pods) < expected
 
 
-def _word(pod: Pod) -> str:
+def _cannot_start(pod: Pod) -> bool:
+    return bool(pod.container_message) and pod.phase is PodPhase.PENDING and not pod.terminating
+
+
+def _intent_word(pod: Pod) -> str:
+    """The intent without the number of a failure."""
     return pod.intent.partition("/")[0]
 
 
-def _list(pods: Sequence[Pod], say: Callable[[Pod], str]) -> str:
-    said = [say(pod) for pod in pods[:_SHOWN_PODS]]
-    more = len(pods) - len(said)
-    return ", ".join([*said, f"and {more} more"] if more else said)
+def _meaning(code: int | None) -> str:
+    """What an exit code without a message means."""
+    if not code:
+        return ""
+    if code <= _MAX_APPLICATION_CODE:
+        return "application exit code; nothing was logged"
+    return f"killed by signal {code - _SIGNAL_OFFSET}" if code > _SIGNAL_OFFSET else ""
 
 
-def _eviction(pod: Pod) -> str:
+def _list(pods: Sequence[Pod], describe: Callable[[Pod], str]) -> str:
+    texts = [describe(pod) for pod in pods[:_MAX_PODS]]
+    more = len(pods) - len(texts)
+    return ", ".join([*texts, f"and {more} more"] if more else texts)
+
+
+def _describe_eviction(pod: Pod) -> str:
     if pod.disruption:
         return f"{pod.name} was evicted ({pod.disruption})"
     return f"{pod.name} was {'deleted' if pod.terminating and not pod.intent else 'lost with its node'}"
 
 
-def _completion(job: Job, role: Role) -> str:
-    done = len(job.completed(role))
-    return f"all {role.value}s exited 0" + (f" ({done} are kept)" if role is Role.TRAINER else "")
+def _describe_completion(job: Job, role: Role, master_view: MasterView | None) -> str:
+    message = f"all {role.value}s exited with code 0"
+    if role is not Role.TRAINER:
+        return message
+    kept = count(len(job.completed(role)), "pod")
+    return f"{message}{unfinished_data(master_view)} (edl keeps {kept} for the logs)"

@@ -1,8 +1,8 @@
-"""Which pods of ours nobody will ever end: their kubelet is gone, or does not answer.
+"""Pods of jobs whose end no kubelet will confirm, because their node is gone or does not answer.
 
-A terminating pod stays until its kubelet confirms the end. Where the node is gone or not ready that never happens,
-the pod keeps its name and its room, and only a forced deletion helps. Whether it is time for that depends on how long
-the pod has been stranded, which the caller measures; this module only says which pods are.
+A terminating pod exists until its kubelet confirms the end. If its node is gone or not ready, that never happens: the
+pod keeps its name and its requests, and only a forced deletion helps. The caller measures how long a pod has been
+unreachable and decides when to force the deletion; this module only finds the pods.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from edl.model.cluster import ClusterSnapshot
 
 
 def unreachable_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """UIDs of the pods of jobs that are bound to a missing node, or terminating on one that is not ready.
+    """UIDs of the pods of jobs that are bound to a missing node, or terminating on a node that is not ready.
 
-    A gang's pod on a node that is not ready is left alone: the node may come back with the pod alive, and a gang that
-    runs twice spoils its own model, where a fault-tolerant job has fenced the pod's leases. A node that could not be
-    read is there all the same, and nothing is known against it.
+    A gang's pod on a node that is not ready does not count: the node may come back with the pod still running, and
+    two runs of a gang would corrupt its model. A fault-tolerant job is safe, because its master has fenced the leases
+    of the pod. A node that exists but could not be parsed counts as ready.
     """
     ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)
     return frozenset(

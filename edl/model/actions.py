@@ -1,7 +1,7 @@
-"""What the life cycle of a job can ask of the cluster, as data, and what came of it.
+"""The actions that a job's life cycle requests from the cluster, as data, and the outcome of each.
 
-An action names everything that makes it conditional (the job's and the pod's UID), so that whoever carries it out can
-refuse to touch an object that took the name of another. Nothing here does anything.
+An action carries the UIDs of its job and its pod. The writer compares them and never touches another object of the
+same name. This module performs nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from edl.model.status import JobStatus
 
 
 class Intent(StrEnum):
-    """Why we delete a pod, where no reason of a plan says it; stated on the pod before the deletion.
+    """Why edl deletes a pod, if no reason of a plan applies; edl writes it on the pod before the deletion.
 
-    The reasons of `model.Reason` (ServingNeedsRoom, MinUnsatisfied, Suspended, Finished...) are used as they are.
+    Values of `edl.model.status.Reason` (ServingNeedsRoom, MinUnsatisfied, Suspended, Finished...) are intents too.
     """
 
-    POD_FAILED = "PodFailed"  # with the number of the failure: "PodFailed/3"
+    POD_FAILED = "PodFailed"  # followed by the number of the failure: "PodFailed/3"
     NODE_LOST = "NodeLost"
     RESTART = "Restart"
     REPLACED = "Replaced"
@@ -40,10 +40,10 @@ class CreatePod:
 
     Attributes:
         job_uid: the owner; the pod is not created for another job of the same name.
-        node: where the plan means it to go; None leaves it to the scheduler alone.
-        pinned: it may go nowhere else; see `pins`.
-        expected: of a master: (epoch, positions done) that its journal must tell of; None where it may be empty.
-        restarts_epoch: of a master: where its journal is lost it begins that epoch again, instead of refusing.
+        node: the node that the plan chose; None leaves the choice to kube-scheduler.
+        pinned: the pod requires that node; see `edl.lifecycle.node_pinning`.
+        expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
+        restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
     """
 
     job: JobKey
@@ -57,13 +57,13 @@ class CreatePod:
 
     @property
     def pod_name(self) -> str:
-        """The name of the pod, which is its identity within the namespace."""
+        """The name of the pod, unique in its namespace."""
         return f"{self.job.name}-{self.role.value}-{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class MarkPod:
-    """State on a pod why it will be deleted, and delete nothing yet."""
+    """Write on a pod why edl will delete it, without deleting it yet."""
 
     job: JobKey
     job_uid: str
@@ -74,11 +74,11 @@ class MarkPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """State the intent on a pod, then delete it if it still has that UID.
+    """Write the intent on a pod, then delete the pod if it still has that UID.
 
     Attributes:
-        force: without grace, because no kubelet is there to end it.
-        marked: the intent stands on the pod already.
+        force: delete without a grace period, because no kubelet can confirm the end of the pod.
+        marked: the pod already has an intent.
     """
 
     job: JobKey
@@ -92,7 +92,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class EnsureService:
-    """The headless service that gives the pods their names."""
+    """Create the headless Service that gives the pods their DNS names."""
 
     job: JobKey
     job_uid: str
@@ -100,7 +100,7 @@ class EnsureService:
 
 @dataclass(frozen=True, slots=True)
 class EnsureSecret:
-    """The secret with the tokens of the job's master."""
+    """Create the Secret with the tokens of the job's master."""
 
     job: JobKey
     job_uid: str
@@ -108,7 +108,7 @@ class EnsureSecret:
 
 @dataclass(frozen=True, slots=True)
 class EnsureClaim:
-    """The volume claim of the master's journal, where the job asks for one."""
+    """Create the volume claim for the master's journal, if the job or the cluster provides for one."""
 
     job: JobKey
     job_uid: str
@@ -116,7 +116,7 @@ class EnsureClaim:
 
 @dataclass(frozen=True, slots=True)
 class EnsurePodGroup:
-    """Volcano's PodGroup of the minimum set, where the job asks for one."""
+    """Create Volcano's PodGroup of the job's minimum set."""
 
     job: JobKey
     job_uid: str
@@ -124,7 +124,7 @@ class EnsurePodGroup:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Write the status, if the job still has that UID."""
+    """Write the status if the job still has that UID."""
 
     job: JobKey
     job_uid: str
@@ -133,7 +133,7 @@ class PatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Tell the user, once, what has changed."""
+    """Report one change to the user, once."""
 
     job: JobKey
     job_uid: str
@@ -144,14 +144,14 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete a job whose time after its end is over; its pods are collected with it."""
+    """Delete a job whose `spec.ttlSecondsAfterFinished` has passed; Kubernetes deletes its pods with it."""
 
     job: JobKey
     job_uid: str
 
 
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
-"""What a job's pods need before they are created."""
+"""An object that must exist before the pods of a job are created."""
 
 Action = CreatePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | DeleteJob
 
@@ -159,23 +159,23 @@ Action = CreatePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | Dele
 class Result(StrEnum):
     """How an action ended."""
 
-    DONE = "Done"  # the world has changed as asked
-    UNCHANGED = "Unchanged"  # the world was so already, or the object is gone
-    CONFLICT = "Conflict"  # the object is another one now: observe again
-    REFUSED = "Refused"  # the API server said no, and would say no again
-    FAILED = "Failed"  # no answer, or a temporary one: try again later
-    NOT_LEADER = "NotLeader"  # not attempted: another may be writing
+    DONE = "Done"  # the cluster changed as requested
+    UNCHANGED = "Unchanged"  # the cluster was already as requested, or the object no longer exists
+    CONFLICT = "Conflict"  # the object has changed: observe again
+    REFUSED = "Refused"  # the API server refused, and would refuse the same request again
+    FAILED = "Failed"  # no answer, or a temporary error: try again later
+    NOT_LEADER = "NotLeader"  # not attempted: another replica may be the writer
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one action.
+    """The outcome of one action.
 
     Attributes:
-        reason: a PascalCase word (Forbidden, Invalid, Conflict, Timeout...); empty where all went well.
-        message: the API server's own words.
-        retry_after_s: how long the server asks us to wait, in seconds, where it does.
-        seconds: what it took.
+        reason: one PascalCase word (Forbidden, Invalid, Conflict, Timeout...); empty on success.
+        message: the message of the API server.
+        retry_after_s: how long the server asks edl to wait, in seconds; None if it does not ask.
+        seconds: how long the action took.
     """
 
     action: Action
@@ -187,5 +187,5 @@ class Outcome:
 
     @property
     def is_ok(self) -> bool:
-        """True where the world is now as the action wants it."""
+        """True if the cluster is now as the action requested."""
         return self.result in {Result.DONE, Result.UNCHANGED}

@@ -1,4 +1,4 @@
-"""The snapshot of a cluster that one decision is made from: its nodes, the pods of others, and every TrainingJob."""
+"""The snapshot of a cluster from which one decision is made: its nodes, the foreign pods and every TrainingJob."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from edl.model.resources import Resources, Taint
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the scheduler sees it.
+    """A node as kube-scheduler sees it.
 
     Attributes:
-        allocatable: what pods may use in all (`status.allocatable`), pods included.
-        reserved: kept for DaemonSet pods that have not reached the node yet.
+        allocatable: the total that pods may use (`status.allocatable`), running pods included.
+        reserved: kept free for DaemonSet pods that have not reached the node yet.
         labels: sorted (label, value).
-        taints: as given, unschedulable and not-ready taints included.
+        taints: every taint of the node, the unschedulable and the not-ready taint included.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The whole world of one decision.
+    """Everything in the cluster that one decision depends on.
 
     Attributes:
-        observed_at_s: when it was taken; all waiting times are counted to here.
-        nodes: every node, sorted by name, also those that are no capacity now.
-        pods: every foreign pod that is not finished: serving, system, daemon; bound or waiting; sorted by
+        observed_at_s: the time of the snapshot; every waiting time ends here.
+        nodes: every node, sorted by name, also those that offer no capacity now.
+        pods: every foreign pod that is not finished: serving, system, DaemonSet; bound or waiting; sorted by
             (namespace, name).
         jobs: every TrainingJob, sorted by key.
-        missing_priority_classes: those of ours that the cluster lacks.
-        unread_nodes: names of nodes that are there and could not be read: no capacity, but not gone either.
+        missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
+        unread_nodes: names of nodes that exist and could not be parsed: they offer no capacity, but are not gone.
     """
 
     observed_at_s: float

@@ -1,7 +1,7 @@
-"""What may happen to the pods of a job, and what a job answers where its spec says nothing.
+"""The events of a job's pods, the actions that a policy can take, and the default action of each mode.
 
-The words are those of Volcano's job policies. Which pods an event is read from stands in `happenings`, and what an
-action does in `lifecycle`.
+Names and meanings follow Volcano's job policies. `edl.lifecycle.pod_events` detects the events, and
+`edl.lifecycle.desired_state` carries the actions out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class JobEvent(StrEnum):
-    """What a policy answers."""
+    """What a policy reacts to."""
 
     POD_FAILED = "PodFailed"
     POD_EVICTED = "PodEvicted"
@@ -19,7 +19,7 @@ class JobEvent(StrEnum):
 
 
 class JobAction(StrEnum):
-    """What a policy does; AbortJob ends in phase Failed with reason Aborted."""
+    """What a policy does; AbortJob ends the job in phase Failed with reason Aborted."""
 
     RESTART_JOB = "RestartJob"
     RESTART_POD = "RestartPod"
@@ -28,10 +28,10 @@ class JobAction(StrEnum):
 
 
 def default_action(event: JobEvent, *, fault_tolerant: bool, of_trainers: bool) -> JobAction | None:
-    """The answer of the mode; None does nothing.
+    """The action if no policy of the spec applies; None does nothing.
 
-    Gang mode restarts the job when a pod is lost, fault-tolerant mode the pod; in both, the completion of the
-    trainers completes the job.
+    When a pod is lost, gang mode restarts the job and fault-tolerant mode restarts the pod. In both modes the
+    completion of the trainers completes the job.
     """
     if event is JobEvent.TASK_COMPLETED:
         return JobAction.COMPLETE_JOB if of_trainers else None

@@ -1,7 +1,7 @@
-"""A TrainingJob, as far as a decision and its life cycle need it.
+"""A TrainingJob with the fields that a decision and the job's life cycle need.
 
-Amounts are integers (millicores, bytes, devices, pods), times are seconds since the epoch, and units stand in the
-names. Strings become values in `edl.kube.translate`; decisions about a job stand in `plan`.
+Amounts are integers (millicores, bytes, devices, pods) and times are seconds since the epoch; a suffix of the name
+gives the unit. `edl.kube.translate` parses Kubernetes objects into these types; `plan.py` holds the decisions.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from edl.model.status import JobStatus
 
 @dataclass(frozen=True, slots=True)
 class FixedPods:
-    """The pods of a job that are not resized: a job needs all of them to run.
+    """The pods of a role that edl does not resize: the job needs all of them to run.
 
     Attributes:
-        preferred: preferred node affinity; no part of the shape, because it decides only between nodes that are equal
-            otherwise, and shapes that differ in it alone would be counted one by one.
+        preferred: preferred node affinity. It is not part of the shape: it only chooses between nodes that are
+            otherwise equal, and pods that differ in nothing else should count as one shape.
     """
 
     role: Role
@@ -32,7 +32,7 @@ class FixedPods:
 
 
 class RolePolicy(NamedTuple):
-    """What the job's policies say to an event of the pods of a role."""
+    """The action of the job's policies for one event of a role's pods."""
 
     role: Role
     event: JobEvent
@@ -40,7 +40,7 @@ class RolePolicy(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The fewest and the most trainers that a job may have."""
+    """The minimum and the maximum number of trainers of a job."""
 
     min_trainers: int
     max_trainers: int
@@ -48,33 +48,33 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A TrainingJob as far as a decision and its life cycle need it.
+    """A TrainingJob with the fields that a decision and its life cycle need.
 
     Attributes:
-        generation: `metadata.generation`: the version of the wish that a decision answers.
-        created_s: creation time; the age that admission goes by.
+        generation: `metadata.generation`, the version of the spec.
+        created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
-        pinned: the count that `spec.trainer.instances` asks for; 0 leaves it to the planner.
+        pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
         trainer: the shape of one trainer.
         preferred: preferred node affinity of the trainers; see FixedPods.
         fixed: master and pservers.
-        pods: every pod of the job that still exists, of every role, terminating and finished ones included; sorted by
+        pods: every existing pod of every role of the job, terminating and finished pods included; sorted by
             (role, index, name).
         tier: `spec.priority`; higher tiers are admitted first.
-        queue: whose quota its pods count to.
-        weight: share of the fulfilment, or of the utility, > 0.
-        throughput: (trainers, samples per second) as declared; empty where it is left to be measured.
-        resize_cost_s: what a change of its trainer count costs it in time; None where it is left to be measured.
-        restarts_epoch: what a lost ledger means, as declared: True begins the epoch again, False ends the job; None
-            where nothing is said.
-        has_dataset: the spec says what the master shards.
+        queue: the queue whose quota its pods use.
+        weight: weight of the job in the objective of the policy, > 0.
+        throughput: declared (trainers, samples per second); empty if edl measures it.
+        resize_cost_s: declared training time that one resize costs, in seconds; None if edl measures it.
+        restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
+            set.
+        has_dataset: `spec.dataset` is set.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
-        gang: the minimum set starts whole or not at all, whatever the mode.
-        answers: the policies of the spec, role by role, where they differ from those of the mode.
-        finished: the job is over (phase Succeeded or Failed): it gets no pods.
+        gang: the minimum set starts whole or not at all, in either mode.
+        policies: the policies of the spec, by role, if they differ from the defaults of the mode.
+        finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
-        problem: why the spec is invalid; empty where it is valid.
-        status: what the cluster last stored; None before the first write.
+        problem: why the spec is invalid; empty if it is valid.
+        status: the stored status; None before the first write.
     """
 
     key: JobKey
@@ -110,7 +110,7 @@ class Job:
 
     @property
     def bounds(self) -> Bounds:
-        """How many trainers the job may have: exactly the pinned count, else its minimum to its maximum."""
+        """How many trainers the job may have: exactly the pinned count, or its minimum to its maximum."""
         if self.pinned:
             return Bounds(self.pinned, self.pinned)
         return Bounds(self.min_trainers, self.max_trainers)
@@ -118,16 +118,16 @@ class Job:
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # lists: jobs are large
+        return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # a list is faster: many pods
 
     def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
-        """What the job does about an event of one of its roles; None does nothing."""
+        """The action of the job for an event of one of its roles; None does nothing."""
         given = next((p.action for p in self.policies if p.role is role and p.event is event), None)
         of_trainers = role is Role.TRAINER
         return given or default_action(event, fault_tolerant=self.fault_tolerant, of_trainers=of_trainers)
 
     def completed(self, role: Role) -> tuple[Pod, ...]:
-        """Pods of a role that exited 0 on their own; a pod that is being deleted or evicted did not complete."""
+        """Pods of a role that exited with code 0; a pod that is being deleted or evicted did not complete."""
         return tuple(
             p
             for p in self.pods
@@ -136,12 +136,12 @@ class Job:
 
     @property
     def is_schedulable(self) -> bool:
-        """True where the planner may give the job anything."""
+        """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting)
 
     @property
     def was_admitted(self) -> bool:
-        """True where the job ran before: condition Admitted; with no status, any of its pods is bound."""
+        """True if condition Admitted is True or, for a job without a status, if any of its pods is bound."""
         if self.status is not None and (admitted := self.status.condition("Admitted")) is not None:
             return admitted.status == "True"
         return any(p.node and p.is_live for p in self.pods)

@@ -1,4 +1,4 @@
-"""What names a job and its pods: keys, roles, and the labels and annotations that edl writes on pods."""
+"""Names of jobs and pods: job keys, roles, and the labels and annotations that edl writes on pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTROLLER_NAMESPACE = "paddlecloud"
 
 
 class JobKey(NamedTuple):
-    """What names a TrainingJob; also the tie-breaker wherever two jobs are otherwise equal."""
+    """Namespace and name of a TrainingJob; also the tie-breaker between jobs that are otherwise equal."""
 
     namespace: str
     name: str

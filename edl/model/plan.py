@@ -1,7 +1,7 @@
-"""The plan: what one decision says about every job, how good it is, and the limits it had to keep.
+"""The plan: the decision for every job, its quality, and the limits that it respects.
 
-A plan is data. `policy` makes it, `guard` checks it, `lifecycle` turns it into actions and the adapters carry those
-out; a recorded plan can be compared with one made again.
+A plan is data. `edl.planner.decide` makes it, `edl.planner.guard` checks it, `edl.lifecycle` turns it into actions,
+and `edl.kube` carries them out. `edl replay` compares a recorded plan with a new one from the same input.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from edl.model.resources import PodShape
 from edl.model.status import Reason
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
-"""Reasons of a job that is short of its maximum: trainers that die of one of them die for another job's share."""
+"""Reasons of a job below its maximum: a shrink with one of them gives capacity to another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What the jobs of a queue may ask for together.
+    """What the jobs of a queue may request together.
 
     Attributes:
-        queue: its name, as in `spec.queue`.
+        queue: the name of the queue, as in `spec.queue`.
         amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
-            not named has no limit.
+            not listed has no limit.
     """
 
     queue: str
@@ -36,16 +36,18 @@ class Limits:
     """What the operator allows a plan to do.
 
     Attributes:
-        max_load_desired: growth stops where a resource's total request passes this part of the total, in (0, 1].
-        serving_headroom: extra serving pods (of each waiting or running serving shape) to keep room for.
-        serving_grace_s: a waiting pod that kube-scheduler has not tried yet keeps its room reserved, but no trainer
-            dies for it, until it is this old and no pod before it in the queue was answered since: kube-scheduler's
-            own preemption goes first, so that nobody is killed for it twice. 0 counts every waiting pod at once.
-        consolidate_after_s: once nothing has changed for so long, pservers may move so that more trainers find room;
-            0 never.
-        growth_hold_s: a job that was shrunk for serving does not grow for this long.
-        head_wait_s: once the oldest job that does not fit has waited this long, nothing younger passes it.
-        deadline_s: time that one decision may take.
+        max_load_desired: jobs stop growing when the total request of a resource exceeds this fraction of its total,
+            in (0, 1].
+        serving_headroom: for each shape of a waiting or running serving pod, keep free capacity for this many more.
+        serving_grace_s: how long a plan waits for kube-scheduler's own preemption, in seconds. A waiting pod that
+            kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
+            old and no pod before it in the queue was tried since. Otherwise trainers would be deleted twice for one
+            pod. 0 counts every waiting pod at once.
+        consolidate_after_s: pservers may move to other nodes, so that more trainers fit, once nothing has changed
+            for this long; 0 never moves them.
+        growth_hold_s: a job that shrank for serving does not grow for this long.
+        head_wait_s: once the oldest job that does not fit has waited this long, no younger job is admitted before it.
+        deadline_s: how long one decision may take.
         quotas: one for each queue that has limits, sorted by queue.
     """
 
@@ -61,21 +63,22 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ScaleDecision:
-    """What one job gets.
+    """The decision for one job.
 
     Attributes:
-        current: live trainers when the snapshot was taken.
-        target: trainers it should have; 0 where it is not admitted.
+        current: live trainers in the snapshot.
+        target: trainers the job should have; 0 if it is not admitted.
         min_trainers, max_trainers: the declared bounds.
-        victims: names of the trainer pods to delete; all of them where it is not admitted.
-        nodes: (node, count) where the new trainers are meant to go, sorted by node.
-        fixed_nodes: (role, node) where missing masters and pservers are meant to go.
-        moves: names of the pservers that end so that they start elsewhere and leave room for trainers.
-        shrink_reason: why victims die: ServingNeedsRoom, Moved, or the reason of the plan; empty without victims.
+        victims: names of the trainer pods to delete; every trainer if the job is not admitted.
+        nodes: (node, count) planned for the new trainers, sorted by node.
+        fixed_nodes: (role, node) planned for missing masters and pservers.
+        moves: names of the pservers to delete and start on another node, so that trainers can use their capacity.
+        shrink_reason: why the victims are deleted: ServingNeedsRoom, Moved, or the reason of the decision; empty
+            without victims.
         message: the short form, one line: why this count (`7 of 12: cpu is full on pool gpu-a`).
-        details: the full account, with who holds the room and what one more trainer would cost; empty if the message
-            says it all.
-        pending: trainers of the target that have no room; only a plan to compare with leaves any.
+        details: the full account, with the pods that hold the capacity and the cost of one more trainer; empty if it
+            would only repeat the message.
+        pending: trainers of the target that fit on no node; 0 except in a comparison plan.
     """
 
     job: JobKey
@@ -97,13 +100,13 @@ class ScaleDecision:
 
     @property
     def account(self) -> str:
-        """The full account: `details`, or the message if that says it all."""
+        """The full account: `details`, or the message if there are none."""
         return self.details or self.message
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How good the plan is: `bound >= achieved` always."""
+    """The quality of the plan: the achieved objective and an upper bound; `bound >= achieved` always."""
 
     objective: str
     achieved: float
@@ -111,13 +114,13 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The part of the bound that the plan may have missed, never negative."""
+        """The fraction of the bound that the plan may have missed; never negative."""
         return max(0.0, (self.bound - self.achieved) / max(self.bound, 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one more unit of something scarce would be worth to the objective; kind is shape|class|serving|quota."""
+    """How much one more unit of a scarce resource would add to the objective; kind is shape|class|serving|quota."""
 
     kind: str
     name: str
@@ -127,7 +130,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ServingReport:
-    """Waiting serving pods: all, those that get room by this plan, and those that no plan could place."""
+    """Waiting serving pods: all of them, those that this plan places, and those that no plan could place."""
 
     waiting: int = 0
     placed: int = 0
@@ -136,15 +139,16 @@ class ServingReport:
 
 @dataclass(frozen=True, slots=True)
 class KeptColumns:
-    """The patterns that a decision's programs used: the next decision begins with them. They cannot change its rules.
+    """The patterns that the programs of one decision used; the next decision starts from them.
 
-    Patterns are kept for classes of nodes by their usable room and name pods by shape, so that they hold whatever
-    jobs and nodes come and go; what no longer fits is passed over.
+    They make the next decision faster and never change its rules. A pattern refers to a class of nodes by its usable
+    capacity and to pods by their shape, so it stays valid when jobs and nodes change. A pattern that no longer fits
+    is skipped.
 
     Attributes:
-        shapes: of the pods.
-        rooms: (resource, amount) of the classes, sorted by resource.
-        patterns: (index of a room, (index of a shape, pods) sorted), sorted.
+        shapes: the shapes of the pods.
+        rooms: the usable capacity of each node class: (resource, amount) sorted by resource.
+        patterns: (index into `rooms`, (index into `shapes`, pods) sorted), sorted.
     """
 
     shapes: tuple[PodShape, ...] = ()
@@ -157,14 +161,15 @@ NO_COLUMNS = KeptColumns()
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """One decision about the whole cluster; decisions are sorted by job key.
+    """The decisions for all jobs of a cluster, sorted by job key.
 
     Attributes:
-        is_comparison: it may break our rules and is never carried out.
-        fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
-            are then that one's.
-        given: the columns that this decision began with: with snapshot and limits, all that it was made from.
-        columns: what the next decision begins with; it changes how fast that is made, and how ties are broken.
+        is_comparison: the plan of a policy that is only shown for comparison: it may break the rules of edl and is
+            never carried out.
+        fallback: how the planner failed, if this plan is the last plan without its growth; certificate and prices
+            are then those of the last plan. None for a new plan.
+        given: the columns that this decision started from; with snapshot and limits they are its whole input.
+        columns: the columns for the next decision; they change how fast it is made and how it breaks ties.
     """
 
     decisions: tuple[ScaleDecision, ...]
@@ -179,5 +184,5 @@ class ScalePlan:
     columns: KeptColumns = NO_COLUMNS
 
     def decision(self, key: JobKey) -> ScaleDecision | None:
-        """The decision for that job, where the plan has one."""
+        """The decision for that job; None if the plan has none."""
         return next((d for d in self.decisions if d.job == key), None)

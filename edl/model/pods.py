@@ -1,7 +1,7 @@
-"""A pod, as far as a decision needs it.
+"""A pod with the fields that a decision needs.
 
-Frozen: a snapshot is taken once and every later step reads the same values. Raw Kubernetes objects become pods in
-`edl.kube.translate`; this module parses nothing.
+Pods are frozen: every step of a round reads the same snapshot. `edl.kube.translate` parses Kubernetes objects into
+pods; this module parses nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edl.model.resources import PodShape
 
 
 class PodPhase(StrEnum):
-    """`status.phase` of a pod; Unknown is read as Running, because its containers may still run."""
+    """`status.phase` of a pod; Unknown counts as Running, because the containers may still run."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -24,32 +24,33 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, ours or foreign, as far as a decision needs it.
+    """A pod of a job or a foreign pod, with the fields that a decision needs.
 
     Attributes:
-        node: the node it is bound to, empty while unbound.
-        nominated: `status.nominatedNodeName`: kube-scheduler is freeing room for it there.
-        planned: our own plan for it (annotation), empty for foreign pods.
-        pinned: it may go to that node only, by our own demand; see `pins`.
-        priority: the resolved priority; 0 where the cluster gave none.
+        node: the node to which it is bound; empty while it is unbound.
+        nominated: `status.nominatedNodeName`, the node on which kube-scheduler preempts pods for it.
+        planned: the node that edl planned for it (annotation); empty for foreign pods.
+        pinned: edl requires the planned node; see `edl.lifecycle.node_pinning`.
+        priority: the resolved priority; 0 if the cluster set none.
         gated: it has scheduling gates and cannot be scheduled yet.
-        tried: kube-scheduler has tried and failed to place it (PodScheduled is False, Unschedulable).
-        answered_s: when kube-scheduler last found a node for it, or none; None where it has not come to it yet.
-        terminating: it has a deletion timestamp; it holds its room until it is gone.
+        tried: kube-scheduler tried and found no node (condition PodScheduled is False, Unschedulable).
+        answered_s: when kube-scheduler last found a node for it, or last found none; None before its first attempt.
+        terminating: it has a deletion timestamp; it occupies its node until it no longer exists.
         daemon: a DaemonSet owns it.
-        job: the TrainingJob it belongs to; None for a foreign pod.
+        job: the TrainingJob that owns it; None for a foreign pod.
         index: its number within its role.
-        exit_code: of its main container once finished, where known.
-        intent: why we are deleting it, stated on the pod before the deletion; empty where we are not.
-        unplaceable: kube-scheduler leaves room unused that it could have by all that we know: it waits and is short,
-            and nobody dies for it; see `unplaceable`.
-        ip: its address, empty while it has none.
-        said: what its main container, or the one before it, said last of why it ended, or why the kubelet cannot
-            start it; empty where nothing is said.
-        safe_to_evict: whether it may be ended for mere tidiness, as its owner says; None where nothing is said.
-        journal: of a master: where we put its journal, `claim` or `emptyDir`; empty for every other pod.
+        exit_code: the exit code of its main container; None until it ends, or if it is unknown.
+        intent: why edl deletes it, written on the pod before the deletion; empty if edl does not delete it.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
-            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), empty where there is none.
+            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet); empty if it has none.
+        unplaceable: kube-scheduler does not use free capacity that fits this pod, as far as edl can see. The pod
+            counts as waiting and as short, and no trainer is a victim for it; see `edl.planner.unplaceable`.
+        ip: its address; empty while it has none.
+        container_message: why its main container ended or cannot start: the message of the current or the previous
+            termination, or why the kubelet cannot start it; empty if there is none.
+        journal: for a master, where edl put its journal, `claim` or `emptyDir`; empty for every other pod.
+        safe_to_evict: whether edl may delete it only to consolidate nodes, by annotation of its owner; None if there
+            is no annotation.
     """
 
     namespace: str
@@ -78,23 +79,23 @@ class Pod:
     disruption: str = ""
     unplaceable: bool = False
     ip: str = ""
-    said: str = ""
+    container_message: str = ""
     journal: str = ""
     safe_to_evict: bool | None = None
 
     @property
     def is_finished(self) -> bool:
-        """True where it holds no room any more, whether it succeeded or failed."""
+        """True if it succeeded or failed, and so no longer uses its node."""
         return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def is_live(self) -> bool:
-        """True where it counts towards its job: not terminating and not finished."""
+        """True if it counts as a pod of its job: not terminating and not finished."""
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
     def is_waiting_serving(self) -> bool:
-        """True for a foreign pod that still needs a node and has none promised: what `serving` counts."""
+        """True for a foreign pod that needs a node and is not nominated to one: `serving` in a plan counts these."""
         return (
             self.job is None
             and not self.node
@@ -107,5 +108,5 @@ class Pod:
 
     @property
     def needs_room(self) -> bool:
-        """True for a waiting serving pod that a plan makes room for."""
+        """True for a waiting serving pod for which a plan frees capacity."""
         return self.is_waiting_serving and not self.unplaceable

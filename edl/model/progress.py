@@ -1,6 +1,6 @@
-"""What is stored of a job's training: how far its data set is consumed, and what was measured while it ran.
+"""The stored training data of a job: the progress through its data set, and its measured speed and resize cost.
 
-The nouns alone. How they come about stands in `ledgers` and in `measuring`.
+Types only: `edl.lifecycle.data_progress` and `edl.lifecycle.measurement` compute the values.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ LOST_MODEL = "lost"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job's data set is consumed, as its master counts it: positions of the present epoch.
+    """The progress of a job through its data set, counted by its master in positions of the current epoch.
 
     Attributes:
-        model: which pservers hold the model that goes with these accounts (`ledgers.model_of`); LOST_MODEL where the
-            model is gone and the accounts have to go back with it; empty where nobody has looked yet.
+        epoch: the current epoch, from 0.
+        done: positions of that epoch that are done.
+        total: all positions of that epoch.
+        model: identifies the pservers that hold the model with this progress; see
+            `edl.lifecycle.data_progress.model_of`. LOST_MODEL if the model was lost: the ledger must then return to
+            the last checkpoint. Empty if it is not known.
     """
 
     epoch: int = 0
@@ -26,18 +30,18 @@ class Progress:
 
     @property
     def is_begun(self) -> bool:
-        """True where something was done."""
+        """True if any position is done."""
         return bool(self.epoch or self.done)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a number of trainers was measured to do.
+    """The measured speed of a number of trainers.
 
     Attributes:
-        trainers: how many.
-        per_s: samples per second of them together.
-        weight_s: how many seconds of measuring stand behind it; what is old counts less.
+        trainers: how many trainers.
+        per_s: samples per second that they process together.
+        weight_s: seconds of measurement behind the value; older seconds count less.
     """
 
     trainers: int
@@ -47,11 +51,11 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of a job while it ran.
+    """What edl measured while a job ran.
 
     Attributes:
         speeds: sorted by number of trainers.
-        resize_s: what a resize cost lately, in seconds of training; None while that is not measured.
+        resize_s: the training time that a recent resize cost, in seconds; None if none was measured.
     """
 
     speeds: tuple[Speed, ...] = ()

@@ -1,6 +1,6 @@
-"""What pods ask for: amounts of resources, and the nodes that they may stand on.
+"""What pods request: amounts of resources, and the nodes on which they may run.
 
-Pods of one shape are interchangeable for the planner. Amounts are integers, in millicores, bytes, devices and pods.
+The planner treats pods of one shape as equal. Amounts are integers, in millicores, bytes, devices and pods.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0
 
 
 def port_at_every_address(name: str) -> str:
-    """The name of a host port at every address of its node, from its name at one address or at all of them.
+    """Strip the address from the name of a host port: `hostport/TCP/8080/10.0.0.1` -> `hostport/TCP/8080`.
 
-    A pod that asks for a port at every address stands in the way of all pods that ask for it anywhere.
+    A pod that requests a port at every address conflicts with each pod that requests it at any address.
     """
     return "/".join(name.split("/", 3)[:3])
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """A vector over resource names with integer amounts; a name that is absent has amount 0.
+    """A vector of integer amounts by resource name; a missing name has amount 0.
 
     Attributes:
-        amounts: (name, amount) sorted by name, zeros left out, so that equal vectors are equal and hash alike. Units
-            by name: cpu in millicores; memory and ephemeral-storage in bytes; everything else in pieces.
+        amounts: (name, amount) sorted by name without zeros, so that equal vectors compare equal and have one hash.
+            Units: cpu in millicores; memory and ephemeral-storage in bytes; every other resource in pieces.
     """
 
     amounts: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def of(amounts: Mapping[str, int]) -> Resources:
-        """Build the vector from a mapping; zeros are dropped."""
+        """Build the vector from a mapping without its zeros."""
         return Resources(tuple(sorted((name, n) for name, n in amounts.items() if n)))
 
     def __getitem__(self, name: str) -> int:
@@ -64,7 +64,7 @@ class Resources:
         return Resources.of(total)
 
     def __sub__(self, other: Resources) -> Resources:
-        """The difference; an amount may become negative (a node can be overcommitted by others)."""
+        """The difference; an amount may become negative, because foreign pods can overcommit a node."""
         total = dict(self.amounts)
         for name, amount in other.amounts:
             total[name] = total.get(name, 0) - amount
@@ -78,9 +78,9 @@ class Resources:
         mine, theirs = dict(self.amounts), dict(other.amounts)
         return Resources.of({name: max(mine.get(name, 0), theirs.get(name, 0)) for name in mine | theirs})
 
-    def fits(self, room: Resources) -> bool:
-        """True where every amount asked for is there; a resource that is not asked for may be short."""
-        have = dict(room.amounts)
+    def fits(self, free: Resources) -> bool:
+        """True if `free` has every requested amount; a resource that is not requested may be negative there."""
+        have = dict(free.amounts)
         return all(amount <= have.get(name, 0) for name, amount in self.amounts if amount > 0)
 
 
@@ -93,7 +93,7 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """A pod's toleration; an empty key with Exists tolerates all, an empty effect matches every effect."""
+    """A pod's toleration; an empty key with Exists tolerates every taint, an empty effect matches every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -117,7 +117,7 @@ class NodeTerm(NamedTuple):
 
 
 class Preference(NamedTuple):
-    """A node selector term that makes a node more welcome, by a weight of 1 to 100; it closes no node."""
+    """A preferred node selector term with its weight, 1 to 100; it excludes no node."""
 
     weight: int
     term: NodeTerm
@@ -125,12 +125,12 @@ class Preference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a pod may go, apart from the room it needs.
+    """The nodes on which a pod may run, apart from its resource requests.
 
     Attributes:
-        node_selector: (label, value) pairs that a node must all have, sorted.
-        required: required node affinity, terms joined by OR; empty means anywhere.
-        tolerations: the taints that the pod accepts.
+        node_selector: sorted (label, value) pairs; a node must have all of them.
+        required: required node affinity, terms joined by OR; empty allows every node.
+        tolerations: the tolerations of the pod.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -140,11 +140,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What one pod needs: pods of one shape are interchangeable for the planner.
+    """The requests and the placement of one pod; the planner treats pods of one shape as equal.
 
     Attributes:
-        request: the effective request of the pod, with `pods: 1` and its host ports in it.
-        placement: where it may go.
+        request: the effective request of the pod, including `pods: 1` and its host ports.
+        placement: the nodes on which it may run.
     """
 
     request: Resources

@@ -1,4 +1,4 @@
-"""`status` of a TrainingJob: its phase, its conditions, why it has the count it has, and its last resize."""
+"""`status` of a TrainingJob: its phase, its conditions, the reason for its trainer count, and its last resize."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class JobPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """True where the job never runs again."""
+        """True if the job never runs again."""
         return self in {JobPhase.SUCCEEDED, JobPhase.FAILED}
 
 
 class Reason(StrEnum):
-    """Why a job has the count it has: the word in the plan, the status, the event, the metric and the log."""
+    """Why a job has its trainer count; plan, status, event, metric and log use the same word."""
 
     ADMITTED = "Admitted"
     AT_MAX = "AtMax"
@@ -57,7 +57,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class RoleCount:
-    """How many pods of a role are wanted, ready, and live but not ready."""
+    """The number of pods of a role that are desired, ready, and live but not ready."""
 
     desired: int = 0
     ready: int = 0
@@ -69,10 +69,9 @@ class Resize:
     """The last change of a job's trainer count.
 
     Attributes:
-        voluntary_s: when trainers last died for the share of another job, which the cooldown counts from; None where
-            none did, or where that is long ago.
-        lost_s: the time of training that it cost, in seconds of the job's speed after it; None while that is not
-            measured.
+        voluntary_s: when the job last gave trainers to another job; the cooldown starts there. None if it never did,
+            or if the cooldown is over.
+        lost_s: the training time that the resize cost, in seconds at the speed after it; None if not measured.
     """
 
     time_s: float
@@ -85,7 +84,12 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """`status` of a TrainingJob, as read from the cluster or as it ought to be."""
+    """`status` of a TrainingJob, as read from the cluster or as edl will write it.
+
+    Attributes:
+        explanation: why the job has its trainer count, in one line; condition Admitted has the full account.
+        failures: pod failures that count towards `spec.backoffLimit`.
+    """
 
     phase: JobPhase = JobPhase.PENDING
     reason: str = ""
@@ -104,5 +108,5 @@ class JobStatus:
     measured: Measured = NOTHING_MEASURED
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type, where there is one."""
+        """The condition of that type; None if there is none."""
         return next((c for c in self.conditions if c.type == kind), None)

@@ -1,6 +1,7 @@
 """RFC 3339 times as seconds since the epoch.
 
-Times arrive by the thousand and mostly repeat (a condition's time stays the same for days), so the answers are kept.
+Each round parses thousands of times, and most of them repeat (the time of a condition stays the same for days), so
+the results are cached.
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ def seconds_of(value: object) -> float | None:
 
 
 def seconds_of_flag(flag: str, value: str) -> float:
-    """Seconds since the epoch of an RFC 3339 text that a person gave.
+    """Seconds since the epoch of an RFC 3339 text that a user entered.
+
+    Args:
+        flag: the name of the flag, for the message.
+        value: its text.
 
     Raises:
-        ConfigError: it is none, or has no offset: a person may mean another one than we would take.
+        ConfigError: it is not an RFC 3339 time, or it has no offset; edl does not guess the user's time zone.
     """
     seconds = seconds_of(value)
     if seconds is None:
-        raise ConfigError(f"{flag} {value!r} is no RFC 3339 time; write it like 2026-01-05T10:00:00Z")
+        raise ConfigError(f"{flag} {value!r} is not an RFC 3339 time; write it like 2026-01-05T10:00:00Z")
     if not _OFFSET.search(value):
         raise ConfigError(
-            f"{flag} {value!r} has no offset from UTC, and RFC 3339 needs one; write it like 2026-01-05T10:00:00Z or"
+            f"{flag} {value!r} has no offset from UTC; write it like 2026-01-05T10:00:00Z or"
             " 2026-01-05T10:00:00+01:00"
         )
     return seconds

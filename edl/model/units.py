@@ -1,4 +1,4 @@
-"""Amounts, counts and times in the words that people read; nothing is decided here."""
+"""Amounts, counts and times as text for people; this module decides nothing."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ MINUTE_S, HOUR_S = 60, 3600
 
 
 def rank_of(resource: str) -> tuple[int, str]:
-    """The order in which resources are named: what people know best first."""
+    """Sort key of resources in a text: cpu, memory, devices, pods."""
     return ({CPU: 0, MEMORY: 1, PODS: 3}.get(resource, 2), resource)
 
 
 def plain(resource: str) -> str:
-    """What a resource is called in a sentence."""
+    """The name of a resource in a sentence."""
     return "the number of pods" if resource == PODS else resource
 
 
 def amounts(request: Resources) -> str:
-    """Everything that is asked for: `1.5 cores, 2 GiB of memory`."""
+    """Every amount of a request: `1.5 cores, 2 GiB of memory`."""
     names = sorted((n for n in request if n != PODS), key=rank_of)
     return ", ".join(amount(name, request[name]) for name in names) or amount(PODS, request[PODS])
 
 
 def amount(name: str, number: int) -> str:
-    """So much of one resource, in the unit that people use."""
+    """One amount in its usual unit: `1.5 cores`."""
     if name == CPU:
         return f"{number / 1000:g} {'core' if number == 1000 else 'cores'}"
     if name in {MEMORY, EPHEMERAL_STORAGE}:
@@ -44,12 +44,12 @@ def count(number: int, noun: str) -> str:
 
 
 def seconds(duration_s: float) -> str:
-    """A short time, never 0 s."""
+    """A short time in whole seconds, at least `1 s`."""
     return f"{max(1, round(duration_s))} s"
 
 
 def minutes(duration_s: float) -> str:
-    """A longer time, in steps so coarse that a sentence with it seldom changes."""
+    """A longer time in coarse steps, so that a message with it seldom changes."""
     if duration_s < MINUTE_S:
         return "less than 1 min"
     if duration_s < 2 * HOUR_S:
@@ -64,6 +64,6 @@ def listed(parts: Iterable[str]) -> str:
 
 
 def _binary(number: int) -> str:
-    """Bytes in the largest unit from GiB to EiB that leaves at least one."""
+    """Bytes in the largest unit from GiB to EiB in which the number is at least 1."""
     power = max((p for p in range(4) if number >= GIB * 1024**p), default=0)
     return f"{number / (GIB * 1024**power):.4g} {('GiB', 'TiB', 'PiB', 'EiB')[power]}"

@@ -16,7 +16,7 @@ import msgspec
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
-from edl.observability.stored_names import with_code_names, with_stored_names
+from edl.observability.stored_names import encode_with_stored_names, with_code_names
 
 RECORD_VERSION = 1
 RECORDS_KEPT = 1000
@@ -44,7 +44,7 @@ class DecisionRecord:
 
 def encode_record(record: DecisionRecord) -> bytes:
     """The record as JSON, with the stored field names (see `stored_names`)."""
-    return msgspec.json.encode(with_stored_names(record))
+    return encode_with_stored_names(record)
 
 
 def decode_record(raw: bytes) -> DecisionRecord:

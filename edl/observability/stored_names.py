@@ -37,19 +37,23 @@ STORED_NAMES = (
 )
 """Add a line here if you rename a field of `DecisionRecord` or of anything in it."""
 
+UNIQUE_KEYS = (("container_message", "said"),)
+"""(name in the code, stored name) of keys that occur in one kind of object only; they are replaced as bytes, because
+there is one for each of up to 50,000 pods."""
+
 _Names = tuple[StoredName, ...]
 
 
-def with_stored_names(record: Any) -> Any:  # noqa: ANN401 - any dataclass
-    """The record in a form that msgspec encodes under the stored names.
+def encode_with_stored_names(record: Any) -> bytes:  # noqa: ANN401 - any dataclass
+    """The record as JSON under the stored names.
 
     Args:
         record: a dataclass whose fields are named as in the code.
-
-    Returns:
-        A dictionary; the values that no path leads to are the objects of the record itself.
     """
-    return _stored(record, STORED_NAMES)
+    encoded = msgspec.json.encode(_stored(record, STORED_NAMES))
+    for code, stored in UNIQUE_KEYS:
+        encoded = encoded.replace(_key(code), _key(stored))
+    return encoded
 
 
 def with_code_names(encoded: bytes) -> bytes:
@@ -59,7 +63,14 @@ def with_code_names(encoded: bytes) -> bytes:
         msgspec.MsgspecError: it is not JSON, or a path does not lead to an object or a list of objects.
         RecursionError: it is nested too deeply.
     """
+    for code, stored in UNIQUE_KEYS:
+        encoded = encoded.replace(_key(stored), _key(code))
     return _coded(encoded, STORED_NAMES)
+
+
+def _key(name: str) -> bytes:
+    """A key as it is encoded; inside of a text its quotes would be escaped, so it can only be a key."""
+    return f'"{name}":'.encode()
 
 
 def _stored(value: Any, names: _Names) -> Any:  # noqa: ANN401 - any dataclass, or a tuple of them

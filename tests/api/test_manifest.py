@@ -1,3 +1,5 @@
+"""The pods and the other objects of a job."""
+
 from __future__ import annotations
 
 import copy
@@ -46,7 +48,7 @@ def test_pods_are_those_of_the_golden_files(path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.accepted], ids=lambda case: case.name)
-def test_every_accepted_job_makes_pods_and_stays_as_it_was(case: Case) -> None:
+def test_every_valid_job_renders_pods_and_does_not_change(case: Case) -> None:
     job = job_of(case.job)
     before = job.model_dump()
     for role in Role:
@@ -64,7 +66,7 @@ def test_every_accepted_job_makes_pods_and_stays_as_it_was(case: Case) -> None:
         (Role.TRAINER, 2, "edl-surplus"),
     ],
 )
-def test_the_index_decides_the_priority(role: Role, index: int, expected: str) -> None:
+def test_the_index_decides_the_priority_class(role: Role, index: int, expected: str) -> None:
     assert pod_of(role=role, index=index)["spec"]["priorityClassName"] == expected
 
 
@@ -92,7 +94,7 @@ def test_a_command_in_the_template_wins() -> None:
     assert (container["command"], container["args"]) == (["sh"], ["-c", "true"])
 
 
-def test_only_the_master_sees_the_token_of_the_controller() -> None:
+def test_only_the_master_mounts_the_controller_token() -> None:
     for role, keys in (
         (Role.MASTER, ["trainer", "controller"]),
         (Role.PSERVER, ["trainer"]),
@@ -104,7 +106,7 @@ def test_only_the_master_sees_the_token_of_the_controller() -> None:
         assert [item["key"] for item in secret["items"]] == keys
 
 
-def test_gang_mode_has_no_master_to_talk_to() -> None:
+def test_gang_mode_has_no_master_url_and_no_token() -> None:
     manifest = trainer(min_instance=6)
     manifest["spec"]["fault_tolerant"] = False
     pod = pod_of(manifest)
@@ -112,12 +114,12 @@ def test_gang_mode_has_no_master_to_talk_to() -> None:
     assert (environment_of(pod)["EDL_MASTER"], environment_of(pod)["EDL_TOKEN_FILE"]) == ("", "")
 
 
-def test_an_account_is_mounted_only_where_the_template_asks_for_it() -> None:
+def test_a_pod_has_an_api_token_only_if_the_template_sets_an_account() -> None:
     assert pod_of()["spec"]["automountServiceAccountToken"] is False
     assert "automountServiceAccountToken" not in pod_of(template(serviceAccountName="me"))["spec"]
 
 
-def test_the_preference_for_a_node_joins_those_of_the_template() -> None:
+def test_the_planned_node_is_added_to_the_preferred_affinity_of_the_template() -> None:
     mine = {"weight": 1, "preference": {"matchExpressions": []}}
     name = "preferredDuringSchedulingIgnoredDuringExecution"
     pod = pod_of(template(affinity={"nodeAffinity": {name: [mine]}, "podAffinity": {}}), planned_node="n7")
@@ -127,7 +129,7 @@ def test_the_preference_for_a_node_joins_those_of_the_template() -> None:
     assert pod["metadata"]["annotations"] == {"paddlepaddle.org/planned-node": "n7"}
 
 
-def test_a_pinned_pod_may_go_to_its_node_only_beside_what_the_template_demands() -> None:
+def test_a_pinned_pod_requires_its_node_in_addition_to_the_affinity_of_the_template() -> None:
     name = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
     demand = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
@@ -141,7 +143,7 @@ def test_a_pinned_pod_may_go_to_its_node_only_beside_what_the_template_demands()
     }
 
 
-def test_the_journal_is_on_a_claim_where_one_is_asked_for_or_the_cluster_has_a_default() -> None:
+def test_the_journal_is_on_a_volume_claim_if_the_job_or_the_cluster_provides_one() -> None:
     def journal(manifest: Object | None, **options: Any) -> Object:
         volumes = pod_of(manifest, Role.MASTER, **options)["spec"]["volumes"]
         return next(volume for volume in volumes if volume["name"] == "edl-journal")
@@ -166,7 +168,7 @@ def test_counts_the_devices_of_a_trainer(requests: Object, count: str, gpu: str)
     assert (environment["PADDLE_INIT_TRAINER_COUNT"], environment["PADDLE_INIT_USE_GPU"]) == (count, gpu)
 
 
-def test_in_the_network_of_the_host_ports_are_ports_of_the_node() -> None:
+def test_host_network_pods_have_host_ports() -> None:
     spec = pod_of(edited(hostNetwork=True))["spec"]
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert [port["hostPort"] for port in spec["containers"][0]["ports"]] == [7164, 7165]

@@ -1,4 +1,4 @@
-"""Fields that the resource does not have are named, wherever they stand, and nothing else is."""
+"""A warning names each field that the resource does not have, at any place in the spec, and no other field."""
 
 from __future__ import annotations
 
@@ -26,33 +26,36 @@ def job(**spec: Any) -> dict[str, Any]:
     }
 
 
-def said(body: dict[str, Any]) -> list[str]:
+def warnings_of(body: dict[str, Any]) -> list[str]:
     return list(unknown_fields(parse_job(body), body))
 
 
 @pytest.mark.parametrize(
     ("body", "path", "remedy"),
     [
-        (job(trainers={"x": 1}), "spec.trainers", "trainer may be meant"),
-        (job(trainer={"max_instance": 3}), "spec.trainer.max_instance", "max-instance may be meant"),
-        (job(colour="blue"), "spec.colour", "take it out, or correct its name"),
+        (job(trainers={"x": 1}), "spec.trainers", "did you mean trainer?"),
+        (job(trainer={"max_instance": 3}), "spec.trainer.max_instance", "did you mean max-instance?"),
+        (job(colour="blue"), "spec.colour", "remove it or correct its name"),
         (
             job(policies=[{"event": "PodFailed", "action": "RestartJob", "when": "now"}]),
             "spec.policies[0].when",
-            "take it out, or correct its name",
+            "remove it or correct its name",
         ),
     ],
 )
-def test_an_unknown_field_is_named_with_what_may_be_meant(body: dict[str, Any], path: str, remedy: str) -> None:
-    assert said(body) == [f"{path} is no field of a TrainingJob, and what it says is dropped; {remedy}"]
+def test_an_unknown_field_is_reported_with_the_likely_name(body: dict[str, Any], path: str, remedy: str) -> None:
+    assert warnings_of(body) == [f"{path} is not a field of a TrainingJob, and edl ignores it; {remedy}"]
 
 
-def test_what_a_pod_template_says_is_for_kubernetes_to_judge() -> None:
+def test_unknown_fields_of_a_pod_template_are_left_to_kubernetes() -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["h"]}]}}
-    assert said(job(trainer={"template": template}, volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])) == []
+    assert (
+        warnings_of(job(trainer={"template": template}, volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}]))
+        == []
+    )
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.name))
-def test_the_examples_have_none(file: Path) -> None:
+def test_the_examples_have_no_unknown_field(file: Path) -> None:
     jobs = [body for body in yaml.safe_load_all(file.read_text()) if body and body["kind"] == "TrainingJob"]
-    assert [sentence for body in jobs for sentence in said(body)] == []
+    assert [sentence for body in jobs for sentence in warnings_of(body)] == []

@@ -1,3 +1,5 @@
+"""Which jobs are valid, what a refusal says, and what the accessors of a job return."""
+
 from __future__ import annotations
 
 import time
@@ -19,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "example"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_judges_hostile_jobs(case: Case) -> None:
+def test_accepts_or_refuses_hostile_jobs_as_the_table_says(case: Case) -> None:
     started = time.process_time()
     if case.accepted:
         assert parse_job(case.job).key.name == case.job["metadata"]["name"]
@@ -37,7 +39,7 @@ def test_accepts_the_examples(path: Path) -> None:
     assert parse_job(yaml.safe_load(path.read_text())).spec.image
 
 
-def test_the_original_example_reads_as_it_always_did() -> None:
+def test_the_example_of_the_original_controller_is_still_valid() -> None:
     job = parse_job(yaml.safe_load((EXAMPLES / "examplejob.yaml").read_text()))
     spec = job.spec
     assert job.key == JobKey("default", "example")
@@ -47,13 +49,13 @@ def test_the_original_example_reads_as_it_always_did() -> None:
         1,
         1,
     )
-    assert (spec.trainer.min_instance, spec.trainer.max_instance, spec.pserver.min_instance) == (2, 6, 2)
+    assert (spec.trainer.bounds, spec.pserver.min_pservers) == ((2, 6), 2)
     assert (job.passes, spec.fault_tolerant, spec.trainer.workspace) == (50, True, "/workspace")
     assert spec.pserver.resources is not None
     assert spec.pserver.resources.effective_limits() == {"cpu": "800m", "memory": "1Gi"}
 
 
-def test_names_object_value_rule_and_remedy() -> None:
+def test_a_problem_names_the_object_the_value_the_rule_and_the_remedy() -> None:
     job = trainer(min_instance=4, max_instance=2)
     job["metadata"] = {"name": "ctr", "namespace": "ads"}
     with pytest.raises(InvalidJobError) as caught:
@@ -63,33 +65,33 @@ def test_names_object_value_rule_and_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "meant"),
+    ("others", "hint"),
     [
-        ({"min_instance": 2}, "; min_instance, which is no field, may be meant for it"),
+        ({"min_instance": 2}, "; the unknown field min_instance may be a misspelling of it"),
         ({"max-instance": 2}, ""),
         ({"colour": "red"}, ""),
         ({"min-instance\nedl: fine": 2}, ""),
         ({**{f"x{number}": 1 for number in range(100)}, "min_instance": 2}, ""),
     ],
-    ids=["misspelled", "a field of its own", "far from it", "not printable", "one of too many"],
+    ids=["misspelled", "another known field", "too different", "not printable", "too many fields"],
 )
-def test_an_unknown_field_near_a_missing_one_is_named(beside: dict[str, Any], meant: str) -> None:
-    job = make_manifest(trainer={"entrypoint": "train", "max-instance": 2, **beside})
+def test_a_misspelled_field_is_named_with_the_missing_one(others: dict[str, Any], hint: str) -> None:
+    job = make_manifest(trainer={"entrypoint": "train", "max-instance": 2, **others})
     with pytest.raises(InvalidJobError) as caught:
         parse_job(job)
-    assert caught.value.problems == (f"spec.trainer.min-instance is missing; add it{meant}",)
+    assert caught.value.problems == (f"spec.trainer.min-instance is missing; add it{hint}",)
 
 
-def test_lists_every_problem_and_shows_the_first_ones() -> None:
+def test_the_error_lists_every_problem_and_its_message_the_first_five() -> None:
     job = edited(port=0, passes=0, backoffLimit=-1, ports_num=0, suspend="x", queue="A B")
     with pytest.raises(InvalidJobError) as caught:
         parse_job(job)
     assert len(caught.value.problems) == 6
-    assert "and 1 more problems" in str(caught.value)
+    assert "and 1 more problem" in str(caught.value)
 
 
 @pytest.mark.parametrize("job", [None, 3, "job", [], {}, {"metadata": 3}, {"metadata": {"name": 3}, "spec": []}])
-def test_what_is_no_job_at_all_is_refused_too(job: Any) -> None:
+def test_an_object_that_is_not_a_job_is_refused(job: Any) -> None:
     with pytest.raises(InvalidJobError):
         parse_job(job)
 
@@ -100,11 +102,11 @@ def test_refuses_another_kind(field: str, value: str) -> None:
         parse_job({**make_manifest(), field: value})
 
 
-def test_no_job_runs_beside_the_controller() -> None:
+def test_no_job_runs_in_the_namespace_of_the_controller() -> None:
     job = make_manifest()
     job["metadata"]["namespace"] = "paddlecloud"
     assert parse_job(job).key == JobKey("paddlecloud", "job")
-    with pytest.raises(InvalidJobError, match="namespace paddlecloud is the controller's own"):
+    with pytest.raises(InvalidJobError, match="namespace paddlecloud is reserved for the controller"):
         parse_job(job, controller_namespace="paddlecloud")
 
 
@@ -112,7 +114,7 @@ def test_a_forged_status_does_not_make_a_job_invalid() -> None:
     assert parse_job({**make_manifest(), "status": {"phase": 7, "trainer": "x"}}).key.name == "job"
 
 
-def test_reads_what_the_api_server_adds() -> None:
+def test_reads_the_metadata_that_the_api_server_adds() -> None:
     job = make_manifest()
     job["metadata"] |= {
         "uid": "0123",
@@ -136,23 +138,23 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["hostNetwork", "host_network"])
-def test_both_spellings_of_the_network_mean_the_same(name: str) -> None:
+def test_both_spellings_of_host_network_mean_the_same(name: str) -> None:
     assert parse_job(edited(**{name: True})).host_network
 
 
 @pytest.mark.parametrize("name", ["VolumeMounts", "volumeMounts"])
-def test_both_spellings_of_the_mounts_mean_the_same(name: str) -> None:
+def test_both_spellings_of_volume_mounts_mean_the_same(name: str) -> None:
     job = parse_job(edited(**{name: [{"name": "v", "mountPath": "/v", "readOnly": True}]}))
     assert [mount.as_dict() for mount in job.volume_mounts] == [{"name": "v", "mountPath": "/v", "readOnly": True}]
 
 
-def test_only_limits_are_requests_too_and_old_gpus_are_gpus() -> None:
+def test_requests_default_to_limits_and_the_old_name_of_gpus_is_read() -> None:
     old = parse_job(amounts(limits={"cpu": 1, "memory": "1Gi", "alpha.kubernetes.io/nvidia-gpu": 2}))
     assert old.spec.trainer.resources is not None
     assert old.spec.trainer.resources.effective_requests() == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
 
 
-def test_a_device_that_is_only_requested_is_limited_too() -> None:
+def test_a_device_without_a_limit_has_its_request_as_limit() -> None:
     job = parse_job(amounts({"cpu": "1", "nvidia.com/gpu": 1}))
     assert job.spec.trainer.resources is not None
     assert job.spec.trainer.resources.effective_limits() == {"nvidia.com/gpu": "1"}
@@ -169,7 +171,7 @@ def test_a_device_that_is_only_requested_is_limited_too() -> None:
         (Role.MASTER, JobEvent.TASK_COMPLETED, None),
     ],
 )
-def test_the_nearest_policy_answers(role: Role, event: JobEvent, action: JobAction | None) -> None:
+def test_policies_of_a_role_override_those_of_the_job(role: Role, event: JobEvent, action: JobAction | None) -> None:
     job = edited(policies=[{"event": "PodEvicted", "action": "RestartJob"}])
     job["spec"]["pserver"]["policies"] = [
         {"event": "Any", "action": "CompleteJob"},
@@ -204,7 +206,7 @@ HUGE = {
 
 @pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
 @pytest.mark.parametrize("field", ["port", "image", "trainer", "volumes", "fault_tolerant", "queue"])
-def test_huge_values_are_refused_fast_and_in_few_words(field: str, value: Any) -> None:
+def test_huge_values_are_refused_quickly_with_a_short_message(field: str, value: Any) -> None:
     started = time.process_time()
     with pytest.raises(InvalidJobError) as caught:
         parse_job(edited(**{field: value}))
@@ -223,7 +225,7 @@ FIELDS = [("spec", name) for name in make_manifest()["spec"]] + [
 
 
 @given(st.sampled_from(FIELDS), JSON)
-def test_any_value_anywhere_is_a_job_or_a_refusal(path: tuple[str, ...], value: Any) -> None:
+def test_any_value_in_any_field_is_accepted_or_refused(path: tuple[str, ...], value: Any) -> None:
     job = make_manifest()
     target = job
     for step in path[:-1]:
@@ -235,6 +237,6 @@ def test_any_value_anywhere_is_a_job_or_a_refusal(path: tuple[str, ...], value: 
         assert error.problems  # noqa: PT017 - either outcome is right
 
 
-def test_the_table_has_no_two_cases_of_one_name() -> None:
+def test_the_names_of_the_hostile_cases_are_unique() -> None:
     names = [case.name for case in CASES]
     assert len(names) == len(set(names))

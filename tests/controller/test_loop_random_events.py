@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from edl.lifecycle.status import Stage, ended_as, is_over
+from edl.lifecycle.status import ended_as, is_over
+from edl.lifecycle.step import Stage
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import FixedPods, Job, RolePolicy

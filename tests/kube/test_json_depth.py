@@ -70,14 +70,14 @@ def test_a_job_that_is_nested_too_deeply_has_a_name_and_a_problem(levels: int) -
     assert read.metadata is not None
     assert (read.metadata.name, read.metadata.uid) == ("deep", "u-deep")
     job = JobReader().read(read, JobKey("ads", "deep"), (), 0.0)
-    assert job.problem == f"spec is nested deeper than {MAX_LEVELS} levels; write it with fewer"
+    assert job.problem == f"spec is nested more than {MAX_LEVELS} levels deep; use fewer levels"
 
 
 def test_a_spec_is_too_deep_only_above_the_limit() -> None:
     inside = len(("spec", "trainer", "template", "spec"))
     with pytest.raises(InvalidJobError, match="affinity"):
         parse_job(json.loads(deep_job(MAX_LEVELS - inside)))
-    with pytest.raises(InvalidJobError, match="nested deeper"):
+    with pytest.raises(InvalidJobError, match="nested more than"):
         parse_job(json.loads(deep_job(MAX_LEVELS - inside + 1)))
 
 

@@ -92,7 +92,7 @@ def test_a_queue_may_have_no_limits(tmp_path: Path) -> None:
         ("a: {cpu: 1}\nb: {cpu: 1}\na: {cpu: 2}\n", "line 3: queues: 'a' appears twice"),
         ("a:\n  cpu: 1\n  cpu: 2\n", "line 3: queue a: 'cpu' appears twice"),
         ("a: {nvidia.com/gpu: 1, alpha.kubernetes.io/nvidia-gpu: 2}", "nvidia.com/gpu appears twice"),
-        ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write an amount of at least 0"),
+        ("a: {cpu: -1}\n", "queue a: cpu '-1' is negative; write 0 or more"),
         ("a: {pods: 1.5}\n", "queue a: pods 1.5 is not a whole number; pods cannot be divided, write 0 or more"),
         ("a: {nvidia.com/gpu: 1500m}\n", "nvidia.com/gpu 1500m is not a whole number; devices cannot be divided"),
         ("a: {alpha.kubernetes.io/nvidia-gpu: '.5'}\n", "nvidia.com/gpu .5 is not a whole number"),

@@ -313,7 +313,7 @@ def test_a_job_in_the_namespace_of_the_controller_is_invalid_as_in_the_controlle
     taken = snapshot(tmp_path, json.dumps(invalid), json.dumps(valid))
     assert [(j.key.namespace, j.problem) for j in taken.jobs] == [
         ("ads", ""),
-        ("paddlecloud", "namespace paddlecloud is the controller's own; create the job in another one"),
+        ("paddlecloud", "namespace paddlecloud is reserved for the controller; use another namespace"),
     ]
 
 

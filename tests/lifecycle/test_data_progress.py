@@ -1,4 +1,4 @@
-"""What a master says and what a job's life makes of it: its end, its losses, what is stored, what is wrong."""
+"""What a job does with its master's report: progress, completion, restores, losses and problems."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edl.lifecycle.data_progress import (
     MasterReport,
     MasterState,
     MasterView,
-    is_news,
+    is_worth_storing,
     model_of,
-    must_go_back,
+    must_restore,
     roster_of,
 )
 from edl.lifecycle.desired_state import as_planned
@@ -34,7 +34,7 @@ LOST = (
 
 
 def report(done: int = 40, total: int = 100, **fields: Any) -> MasterReport:
-    given = {"stand": MasterState.RUNNING, "epoch": 1, "done": done, "total": total, "consumed": done, "waiting": 10}
+    given = {"state": MasterState.RUNNING, "epoch": 1, "done": done, "total": total, "consumed": done, "waiting": 10}
     return MasterReport(**{**given, **fields})
 
 
@@ -44,7 +44,7 @@ def hear(life: Life, found: MasterReport, **fields: Any) -> None:
 
 
 def trained(done: int = 40, **fields: Any) -> Life:
-    """A job of a master, two pservers and four trainers that has got that far."""
+    """A job of a master, two pservers and four trainers that has done so many positions."""
     life = fault_tolerant(**fields)
     hear(life, report(done))
     life.settle(2)
@@ -65,7 +65,7 @@ def cost_s(life: Life) -> float | None:
     return life.status.last_resize.lost_s
 
 
-def test_what_the_master_says_stands_in_the_status() -> None:
+def test_the_status_has_the_progress_that_the_master_reports() -> None:
     life = trained(40)
     assert stored(life) == Progress(1, 40, 100, model_of(life.job))
     hear(life, report(70), measured=Measured((Speed(4, 9.0, 30.0),), 3.0))
@@ -74,7 +74,7 @@ def test_what_the_master_says_stands_in_the_status() -> None:
     assert life.status.measured == Measured((Speed(4, 9.0, 30.0),), 3.0)
 
 
-def test_the_same_heard_again_writes_nothing() -> None:
+def test_an_unchanged_report_writes_nothing() -> None:
     life = trained(40)
     for _ in range(5):
         life.now_s += 100
@@ -82,7 +82,7 @@ def test_the_same_heard_again_writes_nothing() -> None:
         assert life.actions == ()
 
 
-def test_what_was_stored_outlives_a_controller_that_has_heard_nothing_yet() -> None:
+def test_a_new_controller_keeps_the_stored_progress_until_the_master_reports() -> None:
     life = trained(40)
     before = life.status
     life.context = replace(life.context, master_view=None)
@@ -90,7 +90,7 @@ def test_what_was_stored_outlives_a_controller_that_has_heard_nothing_yet() -> N
     assert life.status == before
 
 
-def test_a_resize_is_told_with_what_it_cost_once_that_is_known() -> None:
+def test_the_last_resize_gets_its_cost_once_it_is_measured() -> None:
     life = trained(40)
     life.settle(3, target=6)
     assert cost_s(life) is None
@@ -104,9 +104,9 @@ def test_a_resize_is_told_with_what_it_cost_once_that_is_known() -> None:
     assert cost_s(life) is None
 
 
-def test_a_job_is_complete_once_the_data_is_used_up_and_a_trainer_has_exited_0() -> None:
+def test_a_job_completes_after_the_last_epoch_once_a_trainer_has_completed() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.settle(3)
     assert not is_complete(life), "trainers still run: they may be saving the model"
     life.finish_all(Role.TRAINER)
@@ -116,74 +116,74 @@ def test_a_job_is_complete_once_the_data_is_used_up_and_a_trainer_has_exited_0()
     assert life.names == {f"a-trainer-{i}" for i in range(4)}
 
 
-def test_trainers_lost_after_the_end_of_the_data_are_not_replaced_but_for_the_last() -> None:
+def test_after_the_last_epoch_only_the_last_lost_trainer_is_replaced() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.world.finish(life.key, "a-trainer-0")
     for name in ("a-trainer-1", "a-trainer-2"):
         life.evict(name)
     life.world.finish(life.key, "a-trainer-3", 1)
     life.settle(4)
-    assert is_complete(life), "one has seen the end, and exited 0"
+    assert is_complete(life), "one trainer saw the end of the data and completed"
     other = trained(40)
-    hear(other, report(100, stand=MasterState.FINISHED))
+    hear(other, report(100, state=MasterState.FINISHED))
     other.finish_all(Role.TRAINER, 1)
     other.settle(4)
-    assert not is_complete(other), "nobody has saved the model"
+    assert not is_complete(other), "no trainer has saved the model"
     assert len(other.job.live_trainers) == 1
 
 
-def test_trainers_that_never_end_are_ended_some_time_after_the_end_of_the_data() -> None:
+def test_trainers_that_run_on_are_deleted_some_time_after_the_last_epoch() -> None:
     life = trained(40)
-    hear(life, report(100, stand=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S - 1)
+    hear(life, report(100, state=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S - 1)
     life.settle(3)
     assert not is_complete(life)
-    hear(life, report(100, stand=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S)
+    hear(life, report(100, state=MasterState.FINISHED), finished_for_s=FINISH_GRACE_S)
     life.settle(4)
     assert is_complete(life)
     assert life.job.pods == ()
 
 
-def test_a_finishing_job_is_planned_with_what_it_has() -> None:
+def test_a_finishing_job_is_planned_with_its_live_trainers() -> None:
     job = trained(40).job
     assert as_planned(job).max_trainers == 6
     assert as_planned(job, is_finishing=True).max_trainers == 4
 
 
-def test_the_end_waits_until_the_master_was_heard_since() -> None:
+def test_completion_waits_for_a_report_of_the_master() -> None:
     life = trained(40)
     hear(life, report(40), is_current=False)
     life.finish_all(Role.TRAINER)
     life.settle(3)
     assert not is_complete(life)
     assert not life.created()
-    hear(life, report(100, stand=MasterState.FINISHED))
+    hear(life, report(100, state=MasterState.FINISHED))
     life.settle(3)
     assert is_complete(life)
     assert stored(life).done == 100
 
 
-def test_a_job_whose_trainers_end_early_says_what_is_left() -> None:
+def test_trainers_that_complete_early_leave_the_rest_of_the_data_in_the_message() -> None:
     life = trained(40)
     life.finish_all(Role.TRAINER)
     life.settle(3)
     assert is_complete(life)
-    assert "40 of 100 positions of epoch 1 done" in life.condition("Complete").message
+    assert "40 of 100 positions of epoch 1 are done" in life.condition("Complete").message
 
 
-def test_too_much_that_cannot_be_read_fails_the_job() -> None:
+def test_too_many_quarantined_positions_fail_the_job() -> None:
     life = trained(40)
-    hear(life, report(40, stand=MasterState.FAILED, quarantined=7))
+    hear(life, report(40, state=MasterState.FAILED, quarantined=7))
     life.settle(3)
     assert (life.phase, life.status.reason) == (JobPhase.FAILED, "TooManyQuarantined")
     assert "7 of 100" in life.condition("Failed").message
 
 
-def lose_master(life: Life, said: str) -> None:
-    life.world.change(life.key, "a-master-0", ready=False, said=said)
+def lose_master(life: Life, message: str) -> None:
+    life.world.change(life.key, "a-master-0", ready=False, container_message=message)
 
 
-def test_a_lost_ledger_fails_the_job_with_the_masters_words() -> None:
+def test_a_lost_ledger_fails_the_job_with_the_message_of_the_master() -> None:
     life = trained(40)
     lose_master(life, LOST)
     life.settle(3)
@@ -194,44 +194,44 @@ def test_a_lost_ledger_fails_the_job_with_the_masters_words() -> None:
     assert stored(life).done == 40
 
 
-def test_a_master_that_was_put_right_is_not_held_to_its_last_words() -> None:
+def test_an_old_message_of_a_ready_master_is_ignored() -> None:
     life = trained(40)
-    life.world.change(life.key, "a-master-0", ready=True, said=LOST)
+    life.world.change(life.key, "a-master-0", ready=True, container_message=LOST)
     life.settle(3)
     assert life.phase is JobPhase.RUNNING
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "word"),
+    ("message", "reason", "word"),
     [
         ("edl: journal /j: damaged at byte 9; put it back from a copy", "MasterFailing", "damaged at byte 9"),
         ("", "", ""),
     ],
 )
-def test_a_master_that_keeps_failing_is_told_with_its_last_words(said: str, reason: str, word: str) -> None:
+def test_a_failing_master_degrades_the_job_with_its_last_message(message: str, reason: str, word: str) -> None:
     life = trained(40)
-    lose_master(life, said)
+    lose_master(life, message)
     life.settle(2)
     degraded = life.condition("Degraded")
     assert degraded.status == ("True" if reason else "False")
     assert not reason or (degraded.reason == reason and word in degraded.message)
 
 
-def test_a_full_journal_is_told_with_a_remedy_and_ends_with_it() -> None:
+def test_a_full_journal_degrades_the_job_until_there_is_space() -> None:
     life = trained(40)
     hear(life, report(40, blocked="No space left on device"))
     life.settle(2)
     assert life.condition("Degraded").reason == "JournalBlocked"
-    assert "make room" in life.condition("Degraded").message
-    hear(life, report(40, blocked="journal /j: No space left on device; make room on its volume"))
-    life.settle(2)
-    assert life.condition("Degraded").message.count("make room on its volume; training stands still and goes on") == 1
+    assert life.condition("Degraded").message == (
+        "the master cannot write its journal: No space left on device; training is paused and resumes automatically"
+        " once the journal's volume has free space"
+    )
     hear(life, report(41))
     life.settle(2)
     assert life.condition("Degraded").status == "False"
 
 
-def test_a_journal_that_goes_with_its_pod_is_told_where_there_is_something_in_it() -> None:
+def test_a_journal_on_an_empty_dir_degrades_the_job_if_it_has_a_data_set() -> None:
     life = fault_tolerant()
     life.world.change(life.key, "a-master-0", journal="emptyDir")
     life.settle(2)
@@ -244,7 +244,7 @@ def test_a_journal_that_goes_with_its_pod_is_told_where_there_is_something_in_it
     assert life.condition("Degraded").status == "False"
 
 
-def test_records_left_out_are_told() -> None:
+def test_records_that_are_left_out_degrade_the_job() -> None:
     life = trained(40)
     hear(life, report(40, left_out=1))
     life.settle(2)
@@ -260,20 +260,20 @@ def test_the_first_master_may_find_an_empty_journal() -> None:
     assert (first.expected, first.restarts_epoch) == (None, False)
 
 
-@pytest.mark.parametrize(("said", "restarts"), [(None, False), (False, False), (True, True)])
-def test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold(said: bool | None, restarts: bool) -> None:
-    life = trained(40, restarts_epoch=said)
+@pytest.mark.parametrize(("declared", "restarts"), [(None, False), (False, False), (True, True)])
+def test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold(
+    declared: bool | None, restarts: bool
+) -> None:
+    life = trained(40, restarts_epoch=declared)
     life.world.drop(life.key, "a-master-0")
     life.settle(3)
     again = masters_created(life)[-1]
     assert (again.expected, again.restarts_epoch) == ((1, 40), restarts)
 
 
-@pytest.mark.parametrize(("said", "restarts"), [(None, True), (False, False), (True, True)])
-def test_a_ledger_that_went_because_we_took_the_job_down_begins_its_epoch_again(
-    said: bool | None, restarts: bool
-) -> None:
-    life = trained(40, restarts_epoch=said)
+@pytest.mark.parametrize(("declared", "restarts"), [(None, True), (False, False), (True, True)])
+def test_a_ledger_lost_because_edl_stopped_the_job_restarts_its_epoch(declared: bool | None, restarts: bool) -> None:
+    life = trained(40, restarts_epoch=declared)
     life.settle(4, target=0, admitted=False)
     assert stored(life) == Progress(1, 40, 100, LOST_MODEL)
     life.settle(4)
@@ -281,7 +281,7 @@ def test_a_ledger_that_went_because_we_took_the_job_down_begins_its_epoch_again(
     assert (again.expected, again.restarts_epoch) == ((1, 40), restarts)
 
 
-def test_the_model_is_where_the_pservers_are() -> None:
+def test_the_model_is_identified_by_its_pservers() -> None:
     life = fault_tolerant()
     whole = model_of(life.job)
     assert whole
@@ -293,19 +293,19 @@ def test_the_model_is_where_the_pservers_are() -> None:
     assert model_of(make_job("b", fixed=(MASTER,))) == NO_PSERVERS
 
 
-def test_accounts_go_back_once_other_pservers_hold_the_model() -> None:
+def test_the_ledger_is_restored_once_other_pservers_hold_the_model() -> None:
     life = trained(40)
-    assert not must_go_back(life.job, report(40), "")
+    assert not must_restore(life.job, report(40), "")
     life.evict("a-pserver-0")
-    assert must_go_back(life.job, report(45), ""), "already while it is missing: nobody may train on"
+    assert must_restore(life.job, report(45), ""), "already while it is missing: no trainer may continue"
     life.settle(3)
-    assert must_go_back(life.job, report(45), "")
+    assert must_restore(life.job, report(45), "")
     now = model_of(life.job)
-    assert not must_go_back(life.job, report(40), now)
+    assert not must_restore(life.job, report(40), now)
     hear(life, report(40), restored=now)
     life.round()
     assert stored(life).model == now
-    assert not must_go_back(life.job, report(40), "")
+    assert not must_restore(life.job, report(40), "")
 
 
 @pytest.mark.parametrize("fixed", [(MASTER,), (MASTER, PSERVERS)])
@@ -313,20 +313,20 @@ def test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again(fixed:
     life = trained(40, fixed=fixed)
     life.settle(4, target=0, admitted=False)
     life.settle(4)
-    assert must_go_back(life.job, report(40), "")
+    assert must_restore(life.job, report(40), "")
 
 
-def test_a_lost_pserver_means_nothing_before_anything_was_done_or_after_the_end() -> None:
+def test_a_lost_pserver_needs_no_restore_before_any_progress_or_after_the_end() -> None:
     life = fault_tolerant()
     hear(life, report(0, epoch=0))
     life.settle(2)
     life.evict("a-pserver-0")
     life.settle(3)
-    assert not must_go_back(life.job, report(0, epoch=0), "")
+    assert not must_restore(life.job, report(0, epoch=0), "")
     assert stored(life).model == model_of(life.job)
     ended = trained(40)
     ended.evict("a-pserver-0")
-    assert not must_go_back(ended.job, report(100, stand=MasterState.FINISHED), "")
+    assert not must_restore(ended.job, report(100, state=MasterState.FINISHED), "")
 
 
 def test_the_roster_holds_whoever_may_still_report() -> None:
@@ -341,7 +341,7 @@ def test_the_roster_holds_whoever_may_still_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "now", "since_s", "is_worth_it"),
+    ("stored", "current", "since_s", "is_worth_it"),
     [
         (None, (0, 0, 100), 0, True),
         ((0, 0, 100), (0, 1, 100), 0, True),
@@ -355,9 +355,9 @@ def test_the_roster_holds_whoever_may_still_report() -> None:
     ],
 )
 def test_progress_is_written_when_it_is_worth_it(
-    told: tuple[int, int, int] | None, now: tuple[int, int, int], since_s: float, is_worth_it: bool
+    stored: tuple[int, int, int] | None, current: tuple[int, int, int], since_s: float, is_worth_it: bool
 ) -> None:
-    assert is_news(Progress(*told) if told else None, Progress(*now), since_s) is is_worth_it
+    assert is_worth_storing(Progress(*stored) if stored else None, Progress(*current), since_s) is is_worth_it
 
 
 def test_a_job_without_a_master_has_no_progress() -> None:
@@ -368,7 +368,7 @@ def test_a_job_without_a_master_has_no_progress() -> None:
     assert not any(isinstance(a, PatchStatus) for a in life.actions)
 
 
-def test_a_model_that_has_seen_part_of_the_first_lease_is_a_model_to_lose() -> None:
+def test_progress_within_the_first_lease_needs_a_restore_too() -> None:
     life = fault_tolerant()
     hear(life, report(0, epoch=0))
     life.settle(2)
@@ -376,7 +376,7 @@ def test_a_model_that_has_seen_part_of_the_first_lease_is_a_model_to_lose() -> N
     hear(life, begun)
     life.evict("a-pserver-0")
     life.settle(3)
-    assert must_go_back(life.job, begun, "")
+    assert must_restore(life.job, begun, "")
     other = fault_tolerant()
     hear(other, begun)
     other.settle(2)

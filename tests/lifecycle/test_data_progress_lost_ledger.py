@@ -65,7 +65,7 @@ def test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words(tmp_
     command = run_by_hand(action, tmp_path, free_port())
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    life.world.change(life.key, "a-master-0", ready=False, said=done.stderr)
+    life.world.change(life.key, "a-master-0", ready=False, container_message=done.stderr)
     life.settle(3)
     assert (life.phase, life.status.reason) == (JobPhase.FAILED, "LedgerLost")
     assert "40 positions of epoch 1" in life.condition("Failed").message

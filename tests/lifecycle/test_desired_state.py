@@ -1,4 +1,4 @@
-"""A job that nothing befalls: what it is told and done to from its admission to its end."""
+"""The undisturbed life of a job, from its admission to its end: its status, its events and the actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.worlds.builders import make_job
 from tests.worlds.job_by_target import KEY, gang, running, story
 
 
-def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:
+def test_admission_creates_the_prerequisites_then_the_pods_then_writes_the_status() -> None:
     here = story()
     here.round(4)
     kinds = [type(a) for a in here.actions]
@@ -27,18 +27,36 @@ def test_admission_makes_what_pods_need_then_the_pods_then_says_so() -> None:
     assert "2 -> 4" in here.world.events[1].message
 
 
-def test_a_pserver_that_moves_is_ended_for_it_and_started_again() -> None:
+def test_a_pserver_that_moves_is_deleted_and_created_again() -> None:
     here = running()
-    told = len(here.told())
+    before = len(here.told())
     here.round(4, moves=("a-pserver-1", "a-pserver-9"))
     assert [(a.pod, a.intent) for a in here.actions if isinstance(a, DeletePod)] == [("a-pserver-1", "Moved")]
-    assert here.told()[told:] == ["Moved"]
-    assert here.world.events[-1].message == "a-pserver-1: start anew elsewhere; trainers get their room"
+    assert here.told()[before:] == ["Moved"]
+    assert here.world.events[-1].message == "edl moves a-pserver-1 to another node, so that more trainers fit"
     here.round(4)
-    assert not [a for a in here.actions if isinstance(a, DeletePod | CreatePod)], "its end is waited for"
+    assert not [a for a in here.actions if isinstance(a, DeletePod | CreatePod)], (
+        "edl waits until the old pod is gone"
+    )
     here.settle(4)
     assert "a-pserver-1" in here.names
     assert (here.phase(), here.job.status.failures if here.job.status else None) == (JobPhase.RUNNING, 0)
+
+
+def test_conditions_carry_the_full_account_and_the_status_and_events_the_short_form() -> None:
+    here = running()
+    short, full = "5 of 6: cpu is full on pool a", "5 of 6: cpu is full on pool a; job default/b holds 9 cores there"
+    here.round(5, message=short, details=full)
+    assert here.job.status is not None
+    admitted = here.job.status.condition("Admitted")
+    assert admitted is not None
+    assert (here.job.status.explanation, admitted.message) == (short, full)
+    assert here.world.events[-1].message == f"4 -> 5 trainers; {short}"
+    here.settle(5, message=short, details=full)
+    writes = len(here.world.writes)
+    here.settle(5, message=short, details=full)
+    here.settle(0, hold=True)
+    assert len(here.world.writes) == writes, "a round without a plan keeps both texts"
 
 
 def test_phases_follow_the_pods() -> None:
@@ -58,7 +76,7 @@ def test_phases_follow_the_pods() -> None:
     assert here.phase() is JobPhase.RUNNING
 
 
-def test_only_what_has_room_now_is_created() -> None:
+def test_only_pods_that_fit_now_are_created() -> None:
     here = story()
     here.round(4, starts=1)
     assert here.names == {"a-master-0", "a-pserver-0", "a-trainer-0"}
@@ -73,7 +91,7 @@ def test_a_new_trainer_takes_the_lowest_index_that_no_pod_has() -> None:
     assert created == ["a-trainer-2", "a-trainer-4"]
 
 
-def test_named_victims_go_with_the_reason_stated_and_nothing_grows_beside_them() -> None:
+def test_victims_are_deleted_with_the_reason_and_no_pod_is_created_meanwhile() -> None:
     here = running()
     here.round(3, victims=("a-trainer-1",), shrink_reason=Reason.SERVING_NEEDS_ROOM.value)
     pod = here.world.pods(KEY)["a-trainer-1"]
@@ -85,7 +103,7 @@ def test_named_victims_go_with_the_reason_stated_and_nothing_grows_beside_them()
     assert here.told()[-1] == "ScaledDown"
 
 
-def test_a_trainer_that_makes_way_and_starts_elsewhere_is_told() -> None:
+def test_a_trainer_that_moves_to_another_node_is_reported_once() -> None:
     here = running()
     here.round(4, victims=("a-trainer-1",), shrink_reason=Reason.ADMITTED.value)
     assert here.told()[-1] == "Moved"
@@ -102,7 +120,7 @@ def test_a_job_that_is_not_admitted_has_no_pods() -> None:
     assert here.told()[-1] == "ScaledDown"
 
 
-def test_without_a_plan_a_job_stays_as_it_is() -> None:
+def test_without_a_plan_a_job_keeps_its_trainers() -> None:
     here = running()
     before = here.names
     here.world.drop(KEY, "a-trainer-3")
@@ -132,7 +150,7 @@ def test_a_job_completes_when_every_live_trainer_exited_0() -> None:
     assert here.told()[-1] == "Succeeded"
 
 
-def test_a_finishing_job_is_planned_as_what_is_left_of_it() -> None:
+def test_a_finishing_job_is_planned_without_its_completed_trainers() -> None:
     here = running(min_trainers=3)
     for i in (0, 1):
         here.world.finish(KEY, f"a-trainer-{i}")
@@ -140,7 +158,7 @@ def test_a_finishing_job_is_planned_as_what_is_left_of_it() -> None:
     assert (planned.min_trainers, planned.max_trainers) == (2, 2)
 
 
-def test_a_trainer_that_exits_0_because_it_was_told_to_go_has_not_finished() -> None:
+def test_a_trainer_that_exits_0_because_edl_deletes_it_has_not_completed() -> None:
     here = running()
     here.world.change(KEY, "a-trainer-3", phase=PodPhase.SUCCEEDED, intent="ServingNeedsRoom", ready=False)
     here.settle(4)
@@ -148,7 +166,7 @@ def test_a_trainer_that_exits_0_because_it_was_told_to_go_has_not_finished() -> 
     assert len(here.job.live_trainers) == 4
 
 
-def test_the_time_after_the_end_deletes_the_job() -> None:
+def test_an_ended_job_is_deleted_after_its_ttl() -> None:
     here = running(ttl_s=60)
     for i in range(4):
         here.world.finish(KEY, f"a-trainer-{i}")
@@ -159,7 +177,7 @@ def test_the_time_after_the_end_deletes_the_job() -> None:
     assert [type(a) for a in here.actions] == [DeleteJob]
 
 
-def test_suspension_ends_every_pod_and_resumption_begins_anew() -> None:
+def test_suspension_deletes_every_pod_and_resumption_starts_the_job_again() -> None:
     here = running()
     here.world.add(replace(here.job, suspended=True))
     here.settle(0, rounds=2, admitted=False, reason=Reason.SUSPENDED)
@@ -171,7 +189,7 @@ def test_suspension_ends_every_pod_and_resumption_begins_anew() -> None:
     assert here.told().count("Admitted") == 2
 
 
-def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_judged_afresh() -> None:
+def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_checked_again() -> None:
     here = story(problem="min-instance 4 exceeds max-instance 2; lower min-instance")
     here.round(0, admitted=False, reason=Reason.INVALID_SPEC)
     assert here.phase() is JobPhase.FAILED
@@ -190,7 +208,7 @@ def test_a_job_being_deleted_is_left_alone() -> None:
     assert here.actions == ()
 
 
-def test_a_shrink_for_the_share_of_another_is_remembered_through_other_resizes() -> None:
+def test_other_resizes_do_not_hide_a_shrink_for_another_job() -> None:
     here = running()
     here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
     assert here.job.status is not None
@@ -232,7 +250,7 @@ def test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies() -> None
 
 
 @pytest.mark.parametrize("target", [5, 4])
-def test_less_wanted_leaves_a_shrink_that_a_rule_counts_from(target: int) -> None:
+def test_a_lower_target_does_not_replace_a_shrink_that_a_rule_counts_from(target: int) -> None:
     here = running()
     here.settle(3, rounds=1, victims=("a-trainer-3",), shrink_reason=Reason.INSUFFICIENT_CAPACITY.value)
     assert here.job.status is not None
@@ -265,7 +283,7 @@ def test_growth_does_not_hide_a_shrink_that_a_rule_still_counts_from() -> None:
     assert (here.job.status.last_resize.from_count, here.job.status.last_resize.to_count) == (4, 5)
 
 
-def test_a_gang_completes_with_its_trainers_and_its_pservers_go() -> None:
+def test_a_gang_completes_with_its_trainers_and_its_pservers_are_deleted() -> None:
     here = gang()
     for i in range(3):
         here.world.finish(KEY, f"a-trainer-{i}")
@@ -281,7 +299,7 @@ def test_a_finishing_job_runs_on_with_less_than_its_minimum() -> None:
     here.settle(2)
     here.world.finish(KEY, "a-trainer-1", 1)
     here.settle(1)
-    assert here.phase() is JobPhase.RUNNING, "nobody is started anew to finish beside those that have"
+    assert here.phase() is JobPhase.RUNNING, "a lost trainer is not replaced once others have completed"
 
 
 def test_a_condition_keeps_its_time_until_it_flips() -> None:
@@ -294,14 +312,14 @@ def test_a_condition_keeps_its_time_until_it_flips() -> None:
         assert after[kind] == before[kind]
 
 
-def test_a_rested_job_is_not_written_to() -> None:
+def test_a_job_that_does_not_change_is_not_written() -> None:
     here = running()
     writes = len(here.world.writes)
     here.settle(4, rounds=20)
     assert len(here.world.writes) == writes
 
 
-def test_conditions_are_all_there_from_the_first_status_on() -> None:
+def test_the_first_status_has_every_condition() -> None:
     here = story()
     here.round(4)
     assert here.job.status is not None

@@ -1,4 +1,4 @@
-"""What a job answers to what happens to its pods: every event, action, mode and role."""
+"""The policies of a job for its pod events: every event, action, mode and role."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def test_every_policy_is_carried_out(mode: str, role: Role, event: JobEvent, act
         assert life.names >= names - {FIRST[role]} if mode == "fault-tolerant" else life.names == names
         touched = {p for p in before if p not in life.uids}
         if action is JobAction.RESTART_JOB:
-            assert touched == before, "no pod of the run before is left"
+            assert touched == before, "no pod of the previous run is left"
             assert life.told.count("Restarting") == 1
         else:
             assert len(touched) == (sum(n.startswith(f"a-{role}-") for n in names) if event is COMPLETED else 1)
             assert "Restarting" not in life.told
     if action in {JobAction.ABORT_JOB, JobAction.COMPLETE_JOB} and (role, event) != (Role.TRAINER, COMPLETED):
-        assert f"{event} of the {role} is {action}" in message
+        assert f"the policy for {event} of the {role} is {action}" in message
     assert life.status.failures == (event is FAILED)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("event", [FAILED, EVICTED])
-def test_without_policies_the_mode_answers(mode: str, event: JobEvent) -> None:
+def test_without_policies_the_mode_decides_the_action(mode: str, event: JobEvent) -> None:
     for role in roles(mode):
         life = MODES[mode]()
         before = life.uids
@@ -84,7 +84,7 @@ def test_without_policies_the_mode_answers(mode: str, event: JobEvent) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pservers_that_exit_0_end_nothing_by_themselves(mode: str) -> None:
+def test_completed_pservers_do_not_complete_the_job(mode: str) -> None:
     life = MODES[mode]()
     trainers = {p.uid for p in life.job.live_trainers}
     life.finish_all(Role.PSERVER)
@@ -96,7 +96,7 @@ def test_pservers_that_exit_0_end_nothing_by_themselves(mode: str) -> None:
     assert life.phase is JobPhase.SUCCEEDED
 
 
-def test_the_completion_of_the_trainers_outweighs_what_happened_beside_it() -> None:
+def test_the_completion_of_the_trainers_overrides_other_events() -> None:
     life = gang(policies=(RolePolicy(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),), backoff_limit=0)
     life.finish_all(Role.TRAINER)
     life.evict("a-pserver-0")
@@ -105,7 +105,7 @@ def test_the_completion_of_the_trainers_outweighs_what_happened_beside_it() -> N
     assert life.phase is JobPhase.SUCCEEDED
 
 
-def test_of_two_events_the_more_decisive_answer_counts() -> None:
+def test_of_two_events_the_more_drastic_action_is_taken() -> None:
     life = fault_tolerant(
         policies=(
             RolePolicy(Role.TRAINER, FAILED, JobAction.RESTART_JOB),
@@ -116,10 +116,10 @@ def test_of_two_events_the_more_decisive_answer_counts() -> None:
     life.world.finish(KEY, "a-pserver-0", 134)
     life.settle()
     assert life.status.reason == "Aborted"
-    assert "a-pserver-0 exited with 134" in life.status.explanation
+    assert "a-pserver-0 exited with code 134" in life.status.explanation
 
 
-def test_a_policy_that_ends_the_job_goes_before_the_limit_of_failures() -> None:
+def test_a_policy_that_ends_the_job_overrides_the_backoff_limit() -> None:
     life = gang(policies=(RolePolicy(Role.TRAINER, FAILED, JobAction.COMPLETE_JOB),), backoff_limit=0)
     life.world.finish(KEY, "a-trainer-0", 1)
     life.settle()
@@ -142,12 +142,12 @@ def test_our_own_deletions_are_no_events(mode: str) -> None:
     assert life.phase is JobPhase.RUNNING
 
 
-def test_a_pserver_that_vanished_unseen_was_evicted() -> None:
+def test_a_pserver_that_vanished_counts_as_evicted() -> None:
     life = fault_tolerant(policies=(RolePolicy(Role.PSERVER, EVICTED, JobAction.ABORT_JOB),))
     life.world.drop(KEY, "a-pserver-0")
     life.settle()
     assert life.status.reason == "Aborted"
-    assert "a pserver is gone" in life.status.explanation
+    assert "a pserver pod no longer exists" in life.status.explanation
 
 
 def test_a_pserver_that_a_new_spec_asks_for_has_not_vanished() -> None:
@@ -158,10 +158,10 @@ def test_a_pserver_that_a_new_spec_asks_for_has_not_vanished() -> None:
     assert "a-pserver-2" in life.names
 
 
-def test_a_pod_on_a_node_that_is_gone_was_evicted() -> None:
+def test_a_pod_on_a_missing_node_counts_as_evicted() -> None:
     life = fault_tolerant(policies=(RolePolicy(Role.TRAINER, EVICTED, JobAction.RESTART_JOB),))
     before = life.uids
-    life.context = JobContext(lost=frozenset({life.uid("a-trainer-2")}))
+    life.context = JobContext(unreachable=frozenset({life.uid("a-trainer-2")}))
     life.settle()
     assert life.phase is JobPhase.RUNNING
     assert not before & life.uids

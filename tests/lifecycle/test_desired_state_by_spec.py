@@ -1,4 +1,4 @@
-"""What a user can ask of a job that runs: its size, its shape, its pause, its end."""
+"""Changes of the spec of a job: its size, its resources, its suspension and its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def trainers(life: Life) -> set[str]:
     return {p.name for p in life.job.live_trainers}
 
 
-# --- All start or none
+# --- Gangs: all pods start or none
 
 
 @pytest.mark.parametrize("fields", [{"fault_tolerant": False, "fixed": (PSERVERS,)}, {"gang": True}])
@@ -32,7 +32,7 @@ def test_a_gang_starts_whole_or_not_at_all(fields: dict[str, Any]) -> None:
     life = Life(replace(job, **{"fixed": (MASTER, PSERVERS), **fields}), wanted=3)
     life.room = 2
     life.settle(3)
-    assert not life.names, "two of three trainers have room: none starts"
+    assert not life.names, "two of three trainers fit: none starts"
     assert life.phase is JobPhase.PENDING
     life.room = 3
     life.round()
@@ -47,14 +47,14 @@ def test_only_the_minimum_has_to_start_whole() -> None:
     assert life.created() == ["a-trainer-4"]
 
 
-def test_without_a_gang_each_pod_starts_as_soon_as_it_has_room() -> None:
+def test_without_a_gang_each_pod_is_created_as_soon_as_it_fits() -> None:
     life = Life(replace(make_job("a", min_trainers=3, max_trainers=3), fixed=(MASTER, PSERVERS)), wanted=3)
     life.room = 1
     life.round()
     assert life.created() == ["a-master-0", "a-pserver-0", "a-trainer-0"]
 
 
-def test_the_pod_group_is_made_before_the_pods_and_only_where_asked_for() -> None:
+def test_the_pod_group_is_created_before_the_pods_and_only_for_gangs() -> None:
     for asked in (False, True):
         life = Life(replace(make_job("a", min_trainers=2, max_trainers=2), gang=asked), wanted=2)
         life.round()
@@ -73,7 +73,7 @@ def test_masters_and_pservers_come_before_trainers() -> None:
 # --- Changes while it runs
 
 
-def test_a_maximum_below_the_running_count_takes_trainers_away_and_nothing_is_counted_as_a_failure() -> None:
+def test_a_lower_maximum_deletes_trainers_and_counts_no_failure() -> None:
     life = fault_tolerant(backoff_limit=0)
     life.edit(max_trainers=3)
     life.settle()
@@ -84,7 +84,7 @@ def test_a_maximum_below_the_running_count_takes_trainers_away_and_nothing_is_co
     assert (life.status.last_resize.from_count, life.status.last_resize.to_count) == (4, 3)
 
 
-def test_new_resources_are_those_of_new_pods_and_the_others_run_on() -> None:
+def test_changed_resources_apply_to_new_pods_only() -> None:
     life = fault_tolerant()
     before = life.uids
     life.edit(trainer=make_shape(2))
@@ -107,7 +107,7 @@ def test_pservers_follow_their_count_while_trainers_run_on(count: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_gang_of_another_size_starts_anew_and_no_failure_is_counted(size: int) -> None:
+def test_a_gang_whose_size_changes_restarts_and_counts_no_failure(size: int) -> None:
     life = gang(backoff_limit=0)
     before = life.uids
     life.wanted = size
@@ -134,7 +134,7 @@ def test_a_replaced_trainer_of_a_gang_takes_the_rank_of_the_lost_one() -> None:
     life = gang(policies=(RolePolicy(Role.TRAINER, JobEvent.POD_FAILED, JobAction.RESTART_POD),))
     life.world.finish(KEY, "a-trainer-1", 1)
     life.round()
-    assert life.created() == [], "its name is not free yet"
+    assert life.created() == [], "its name is still in use"
     life.settle()
     assert trainers(life) == {"a-trainer-0", "a-trainer-1", "a-trainer-2"}
 
@@ -161,7 +161,7 @@ def test_an_edit_that_makes_a_running_job_invalid_fails_it_for_good() -> None:
     assert life.phase is JobPhase.FAILED
 
 
-# --- Marks, pauses and ends
+# --- Marks, suspension and the end
 
 
 def test_a_deletion_that_was_stated_but_not_carried_out_is_carried_out() -> None:
@@ -200,7 +200,7 @@ def test_the_end_is_stored_before_any_pod_goes() -> None:
     assert not life.names
 
 
-def test_a_job_without_a_time_to_live_stays() -> None:
+def test_an_ended_job_without_a_ttl_is_kept() -> None:
     life = fault_tolerant()
     life.finish_all(Role.TRAINER)
     life.settle()
@@ -209,7 +209,7 @@ def test_a_job_without_a_time_to_live_stays() -> None:
     assert life.actions == ()
 
 
-def test_a_time_to_live_of_0_deletes_the_job_once_its_end_is_stored() -> None:
+def test_a_ttl_of_0_deletes_the_job_once_its_end_is_stored() -> None:
     life = fault_tolerant(ttl_s=0)
     life.finish_all(Role.TRAINER)
     life.round()
@@ -262,7 +262,7 @@ def test_what_a_user_wrote_into_the_status_is_recomputed(forged: dict[str, Any])
     assert life.uids == pods
 
 
-def test_a_status_with_a_phase_and_nothing_else_is_believed() -> None:
+def test_a_status_with_nothing_but_a_phase_is_accepted() -> None:
     job = make_job("a", min_trainers=1, max_trainers=1)
     assert is_over(replace(job, status=JobStatus(phase=JobPhase.SUCCEEDED)))
     assert not is_over(replace(job, status=JobStatus(phase=JobPhase.RUNNING)))

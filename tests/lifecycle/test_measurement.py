@@ -1,4 +1,4 @@
-"""What training tells of a job's speed and of the cost of its resizes, through noise, outliers and change."""
+"""The measured speed of a job and the measured cost of its resizes, with noise, outliers and changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.lifecycle.measurement import (
-    FORGOTTEN_S,
-    KEPT_S,
-    MOST_SPEEDS,
+    MAX_SPEEDS,
+    MAX_WEIGHT_S,
+    MIN_WEIGHT_S,
     OUTLIER,
     SETTLE_S,
     ProgressReading,
     SpeedMeter,
     add_speed,
-    is_told_by,
+    is_close_to,
     observe,
     rounded,
     with_measured,
@@ -32,11 +32,11 @@ STEP_S = 5.0
 
 
 class Training:
-    """A training whose trainers are read every five seconds; what they did is told late, as by heartbeats."""
+    """A training with a reading every five seconds; the trainers report their progress late, as with heartbeats."""
 
     def __init__(self, speed: Callable[[int], float], *, noise: float = 0.0, seed: int = 1) -> None:
         self.speed, self.noise, self.random = speed, noise, random.Random(seed)  # noqa: S311 no secret
-        self.at_s, self.truth, self.told = 100.0, 0.0, 0
+        self.at_s, self.truth, self.reported = 100.0, 0.0, 0
         self.meter = SpeedMeter()
         self.epoch = 0
 
@@ -44,14 +44,14 @@ class Training:
         working = trainers if working is None else working
         for _ in range(round(seconds / STEP_S)):
             self.at_s += STEP_S
-            gone = self.speed(working) * STEP_S * self.random.uniform(1 - self.noise, 1 + self.noise)
-            self.truth += gone
-            late = gone * self.random.random() * bool(self.noise)
-            self.told = max(self.told, int(self.truth - late))
+            done = self.speed(working) * STEP_S * self.random.uniform(1 - self.noise, 1 + self.noise)
+            self.truth += done
+            late = done * self.random.random() * bool(self.noise)
+            self.reported = max(self.reported, int(self.truth - late))
             self.read(trainers, working, is_steady=is_steady)
 
     def read(self, trainers: int, working: int, *, is_steady: bool = True) -> None:
-        reading = ProgressReading(self.at_s, self.epoch, self.told, trainers, working, is_steady)
+        reading = ProgressReading(self.at_s, self.epoch, self.reported, trainers, working, is_steady)
         self.meter = observe(self.meter, reading)
 
     def per_s(self, trainers: int) -> float:
@@ -63,7 +63,7 @@ def linear(trainers: int) -> float:
 
 
 @given(st.integers(0, 10**6), st.floats(0.0, 0.4))
-def test_speed_is_found_through_noise(seed: int, noise: float) -> None:
+def test_speed_is_measured_despite_noise(seed: int, noise: float) -> None:
     training = Training(linear, noise=noise, seed=seed)
     training.run(4, 600)
     assert training.per_s(4) == pytest.approx(400.0, rel=0.02 + noise / 3)
@@ -76,12 +76,12 @@ def test_speed_is_told_by_number_of_trainers() -> None:
     assert [training.per_s(n) for n in (1, 4, 9)] == pytest.approx([300.0, 600.0, 900.0], rel=0.01)
 
 
-@given(st.floats(1.0, 1e6), st.floats(1e-3, 1e9), st.floats(KEPT_S / 2, KEPT_S))
+@given(st.floats(1.0, 1e6), st.floats(1e-3, 1e9), st.floats(MAX_WEIGHT_S / 2, MAX_WEIGHT_S))
 def test_one_window_that_is_far_off_moves_a_known_speed_by_a_bounded_part(
     known: float, odd: float, weight_s: float
 ) -> None:
     (after,) = add_speed((Speed(3, known, weight_s),), 3, odd, 30.0)
-    most = 30.0 / min(weight_s + 30.0, KEPT_S)
+    most = 30.0 / min(weight_s + 30.0, MAX_WEIGHT_S)
     assert known * (1 - most / 2) - 1e-6 <= after.per_s <= known * (1 + most * (OUTLIER - 1)) + 1e-6
 
 
@@ -94,7 +94,7 @@ def test_a_lasting_change_is_followed() -> None:
     assert training.per_s(4) == pytest.approx(100.0, rel=0.1)
 
 
-def test_what_was_measured_long_ago_fades_and_goes() -> None:
+def test_old_measurements_lose_weight_and_are_dropped() -> None:
     training = Training(linear)
     training.run(2, 300)
     first = training.meter.measured.speeds[0].weight_s
@@ -114,11 +114,11 @@ def test_speeds_stay_few_positive_and_sorted(windows: list[tuple[int, float, flo
         assert speeds == add_speed(before, trainers, per_s, seconds)
     counts = [s.trainers for s in speeds]
     assert counts == sorted(set(counts))
-    assert len(counts) <= MOST_SPEEDS
-    assert all(s.per_s > 0 and 0 < s.weight_s <= KEPT_S + 1e-6 for s in speeds)
+    assert len(counts) <= MAX_SPEEDS
+    assert all(s.per_s > 0 and 0 < s.weight_s <= MAX_WEIGHT_S + 1e-6 for s in speeds)
     if windows:
         assert windows[-1][0] in counts
-        assert all(s.weight_s >= FORGOTTEN_S for s in speeds if s.trainers != windows[-1][0])
+        assert all(s.weight_s >= MIN_WEIGHT_S for s in speeds if s.trainers != windows[-1][0])
 
 
 def test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet() -> None:
@@ -165,7 +165,7 @@ def test_another_resize_before_the_first_has_settled_is_measured_alone() -> None
     assert training.meter.lost_s == pytest.approx(10 * (1 - 2 / 6), abs=STEP_S)
 
 
-def test_a_trainer_that_never_takes_work_does_not_keep_from_measuring_for_ever() -> None:
+def test_a_trainer_that_never_takes_work_does_not_block_measurement_forever() -> None:
     training = Training(linear)
     training.run(4, 60)
     training.run(5, SETTLE_S + 60, working=4)
@@ -174,15 +174,15 @@ def test_a_trainer_that_never_takes_work_does_not_keep_from_measuring_for_ever()
 
 
 @pytest.mark.parametrize("disturbed", ["epoch", "restore", "end of the epoch"])
-def test_what_disturbs_counting_is_left_out(disturbed: str) -> None:
+def test_disturbed_windows_are_not_counted(disturbed: str) -> None:
     training = Training(linear)
     training.run(4, 130)
     known = training.meter.measured
     training.run(4, 20)
     if disturbed == "epoch":
-        training.epoch, training.told, training.truth = 1, 0, 0.0
+        training.epoch, training.reported, training.truth = 1, 0, 0.0
     elif disturbed == "restore":
-        training.told, training.truth = 10, 10.0
+        training.reported, training.truth = 10, 10.0
     else:
         training.run(4, 200, working=1, is_steady=False)
     training.run(4, 20)
@@ -191,7 +191,7 @@ def test_what_disturbs_counting_is_left_out(disturbed: str) -> None:
     assert training.per_s(4) == pytest.approx(400.0, rel=0.01)
 
 
-def test_a_start_from_nothing_is_no_resize() -> None:
+def test_the_first_start_is_not_a_resize() -> None:
     training = Training(linear)
     training.run(0, 30)
     training.run(4, 30, working=0)
@@ -200,7 +200,7 @@ def test_a_start_from_nothing_is_no_resize() -> None:
     assert training.per_s(4) == pytest.approx(400.0, rel=0.01)
 
 
-def test_a_clock_that_stands_or_runs_back_measures_nothing() -> None:
+def test_a_clock_that_stops_or_runs_back_measures_nothing() -> None:
     meter = SpeedMeter()
     for at_s, consumed in ((10.0, 0), (10.0, 500), (5.0, 900), (50.0, 1000), (40.0, 2000)):
         meter = observe(meter, ProgressReading(at_s, 0, consumed, 2, 2))
@@ -220,7 +220,7 @@ def readings() -> Iterator[st.SearchStrategy[ProgressReading]]:
 
 
 @given(st.lists(next(readings()), max_size=60))
-def test_no_reading_however_odd_makes_nonsense(seen: list[ProgressReading]) -> None:
+def test_odd_readings_never_give_impossible_measurements(seen: list[ProgressReading]) -> None:
     meter = SpeedMeter()
     for reading in seen:
         meter = observe(meter, reading)
@@ -237,15 +237,15 @@ def test_the_planner_uses_what_was_measured_only_where_nothing_is_declared() -> 
     assert with_measured(declared) == declared
 
 
-def test_one_number_of_trainers_alone_is_no_curve() -> None:
+def test_one_measured_speed_is_not_used_as_throughput() -> None:
     job = replace(make_job("a"), status=JobStatus(measured=Measured((Speed(4, 250.0, 60.0),))))
     assert with_measured(job).throughput == ()
 
 
 def test_small_changes_are_not_worth_a_write() -> None:
-    told = Measured((Speed(4, 250.0, 60.0),), 12.0)
-    assert is_told_by(told, Measured((Speed(4, 255.0, 300.0),), 12.5))
-    assert not is_told_by(told, Measured((Speed(4, 270.0, 60.0),), 12.0))
-    assert not is_told_by(told, Measured((Speed(4, 250.0, 60.0),), 15.0))
-    assert not is_told_by(told, Measured((Speed(4, 250.0, 60.0), Speed(5, 1.0, 60.0)), 12.0))
+    stored = Measured((Speed(4, 250.0, 60.0),), 12.0)
+    assert is_close_to(stored, Measured((Speed(4, 255.0, 300.0),), 12.5))
+    assert not is_close_to(stored, Measured((Speed(4, 270.0, 60.0),), 12.0))
+    assert not is_close_to(stored, Measured((Speed(4, 250.0, 60.0),), 15.0))
+    assert not is_close_to(stored, Measured((Speed(4, 250.0, 60.0), Speed(5, 1.0, 60.0)), 12.0))
     assert rounded(Measured((Speed(4, 1234.56, 59.6),), 12.345)) == Measured((Speed(4, 1230.0, 60.0),), 12.3)

@@ -1,4 +1,4 @@
-"""Pods that demand their node: which do, and what becomes of those that kube-scheduler keeps from it."""
+"""Which pods require their planned node, and what happens if kube-scheduler does not bind them to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from edl.lifecycle.node_pinning import LOOKED_AT_WHOLE, LOOSE_S, PATIENCE_S, loosen, pin, refused
+from edl.lifecycle.node_pinning import (
+    MAX_NODES_WITHOUT_PINNING,
+    REFUSED_AFTER_S,
+    UNPINNED_S,
+    pin,
+    refused_pods,
+    update_unpinned,
+)
 from edl.model.actions import CreatePod, DeletePod, EnsureService
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
@@ -19,7 +26,7 @@ from tests.worlds.simulated_controller import Living
 
 KEY = JobKey("default", "job")
 NEW = CreatePod(KEY, "uid", Role.TRAINER, 0, node="n007")
-MANY = LOOKED_AT_WHOLE + 1
+MANY = MAX_NODES_WITHOUT_PINNING + 1
 
 
 def waiting(**fields: Any) -> Pod:
@@ -31,13 +38,13 @@ def job_of(*pods: Pod) -> Job:
     return replace(make_job("job"), pods=pods)
 
 
-def test_only_a_cluster_of_which_kube_scheduler_sees_a_part_needs_pins() -> None:
+def test_pods_are_pinned_only_in_clusters_that_kube_scheduler_searches_in_part() -> None:
     service = EnsureService(KEY, "uid")
-    assert pin((service, NEW), LOOKED_AT_WHOLE, {}) == (service, NEW)
+    assert pin((service, NEW), MAX_NODES_WITHOUT_PINNING, {}) == (service, NEW)
     assert pin((service, NEW), MANY, {}) == (service, replace(NEW, pinned=True))
 
 
-def test_a_pod_that_no_node_was_planned_for_demands_none() -> None:
+def test_a_pod_without_a_planned_node_is_not_pinned() -> None:
     nowhere = replace(NEW, node=None)
     assert pin((nowhere,), MANY, {}) == (nowhere,)
 
@@ -45,29 +52,29 @@ def test_a_pod_that_no_node_was_planned_for_demands_none() -> None:
 @pytest.mark.parametrize(
     ("pod", "now_s", "is_refused"),
     [
-        (waiting(), 100.0 + PATIENCE_S, True),
-        (waiting(), 99.9 + PATIENCE_S, False),
+        (waiting(), 100.0 + REFUSED_AFTER_S, True),
+        (waiting(), 99.9 + REFUSED_AFTER_S, False),
         (waiting(pinned=False), 500.0, False),
         (waiting(tried=False, answered_s=None), 500.0, False),
         (waiting(node="n007"), 500.0, False),
         (waiting(terminating=True), 500.0, False),
     ],
 )
-def test_a_pod_is_refused_once_kube_scheduler_has_kept_it_out_for_some_seconds(
-    pod: Pod, now_s: float, is_refused: bool
-) -> None:
-    assert refused(job_of(pod), now_s) == ([pod] if is_refused else [])
+def test_a_pod_counts_as_refused_after_some_seconds_without_a_node(pod: Pod, now_s: float, is_refused: bool) -> None:
+    assert refused_pods(job_of(pod), now_s) == ([pod] if is_refused else [])
 
 
-def test_the_successor_of_a_refused_pod_may_go_anywhere_for_a_while_and_the_others_not() -> None:
+def test_only_the_successor_of_a_refused_pod_is_unpinned_for_a_while() -> None:
     job = job_of(waiting())
     snapshot = replace(make_snapshot(make_nodes(1), jobs=(job,)), observed_at_s=200.0)
-    loose = loosen({}, snapshot, now_s=10.0)
+    unpinned = update_unpinned({}, snapshot, now_s=10.0)
     successor, other = (CreatePod(KEY, job.uid, Role.TRAINER, i, node="n007") for i in (0, 1))
-    assert pin((successor, other), MANY, loose) == (successor, replace(other, pinned=True))
+    assert pin((successor, other), MANY, unpinned) == (successor, replace(other, pinned=True))
     calm = replace(snapshot, jobs=(job_of(),))
-    assert pin((successor,), MANY, loosen(loose, calm, now_s=9.0 + LOOSE_S)) == (successor,)
-    assert pin((successor,), MANY, loosen(loose, calm, now_s=10.0 + LOOSE_S))[0] == replace(successor, pinned=True)
+    assert pin((successor,), MANY, update_unpinned(unpinned, calm, now_s=9.0 + UNPINNED_S)) == (successor,)
+    assert pin((successor,), MANY, update_unpinned(unpinned, calm, now_s=10.0 + UNPINNED_S))[0] == replace(
+        successor, pinned=True
+    )
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def large() -> Iterator[Living]:
         yield made
 
 
-def test_pods_stand_where_they_were_planned_in_a_large_cluster(large: Living) -> None:
+def test_pods_run_on_their_planned_nodes_in_a_large_cluster(large: Living) -> None:
     large.do(lambda w: w.add(make_job("job", min_trainers=2, max_trainers=20)))
     large.settle()
     trainers = large.world.job(KEY).live_trainers
@@ -85,10 +92,8 @@ def test_pods_stand_where_they_were_planned_in_a_large_cluster(large: Living) ->
 
 
 @pytest.mark.parametrize("fault_tolerant", [True, False])
-def test_a_node_that_is_closed_for_reasons_unseen_keeps_no_job_waiting(
-    large: Living, *, fault_tolerant: bool
-) -> None:
-    """Half of the nodes take no pod, as where a volume is in another zone; all trainers run on the others."""
+def test_a_node_that_takes_no_pod_keeps_no_job_waiting(large: Living, *, fault_tolerant: bool) -> None:
+    """Half of the nodes take no pod, as if a volume were in another zone; all trainers run on the others."""
     job = make_job("job", min_trainers=8, max_trainers=8, cpu=2)
     job = replace(job, fault_tolerant=fault_tolerant, fixed=(FixedPods(Role.PSERVER, make_shape(1), 1),))
     large.world.shut = {f"n{i:03}" for i in range(1, MANY // 2)}

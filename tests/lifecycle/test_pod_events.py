@@ -1,4 +1,4 @@
-"""A job that things happen to: pods fail, vanish and are taken away; whatever comes, the rules hold."""
+"""A job whose pods fail, vanish, are evicted and are deleted; the rules hold under any events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_failure_is_counted_once_even_if_the_status_is_lost_after_the_mark() -
     assert here.job.status.failures == 1
 
 
-def test_a_failed_pserver_comes_back_under_its_own_name() -> None:
+def test_a_failed_pserver_is_replaced_under_the_same_name() -> None:
     here = running()
     here.world.finish(KEY, "a-pserver-1", 137)
     old = here.world.pods(KEY)["a-pserver-1"].uid
@@ -66,7 +66,7 @@ def test_a_failed_pserver_comes_back_under_its_own_name() -> None:
         {"intent": "ServingNeedsRoom"},
     ],
 )
-def test_what_others_or_we_did_is_no_failure_of_the_job(fields: dict[str, str]) -> None:
+def test_evictions_and_our_own_deletions_are_not_failures(fields: dict[str, str]) -> None:
     here = running(backoff_limit=0)
     here.world.change(KEY, "a-trainer-1", phase=PodPhase.FAILED, exit_code=143, ready=False, **fields)
     here.settle(4)
@@ -88,51 +88,53 @@ def test_too_many_failures_end_the_job_and_keep_the_failed_pods() -> None:
     assert "Failed" in here.told()
 
 
-def test_the_end_of_too_many_failures_says_how_the_last_ones_ended() -> None:
+def test_a_job_with_too_many_failures_reports_how_its_pods_failed() -> None:
     here = running(backoff_limit=0)
-    here.world.change(KEY, "a-trainer-1", said="Loading\nSegmentation Fault\n")
+    here.world.change(KEY, "a-trainer-1", container_message="Loading\nSegmentation Fault\n")
     here.world.finish(KEY, "a-trainer-1", 139)
     here.settle(4)
     assert here.job.status is not None
     failed = here.job.status.condition("Failed")
     assert failed is not None
     assert failed.message == (
-        "failed pods: 1, more than spec.backoffLimit 0: a-trainer-1 exited with 139 (Segmentation Fault); kubectl"
-        " logs says why"
+        "the job had 1 pod failure, more than spec.backoffLimit 0: a-trainer-1 exited with code 139 (Segmentation"
+        " Fault); `kubectl logs` shows more"
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "told"),
+    ("message", "code", "shown"),
     [
         ("the file /data/b is missing\nGeneral Error\n", 1, "1 (the file /data/b is missing)"),
         ("General Error\n", 1, "1 (General Error)"),
-        ("", 3, "3 (the program's own code, without a word: let it print why it ends)"),
-        ("", 143, "143 (ended by signal 15)"),
+        ("", 3, "3 (application exit code; nothing was logged)"),
+        ("", 143, "143 (killed by signal 15)"),
         ("", 127, "127;"),
         ("Killed\nOOMKilled: raise limits.memory\n", 137, "137 (OOMKilled: raise limits.memory)"),
     ],
 )
-def test_a_failure_is_told_with_the_words_that_say_most(said: str, code: int, told: str) -> None:
+def test_a_failure_is_told_with_the_words_that_say_most(message: str, code: int, shown: str) -> None:
     here = running()
-    here.world.change(KEY, "a-trainer-1", said=said)
+    here.world.change(KEY, "a-trainer-1", container_message=message)
     here.world.finish(KEY, "a-trainer-1", code)
     here.settle(4)
     (event,) = [e for e in here.world.events if e.reason == "PodFailed"]
-    assert f"a-trainer-1 exited with {told}" in event.message
-    assert event.message.endswith("; 1 of 6 tolerated failures")
+    assert f"a-trainer-1 exited with code {shown}" in event.message
+    assert event.message.endswith("; 1 pod failure so far, spec.backoffLimit is 6")
 
 
 def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
     here = running()
-    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, said="its image cannot be pulled")
+    here.world.change(
+        KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message="its image cannot be pulled"
+    )
     here.round(4)
     assert here.job.status is not None
     degraded = here.job.status.condition("Degraded")
     assert degraded is not None
     assert (degraded.status, degraded.reason) == ("True", "PodCannotStart")
     assert degraded.message == "a-trainer-1 cannot start: its image cannot be pulled"
-    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, said="")
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, container_message="")
     here.settle(4)
     degraded = here.job.status.condition("Degraded")
     assert degraded is not None
@@ -164,7 +166,7 @@ def test_the_last_trainer_lost_before_it_finished_is_replaced_even_much_later() 
     assert here.phase() is JobPhase.SUCCEEDED
 
 
-def test_preemption_by_the_scheduler_is_a_resize_for_serving_told_once() -> None:
+def test_preemption_by_kube_scheduler_is_a_resize_for_serving_and_reported_once() -> None:
     here = running()
     for i in (2, 3):
         here.world.preempt(KEY, f"a-trainer-{i}")
@@ -181,11 +183,11 @@ def test_preemption_by_the_scheduler_is_a_resize_for_serving_told_once() -> None
     assert "ScaledDown" not in here.told()
 
 
-def test_pods_that_no_kubelet_will_end_are_deleted_by_force() -> None:
+def test_unreachable_pods_are_deleted_by_force() -> None:
     here = running()
     here.world.change(KEY, "a-trainer-1", terminating=True)
     uid = here.world.pods(KEY)["a-trainer-1"].uid
-    here.context = JobContext(lost=frozenset({uid}))
+    here.context = JobContext(unreachable=frozenset({uid}))
     here.round(4)
     forced = [a for a in here.actions if isinstance(a, DeletePod) and a.force]
     assert [(a.pod, a.pod_uid) for a in forced] == [("a-trainer-1", uid)]
@@ -204,7 +206,7 @@ def test_a_gang_restarts_whole_when_one_pod_fails() -> None:
     assert here.told().count("Restarting") == 1
 
 
-def test_a_gang_does_not_start_anew_before_the_last_pod_is_gone() -> None:
+def test_a_gang_does_not_restart_before_its_last_pod_is_gone() -> None:
     here = gang()
     here.world.change(KEY, "a-pserver-0", terminating=True, disruption="EvictionByEvictionAPI")
     here.round(3)
@@ -215,10 +217,10 @@ def test_a_gang_does_not_start_anew_before_the_last_pod_is_gone() -> None:
     here.settle(3)
     assert here.phase() is JobPhase.RUNNING
     assert here.job.status is not None
-    assert here.job.status.failures == 0, "an eviction is not charged"
+    assert here.job.status.failures == 0, "an eviction is not a failure"
 
 
-def test_a_gang_whose_pod_vanished_unseen_restarts_too() -> None:
+def test_a_gang_whose_pod_vanished_restarts_too() -> None:
     here = gang()
     before = {p.uid for p in here.job.pods}
     here.world.drop(KEY, "a-trainer-2")
@@ -235,9 +237,9 @@ def test_a_gang_fails_after_its_limit_of_restarts() -> None:
     assert {p.phase for p in here.job.pods} <= {PodPhase.FAILED}
 
 
-def test_trouble_makes_the_job_degraded_once() -> None:
+def test_a_refusal_makes_the_job_degraded_and_is_reported_once() -> None:
     here = running()
-    here.context = JobContext(trouble=("Forbidden", "pods is forbidden: exceeded quota"))
+    here.context = JobContext(degraded=("Forbidden", "pods is forbidden: exceeded quota"))
     here.settle(4, rounds=3)
     assert here.job.status is not None
     degraded = here.job.status.condition("Degraded")
@@ -292,12 +294,12 @@ def happen(here: Story, move: str, which: int) -> None:
     elif move == "vanish":
         here.world.drop(KEY, pod.name)
     elif move == "lose":
-        here.context = JobContext(lost=frozenset({pod.uid}))
+        here.context = JobContext(unreachable=frozenset({pod.uid}))
 
 
 @examples(300)
 @given(lives())
-def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
+def test_under_any_events_the_rules_hold_and_the_job_settles(
     life: tuple[Story, list[tuple[str, int, int, bool]]],
 ) -> None:
     here, moves = life
@@ -306,7 +308,7 @@ def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
         here.now_s += 1
         happen(here, move, which)
         outcomes = here.round(target, hold=hold)
-        assert all(o.is_ok for o in outcomes), "no name is used twice, no pod taken for another"
+        assert all(o.is_ok for o in outcomes), "no name is used twice, and no pod is confused with another"
         assert len(here.job.live_trainers) <= here.job.max_trainers
         if ended is not None:
             assert here.phase() is ended
@@ -316,14 +318,14 @@ def test_whatever_happens_the_rules_hold_and_the_job_comes_to_rest(
     here.settle(target, rounds=15)
     writes = len(here.world.writes)
     here.settle(target, rounds=3)
-    assert len(here.world.writes) == writes, "at rest nothing is written"
+    assert len(here.world.writes) == writes, "a settled job is not written"
     if not here.phase().is_final:
         assert here.phase() is JobPhase.RUNNING
 
 
 @examples(200)
 @given(lives())
-def test_saying_it_twice_gives_the_same_status(life: tuple[Story, list[tuple[str, int, int, bool]]]) -> None:
+def test_the_same_round_twice_gives_the_same_status(life: tuple[Story, list[tuple[str, int, int, bool]]]) -> None:
     here, moves = life
     for move, which, target, _ in moves:
         happen(here, move, which)

@@ -1,4 +1,4 @@
-"""Pods that no kubelet will ever end: their node is gone, or not ready while they terminate."""
+"""Pods whose end no kubelet will confirm: their node is gone, or not ready while they terminate."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def test_pods_are_unreachable_if_no_kubelet_will_end_them() -> None:
     assert unreachable_pods(gang) == {pods[2].uid, pods[5].uid}
     unread = replace(snapshot, unread_nodes=("gone",))
     assert unreachable_pods(unread) == {pods[4].uid}, (
-        "a node that cannot be read is not gone, and its kubelet may be well"
+        "a node that cannot be parsed is not gone, and its kubelet may work"
     )

@@ -1,3 +1,5 @@
+"""Kubernetes quantities are read exactly, quickly and in every notation, and written in the usual one."""
+
 from __future__ import annotations
 
 import time
@@ -99,12 +101,12 @@ def test_reads_amounts_as_kubernetes_does(text: str | float, resource: str, amou
         ),
     ],
 )
-def test_refuses_what_is_no_amount_and_names_it(text: str | float) -> None:
+def test_refuses_text_that_is_not_a_quantity_and_names_the_resource(text: str | float) -> None:
     with pytest.raises(ConfigError, match="memory"):
         parse_quantity(text, "memory")
 
 
-def test_a_hostile_exponent_costs_no_time() -> None:
+def test_a_huge_exponent_costs_no_time() -> None:
     started = time.process_time()
     for _ in range(100):
         parse_quantity("1e" + "9" * 60, "cpu")
@@ -128,14 +130,14 @@ def test_rounds_up_exactly(whole: int, part: int, suffix: str, resource: str) ->
 
 
 @given(st.integers(0, 10**6), st.integers(-30, 30))
-def test_reads_exponents_as_decimals_do(mantissa: int, exponent: int) -> None:
+def test_reads_exponents_like_a_decimal_library(mantissa: int, exponent: int) -> None:
     value = Decimal(mantissa).scaleb(exponent)
     expected = min(int(value.to_integral_value(ROUND_CEILING)), MAX_AMOUNT)
     assert parse_quantity(f"{mantissa}e{exponent}", "memory") == expected
 
 
 @given(st.text(alphabet="0123456789.eEkKMGimnu+- ", max_size=70))
-def test_any_text_is_an_amount_or_refused(text: str) -> None:
+def test_any_text_is_a_quantity_or_is_refused(text: str) -> None:
     try:
         amount = parse_quantity(text, "memory")
     except ConfigError:
@@ -144,12 +146,12 @@ def test_any_text_is_an_amount_or_refused(text: str) -> None:
 
 
 @given(st.integers(0, MAX_AMOUNT), st.sampled_from(["memory", "ephemeral-storage", "pods", "nvidia.com/gpu"]))
-def test_writes_what_it_reads(amount: int, resource: str) -> None:
+def test_reads_back_every_amount_that_it_writes(amount: int, resource: str) -> None:
     assert parse_quantity(format_quantity(amount, resource), resource) == amount
 
 
 @given(st.integers(0, 10**12))
-def test_writes_what_it_reads_of_cpu(amount: int) -> None:
+def test_reads_back_every_cpu_amount_that_it_writes(amount: int) -> None:
     assert parse_quantity(format_quantity(amount, "cpu"), "cpu") == amount
 
 
@@ -167,5 +169,5 @@ def test_writes_what_it_reads_of_cpu(amount: int) -> None:
         (0, "memory", "0"),
     ],
 )
-def test_writes_as_people_do(amount: int, resource: str, text: str) -> None:
+def test_writes_amounts_in_the_usual_notation(amount: int, resource: str, text: str) -> None:
     assert format_quantity(amount, resource) == text

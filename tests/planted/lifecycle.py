@@ -12,7 +12,8 @@ from edl.lifecycle.desired_state import JobContext
 from edl.lifecycle.measurement import ProgressReading, SpeedMeter
 from edl.lifecycle.pod_actions import delete
 from edl.lifecycle.pod_events import PodEvent, failure_number
-from edl.lifecycle.status import Stage, Step, is_over
+from edl.lifecycle.status import is_over
+from edl.lifecycle.step import Stage, Step
 from edl.model.actions import Action, DeletePod, EmitEvent, Intent, MarkPod, PatchStatus
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
@@ -251,7 +252,7 @@ def end_before_the_last_report(right: Right) -> Right:
 )
 def message_of_the_launcher(right: Right) -> Right:
     def wrong(pod: Pod) -> str:
-        return str(right(replace(pod, said=pod.said.strip().rpartition("\n")[2])))
+        return str(right(replace(pod, container_message=pod.container_message.strip().rpartition("\n")[2])))
 
     return wrong
 
@@ -270,7 +271,7 @@ def deletion_before_the_end_is_stored(right: Right) -> Right:
         if not status.phase.is_final or is_over(job):
             return status, actions
         context = rest[3] if len(rest) > 3 and rest[3] is not None else JobContext()
-        return status, (*delete(job.pods, job, status.reason, context.lost), *actions)
+        return status, (*delete(job.pods, job, status.reason, context.unreachable), *actions)
 
     return wrong
 
@@ -346,7 +347,7 @@ def half_a_gang(right: Right) -> Right:
 )
 def stated_deletion_not_carried_out(right: Right) -> Right:
     def wrong(case: Any) -> list[DeletePod]:
-        return [action for action in right(case) if action.pod_uid in case.context.lost]
+        return [action for action in right(case) if action.pod_uid in case.context.unreachable]
 
     return wrong
 

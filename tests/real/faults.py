@@ -116,7 +116,7 @@ class Faults:
         (name, *_) = names(pods(self._cluster, self._job))
         self.make_greedy(name)
         self.killed[self.make_greedy.__name__] += 1
-        said = f"{name} exited with 137 (OOMKilled: "
+        said = f"{name} exited with code 137 (OOMKilled: "
         self._cluster.kube.wait_until(lambda: said in events(self._cluster, self._job), 60, "it is told why")
 
     def serve(self) -> None:

@@ -23,7 +23,7 @@ DIVISION = "python -c 'import os; os.kill(os.getpid(), 8)'"
 GREEDY = "python -c 'kept = [bytearray(1 << 20) for _ in range(400)]'"
 FORBIDDEN = """python -c 'open("/usr/model", "w")'"""
 MANY = "BackoffLimitExceeded"
-LIMIT = "failed pods: 1, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
+LIMIT = "the job had 1 pod failure, more than spec.backoffLimit 0: {name}-trainer-0 exited with "
 
 # name -> image, entrypoint, the condition and its reason, pieces of its message.
 CASES = {
@@ -31,14 +31,14 @@ CASES = {
     "no-launcher": (BASE_IMAGE, "true", "Failed", MANY, ['exec: "paddle_k8s": executable file not']),
     "no-entrypoint": (TRAINER_IMAGE, "no-such", "Failed", MANY, ["127 (Entrypoint Not Found)"]),
     "no-program": (TRAINER_IMAGE, "/etc/passwd", "Failed", MANY, ["126 (Entrypoint Not Executable)"]),
-    "exits-1": (TRAINER_IMAGE, "exit 1", "Failed", MANY, ["1 (General Error); kubectl logs"]),
+    "exits-1": (TRAINER_IMAGE, "exit 1", "Failed", MANY, ["code 1 (General Error); `kubectl logs`"]),
     "exits-136": (TRAINER_IMAGE, DIVISION, "Failed", MANY, ["136 (Error Arithmetic Operation(Floating Point Exc"]),
     "exits-139": (TRAINER_IMAGE, SEGFAULT, "Failed", MANY, ["139 (Segmentation Fault)"]),
-    "exits-3": (TRAINER_IMAGE, "exit 3", "Failed", MANY, ["3 (the program's own code, without a word: let it print"]),
-    "forbidden": (TRAINER_IMAGE, FORBIDDEN, "Failed", MANY, ["1 (General Error); kubectl logs says why"]),
+    "exits-3": (TRAINER_IMAGE, "exit 3", "Failed", MANY, ["code 3 (application exit code; nothing was logged)"]),
+    "forbidden": (TRAINER_IMAGE, FORBIDDEN, "Failed", MANY, ["code 1 (General Error); `kubectl logs` shows more"]),
     "greedy": (TRAINER_IMAGE, GREEDY, "Failed", MANY, ["137 (OOMKilled: ", "; raise limits.memory of its role"]),
-    "silent": (TRAINER_IMAGE, "true", "Complete", "Finished", ["all trainers exited 0"]),
-    "in-background": (TRAINER_IMAGE, "sleep 600 &", "Complete", "Finished", ["all trainers exited 0"]),
+    "silent": (TRAINER_IMAGE, "true", "Complete", "Finished", ["all trainers exited with code 0"]),
+    "in-background": (TRAINER_IMAGE, "sleep 600 &", "Complete", "Finished", ["all trainers exited with code 0"]),
 }
 # What the log of its trainer ends with: all that a program has said which says nothing is what the launcher says.
 LAST_LINES = {

@@ -113,8 +113,8 @@ def test_an_eviction_starts_the_whole_gang_anew_and_is_no_failure(gang: RealClus
     )
     told = events(gang, JOB)
     print(told)
-    seen = r"trainer-1 was evicted \(EvictionByEvictionAPI\)|a trainer is gone"  # by how soon it is
-    assert re.search(rf"Restarting .*({seen}); every pod starts anew", told)
+    seen = r"trainer-1 was evicted \(EvictionByEvictionAPI\)|a trainer pod no longer exists"  # by how soon it is
+    assert re.search(rf"Restarting .*({seen}); edl deletes every pod", told)
     await_training(gang)
     first_losses = [re.findall(r"step 0: loss ([0-9.]+)", gang.kubectl("logs", f"{JOB}-trainer-{r}")) for r in (0, 1)]
     assert max(float(loss) for (loss,) in first_losses) > 1, "the model begins anew"
@@ -127,7 +127,10 @@ def uids(found: dict[str, Object]) -> set[str]:
 
 def test_the_end_of_the_trainers_ends_the_pservers(gang: RealCluster) -> None:
     gang.kube.wait_until(lambda: condition(gang, JOB, "Complete"), 60, "it completes")
-    assert condition(gang, JOB, "Complete")["message"] == "all trainers exited 0 (2 are kept)"
+    assert (
+        condition(gang, JOB, "Complete")["message"]
+        == "all trainers exited with code 0 (edl keeps 2 pods for the logs)"
+    )
     of_job = f"paddlepaddle.org/job={JOB}"
     gang.kube.wait_until(
         lambda: (

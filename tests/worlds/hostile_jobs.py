@@ -146,7 +146,12 @@ _BOUNDS = [
     refused("min is 0", trainer(min_instance=0), "min-instance 0 is below 1", "greater than or equal to 1"),
     refused("no min", trainer(min_instance=None), "min-instance is missing", "min-instance: Required"),
     refused("no max", trainer(max_instance=None), "max-instance is missing", "max-instance: Required"),
-    refused("min above max", trainer(min_instance=7), "min-instance 7 exceeds max-instance 6; lower", "exceeds"),
+    refused(
+        "min above max",
+        trainer(min_instance=7),
+        "min-instance 7 exceeds max-instance 6; lower",
+        "exceeds max-instance; lower",
+    ),
     refused(
         "max is a billion", trainer(max_instance=10**9), "1000000000 exceeds 10000", "less than or equal to 10000"
     ),
@@ -157,13 +162,17 @@ _BOUNDS = [
     refused("min is 2.0", trainer(min_instance=2.0), "2.0 is not a whole number", "expected int"),
     accepted("backoffLimit is 2.0", edited(backoffLimit=2.0)),
     accepted("max is 10,000", trainer(max_instance=10_000)),
-    refused("elastic in gang mode", edited(fault_tolerant=False), "set fault_tolerant: true", "needs fault_tolerant"),
-    refused("elastic by default", edited(fault_tolerant=None), "set fault_tolerant: true", "needs fault_tolerant"),
+    refused("elastic in gang mode", edited(fault_tolerant=False), "set fault_tolerant: true", "set fault_tolerant"),
+    refused("elastic by default", edited(fault_tolerant=None), "set fault_tolerant: true", "set fault_tolerant"),
     accepted(
         "fixed in gang mode", _spec(lambda s: (s.pop("fault_tolerant"), s["trainer"].update({"min-instance": 6}))[1])
     ),
-    refused("pinned below min", trainer(instances=1), "instances 1 is outside 2..6", "instances must be 0"),
-    refused("pinned above max", trainer(instances=7), "instances 7 is outside 2..6", "instances must be 0"),
+    refused(
+        "pinned below min", trainer(instances=1), "instances 1 is not between min-instance 2 and", "write 0 to let"
+    ),
+    refused(
+        "pinned above max", trainer(instances=7), "is not between min-instance 2 and max-instance 6", "write 0 to let"
+    ),
     accepted("pinned", trainer(instances=4)),
     refused("pserver min above max", edited("pserver", **{"min-instance": 3}), "pserver: min-instance 3", "exceeds"),
     refused("pserver min is -1", edited("pserver", **{"min-instance": -1}), "pserver.min-instance", "pserver.min"),
@@ -174,52 +183,62 @@ _BOUNDS = [
 ]
 
 _AMOUNTS = [
-    refused("cpu NaN", requests(cpu="NaN"), "is not a quantity", "requests.cpu"),
-    refused("cpu negative", requests(cpu="-1"), "is not a quantity", "requests.cpu"),
-    refused("cpu negative number", requests(cpu=-1), "is not between 0", "cpu must be at least 1m"),
-    refused("cpu zero", requests(cpu="0"), "cpu 0 is below 1m", "cpu must be at least 1m"),
-    refused("cpu far below a millicore", requests(cpu="0.0001m"), "cpu 0.0001m is below 1m", "at least 1m"),
+    refused("cpu NaN", requests(cpu="NaN"), "is not a valid quantity", "requests.cpu"),
+    refused("cpu negative", requests(cpu="-1"), "is not a valid quantity", "requests.cpu"),
+    refused("cpu negative number", requests(cpu=-1), "is not between 0", "cpu is below 1m"),
+    refused("cpu zero", requests(cpu="0"), "cpu 0 is below 1m", "cpu is below 1m"),
+    refused("cpu far below a millicore", requests(cpu="0.0001m"), "cpu 0.0001m is below 1m", "cpu is below 1m"),
     refused("cpu with an exponent", requests(cpu="1e3"), "without sign and exponent", "requests.cpu"),
-    refused("cpu unquoted", requests(cpu=0.5), "is a bare decimal; write it in quotes", "requests.cpu"),
-    refused("cpu unquoted whole decimal", requests(cpu=1.0), "is a bare decimal", "string or integer"),
-    refused("cpu empty", requests(cpu=""), "is not a quantity", "requests.cpu"),
-    refused("cpu true", requests(cpu=True), "is not a quantity", "requests.cpu"),
+    refused("cpu unquoted", requests(cpu=0.5), "is a decimal without quotes; write", "requests.cpu"),
+    refused("cpu unquoted whole decimal", requests(cpu=1.0), "is a decimal without quotes", "string or integer"),
+    refused("cpu empty", requests(cpu=""), "is not a valid quantity", "requests.cpu"),
+    refused("cpu true", requests(cpu=True), "is not a valid quantity", "requests.cpu"),
     refused("cpu 2^63", requests(cpu=2**63), "is not between 0", "requests.cpu"),
     accepted("cpu quoted decimal", requests(cpu="0.5")),
     accepted("cpu bare point", requests(cpu=".5")),
     accepted("cpu number", requests(cpu=2)),
     accepted("cpu finer than a millicore", requests(cpu="1.5m")),
     refused("memory with a huge exponent", requests(memory="1e1000000"), "without sign and", "requests.memory"),
-    refused("memory zero", requests(memory=0), "memory 0 is below one byte", "at least one byte"),
+    refused("memory zero", requests(memory=0), "memory 0 is below one byte", "memory is below one byte"),
     refused("memory in thousandths", requests(memory="100m"), "m means a thousandth", "m means a thousandth"),
     refused("memory of 21 characters", requests(memory="1" * 21), "has 21 characters", "requests.memory"),
-    refused("memory with a newline", requests(memory="1Gi\n"), "is not a quantity", "requests.memory"),
+    refused("memory with a newline", requests(memory="1Gi\n"), "is not a valid quantity", "requests.memory"),
     accepted("memory beyond every cluster", requests(memory="9999999Pi")),
     accepted("memory of 20 digits", requests(memory="9" * 20)),
-    refused("request over limit", amounts({"cpu": "2"}, {"cpu": "1900m"}), "requests cpu 2 exceeds", "exceed limits"),
+    refused(
+        "request over limit",
+        amounts({"cpu": "2"}, {"cpu": "1900m"}),
+        "cpu request 2 exceeds",
+        "request exceeds limit",
+    ),
     accepted("request equal to limit, other spelling", amounts({"cpu": "2"}, {"cpu": "2000m"})),
     accepted("limits only", amounts(limits=SIZE)),
     refused("neither cpu nor memory", amounts(limits={GPU: 1}), "neither cpu nor memory", "neither cpu nor"),
     refused("no resources", trainer(resources=None), "neither cpu nor memory", "neither cpu nor memory"),
-    refused("no resources of a pserver", edited("pserver", resources=None), "pserver: resources ask", "neither cpu"),
-    refused("half a GPU", amounts(limits={**SIZE, GPU: "0.5"}), "0.5 is not a whole number", "whole number"),
-    refused("500m GPU", amounts(limits={**SIZE, GPU: "500m"}), "500m is not a whole number", "whole number"),
+    refused("no resources of a pserver", edited("pserver", resources=None), "pserver: the pserver", "neither cpu"),
+    refused(
+        "half a GPU", amounts(limits={**SIZE, GPU: "0.5"}), "0.5 of nvidia.com/gpu is not a whole", "whole number"
+    ),
+    refused("500m GPU", amounts(limits={**SIZE, GPU: "500m"}), "500m of nvidia.com/gpu is not", "whole number"),
     refused("negative GPU", amounts(limits={**SIZE, GPU: -1}), "is not between 0", "whole number"),
-    refused("fewer GPUs than the limit", amounts({**SIZE, GPU: 1}, {GPU: 2}), "devices need them equal", "equal"),
+    refused(
+        "fewer GPUs than the limit",
+        amounts({**SIZE, GPU: 1}, {GPU: 2}),
+        "request 1 differs from limit 2",
+        "request differs",
+    ),
     refused("two names of GPUs", amounts(limits={**SIZE, GPU: 1, OLD_GPU: 1}), "two names", "two names"),
     refused("two names, two maps", amounts({**SIZE, GPU: 1}, {OLD_GPU: 1}), "two names", "two names"),
     accepted("no GPU, said aloud", amounts(limits={**SIZE, GPU: "0"})),
     accepted("GPU by its old name", amounts(limits={**SIZE, OLD_GPU: 1})),
     accepted("GPU requested only", amounts({**SIZE, GPU: 1})),
     accepted("a GPU nobody has", amounts(limits={**SIZE, "example.com/warp-drive": 1})),
-    refused("an unknown resource", amounts({**SIZE, "gpu": "1"}), "gpu is no resource", "no resource of a container"),
-    refused(
-        "pods as a resource", amounts({**SIZE, "pods": "1"}), "pods is no resource", "no resource of a container"
-    ),
+    refused("an unknown resource", amounts({**SIZE, "gpu": "1"}), "unknown resource gpu", "unknown resource"),
+    refused("pods as a resource", amounts({**SIZE, "pods": "1"}), "unknown resource pods", "unknown resource"),
     refused(
         "17 resources",
         amounts({**SIZE, **{f"example.com/r{i}": 1 for i in range(15)}}),
-        "longer than the 16",
+        "longer than 16 items",
         "at most 16",
     ),
     refused(
@@ -241,7 +260,7 @@ _NAMES = [
 _FIELDS = [
     refused("port 0", edited(port=0), "port 0 is below 1", "spec.port"),
     refused("port 65536", edited(port=65536), "port 65536 exceeds 65535", "spec.port"),
-    refused("ports beyond the last", edited(port=65535), "beyond 65535", "beyond 65535"),
+    refused("ports beyond the last", edited(port=65535), "last port 65536 is above 65535", "above 65535"),
     refused("ports_num 0", edited(ports_num=0), "ports_num 0 is below 1", "ports_num"),
     refused("ports_num a billion", edited(ports_num=10**9), "ports_num 1000000000 exceeds", "ports_num"),
     refused("passes 0", edited(passes=0), "passes 0 is below 1", "spec.passes"),
@@ -249,8 +268,8 @@ _FIELDS = [
     refused(
         "two different passes",
         _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=3))[0]),
-        "differs",
-        "differ",
+        "passes 2 differs from trainer.passes 3",
+        "passes differs from trainer.passes",
     ),
     accepted("the same passes twice", _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=2))[0])),
     refused("backoffLimit -1", edited(backoffLimit=-1), "backoffLimit -1 is below 0", "backoffLimit"),
@@ -260,8 +279,8 @@ _FIELDS = [
     refused(
         "fault_tolerant is a text", edited(fault_tolerant="yes"), "is not true or false", "must be of type boolean"
     ),
-    refused("image is a number", edited(image=7), "is not a text", "must be of type string"),
-    refused("image is empty", edited(image=""), "shorter than the 1", "spec.image"),
+    refused("image is a number", edited(image=7), "is not text", "must be of type string"),
+    refused("image is empty", edited(image=""), "shorter than 1 character", "spec.image"),
     refused("mounts by two spellings", edited(VolumeMounts=[], volumeMounts=[]), "two spellings", "two spellings"),
     refused(
         "network by two spellings", edited(hostNetwork=True, host_network=True), "two spellings", "two spellings"
@@ -300,63 +319,96 @@ _FIELDS = [
 ]
 
 _TEMPLATES = [
-    refused("our label", template(metadata={"labels": {"paddlepaddle.org/role": "x"}}), "belongs to", "belong to"),
-    refused("our old label", template(metadata={"labels": {"paddle-job": "x"}}), "belongs to the", "belong to the"),
+    refused("our label", template(metadata={"labels": {"paddlepaddle.org/role": "x"}}), "is reserved", "is reserved"),
     refused(
-        "our annotation", template(metadata={"annotations": {"paddlepaddle.org/intent": "x"}}), "belongs", "belong"
+        "our old label", template(metadata={"labels": {"paddle-job": "x"}}), "paddle-job is reserved", "is reserved"
     ),
     refused(
-        "an owner", template(metadata={"ownerReferences": [{"name": "x"}]}), "ownerReferences is set", "must not set"
+        "our annotation",
+        template(metadata={"annotations": {"paddlepaddle.org/intent": "x"}}),
+        "paddlepaddle.org/intent is reserved",
+        "is reserved",
     ),
-    refused("a pod name", template(metadata={"name": "x"}), "name is set by", "must not set"),
-    refused("a namespace", template(metadata={"namespace": "x"}), "namespace is set by", "must not set"),
-    refused("finalizers", template(metadata={"finalizers": ["x"]}), "finalizers is set by", "must not set"),
-    refused("restartPolicy", template(restartPolicy="Always"), "restartPolicy is set", "must not set"),
-    refused("priorityClassName", template(priorityClassName="x"), "priorityClassName is set", "must not set"),
-    refused("priority", template(priority=10**9), "priority is set by", "must not set"),
-    refused("hostname", template(hostname="x"), "hostname is set by", "must not set"),
-    refused("subdomain", template(subdomain="x"), "subdomain is set by", "must not set"),
-    refused("nodeName", template(nodeName="x"), "nodeName is set by", "must not set"),
-    refused("schedulerName", template(schedulerName="x"), "schedulerName is set", "must not set"),
+    refused(
+        "an owner",
+        template(metadata={"ownerReferences": [{"name": "x"}]}),
+        "must not set ownerReferences",
+        "must not set",
+    ),
+    refused("a pod name", template(metadata={"name": "x"}), "must not set name", "must not set"),
+    refused("a namespace", template(metadata={"namespace": "x"}), "must not set namespace", "must not set"),
+    refused("finalizers", template(metadata={"finalizers": ["x"]}), "must not set finalizers", "must not set"),
+    refused("restartPolicy", template(restartPolicy="Always"), "must not set restartPolicy", "must not set"),
+    refused("priorityClassName", template(priorityClassName="x"), "must not set priorityClassName", "must not set"),
+    refused("priority", template(priority=10**9), "must not set priority", "must not set"),
+    refused("hostname", template(hostname="x"), "must not set hostname", "must not set"),
+    refused("subdomain", template(subdomain="x"), "must not set subdomain", "must not set"),
+    refused("nodeName", template(nodeName="x"), "must not set nodeName", "must not set"),
+    refused("schedulerName", template(schedulerName="x"), "must not set schedulerName", "must not set"),
     refused(
         "restartPolicy of a pserver", template("pserver", restartPolicy="Always"), "pserver.template", "must not"
     ),
     refused("restartPolicy of a master", template("master", restartPolicy="Always"), "master.template", "must not"),
-    refused("our volume", edited(volumes=[{"name": "edl-token", "emptyDir": {}}]), "edl-token", "belong to the"),
-    refused("our volume in a template", template(volumes=[{"name": "edl-token"}]), "edl-token", "belong to the"),
+    refused(
+        "our volume", edited(volumes=[{"name": "edl-token", "emptyDir": {}}]), "volume name edl-token", "is reserved"
+    ),
+    refused(
+        "our volume in a template", template(volumes=[{"name": "edl-token"}]), "volume name edl-token", "is reserved"
+    ),
     refused(
         "the token's Secret",
         template(volumes=[{"name": "v", "secret": {"secretName": "job-token-0123abcd"}}]),
-        "job-token-0123abcd is a job's token",
-        "token of a job",
+        "job-token-0123abcd names the token Secret",
+        "token Secret of a job",
     ),
     refused(
         "a mount over the token",
         _container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/paddlepaddle.org"}]),
-        "belongs to the controller",
-        "belong to the",
+        "of v at /var/run/secrets/paddlepaddle.org is reserved",
+        "is reserved for the controller",
     ),
-    refused("our variable", _container(env=[{"name": "EDL_ROLE", "value": "x"}]), "EDL_ROLE is set by", "set by the"),
     refused(
-        "our variable in short", template(env=[{"name": "EDL_TOKEN_FILE"}]), "EDL_TOKEN_FILE is set", "set by the"
+        "our variable", _container(env=[{"name": "EDL_ROLE", "value": "x"}]), "variable EDL_ROLE", "controller sets"
+    ),
+    refused(
+        "our variable in short",
+        template(env=[{"name": "EDL_TOKEN_FILE"}]),
+        "variable EDL_TOKEN_FILE",
+        "controller sets",
     ),
     refused(
         "10,000 variables",
         _container(env=[{"name": f"V{i}", "value": "x"} for i in range(10_000)]),
-        "longer than the 256",
+        "longer than 256 items",
         "must have at most 256 items",
     ),
     refused(
         "a variable of 1.4 MB",
         _container(env=[{"name": "V", "value": "x" * 1_400_000}]),
-        "longer than the 32768",
+        "longer than 32768 characters",
         "may not be more than 32768",
     ),
     refused(
-        "resources in the template", _container(resources={"limits": SIZE}), "spec.trainer.resources", "takes its"
+        "resources in the template", _container(resources={"limits": SIZE}), "spec.trainer.resources", "move them to"
     ),
-    refused(
-        "a container without an image", template(containers=[{"name": "x"}]), "name it trainer", "needs an image"
+    refused("a container without an image", template(containers=[{"name": "x"}]), "name it trainer", "has no image"),
+    *(
+        refused(
+            f"resources in the template of a {role}",
+            template(role, containers=[{"name": role, "resources": {"limits": SIZE}}]),
+            f"move them to spec.{role}.resources",
+            f"move them to spec.{role}.resources",
+        )
+        for role in ("master", "pserver")
+    ),
+    *(
+        refused(
+            f"a container of a {role} without an image",
+            template(role, containers=[{"name": "x"}]),
+            "the template container x has no image",
+            f"or name it {role}",
+        )
+        for role in ("master", "pserver")
     ),
     refused("a container without a name", template(containers=[{"image": "x"}]), "name is missing", "name: Required"),
     refused("containers of one name", template(containers=[{"name": "x", "image": "y"}] * 2), "twice", "Duplicate"),
@@ -367,20 +419,20 @@ _TEMPLATES = [
     refused(
         "a mount over the journal",
         edited(volumeMounts=[{"name": "v", "mountPath": "/var/lib/edl/journal"}]),
-        "belongs to",
-        "belong to",
+        "of v at /var/lib/edl/journal is reserved",
+        "is reserved for the controller",
     ),
     refused(
         "our volume mounted",
         _container(volumeMounts=[{"name": "edl-journal", "mountPath": "/x"}]),
-        "belongs to",
-        "belong to",
+        "of edl-journal at /x is reserved",
+        "is reserved for the controller",
     ),
     refused(
         "a token by volume name",
         template("pserver", volumes=[{"name": "job-token-0123abcd"}]),
-        "is a job's token",
-        "token of a job",
+        "names the token Secret",
+        "token Secret of a job",
     ),
     accepted("a sidecar", template(containers=[{"name": "log", "image": "log:1", "resources": {"limits": SIZE}}])),
     accepted("an empty template", template()),

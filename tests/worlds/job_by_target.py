@@ -28,6 +28,8 @@ def decision(
     victims: tuple[str, ...] = (),
     shrink_reason: str = "",
     moves: tuple[str, ...] = (),
+    message: str = "as planned",
+    details: str = "",
 ) -> ScaleDecision:
     return ScaleDecision(
         job=job.key,
@@ -38,10 +40,11 @@ def decision(
         max_trainers=job.max_trainers,
         admitted=admitted,
         reason=reason,
-        message="as planned",
+        message=message,
         victims=victims,
         shrink_reason=shrink_reason,
         moves=moves,
+        details=details,
     )
 
 

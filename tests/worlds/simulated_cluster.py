@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from edl.errors import NotSyncedError
-from edl.lifecycle.pod_events import is_told_to_go
+from edl.lifecycle.pod_events import is_deleted_with_job
 from edl.lifecycle.status import is_over
 from edl.model.actions import (
     Action,
@@ -389,7 +389,7 @@ class World:
             self.violations.append(f"{action} for a job that must have no pods")
         if job.fault_tolerant or job.policies:
             return
-        if any(p.terminating or p.phase is PodPhase.FAILED or is_told_to_go(p) for p in job.pods):
+        if any(p.terminating or p.phase is PodPhase.FAILED or is_deleted_with_job(p) for p in job.pods):
             self.violations.append(f"{action} beside pods of the gang's last run")
         if action.role is Role.TRAINER and action.index >= job.min_trainers:
             self.violations.append(f"{action} has a rank beyond the size of the gang")

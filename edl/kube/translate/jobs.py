@@ -130,8 +130,8 @@ def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
     return Job(
         key=key,
         uid="",
-        min_trainers=spec.trainer.min_instance,
-        max_trainers=spec.trainer.max_instance,
+        min_trainers=spec.trainer.min_trainers,
+        max_trainers=spec.trainer.max_trainers,
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
         fixed=fixed,

@@ -128,7 +128,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         intent=text(annotations.intent) if annotations else "",
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
-        said=_why_stopped(container),
+        container_message=_why_stopped(container),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
     )

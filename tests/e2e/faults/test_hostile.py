@@ -228,7 +228,7 @@ def test_a_job_that_is_nested_deeper_than_anybody_can_read_fails_alone(stage: St
             return kube.kubectl("get", "tj", "job", "-n", space, "-o", f"jsonpath={field}")
 
         until(stage, lambda: says("{.status.phase}") == "Failed", "it has failed")
-        assert "nested deeper than 64 levels" in says('{.status.conditions[?(@.type=="Failed")].message}')
+        assert "nested more than 64 levels deep" in says('{.status.conditions[?(@.type=="Failed")].message}')
         assert not kube.list("pods", space)
     finally:
         kube.delete("tj", "job", space)

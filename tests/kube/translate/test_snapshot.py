@@ -142,8 +142,8 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
     ended = {"terminated": {"exitCode": 1, "message": "its last words"}} if reason == "CrashLoopBackOff" else {}
     main = {"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": ended}
     found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
-    assert word in found.said
-    assert bool(found.said) == bool(word)
+    assert word in found.container_message
+    assert bool(found.container_message) == bool(word)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_exceeded_memory_limit_is_read_after_the_termination_message(
 ) -> None:
     ended = {"exitCode": 137, "reason": reason, "message": message}
     main = {"name": "c", "state": {"terminated": ended}}
-    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).said.splitlines()
+    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]})).container_message.splitlines()
     assert len(found) == len(lines)
     assert all(line.startswith(begin) for line, begin in zip(found, lines, strict=True))
 
@@ -310,7 +310,7 @@ def test_a_job_is_read() -> None:
 
 def test_a_job_in_the_namespace_of_the_controller_is_invalid_even_if_admission_accepted_it() -> None:
     (refused,) = take(job(), translator=Translator(controller_namespace="ads")).jobs
-    assert "namespace ads is the controller's own" in refused.problem
+    assert "namespace ads is reserved for the controller" in refused.problem
     (accepted,) = take(job(), translator=Translator(controller_namespace="paddlecloud")).jobs
     assert not accepted.problem
 

@@ -40,7 +40,7 @@ def test_an_object_that_cannot_be_translated_is_reported_and_the_others_are_read
     assert [n.name for n in found.nodes] == ["good"]
     assert [p.name for p in found.pods] == ["good"]
     assert [str(q) for q in translator.quarantined] == [
-        "Pod ads/bad is left out: cpu '-1' is negative; write an amount of at least 0",
+        "Pod ads/bad is left out: cpu '-1' is negative; write 0 or more",
         "Node bad is left out: cpu 'many' is not a quantity; write a number with a suffix such as 500m or 4Gi",
     ]
 
