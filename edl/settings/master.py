@@ -69,7 +69,7 @@ class MasterSettings(Settings):
         Flag(
             "Data set, in the form of the body of POST /v1/dataset.",
             metavar="JSON",
-            remedy='give an object such as {"source": "index:100000", "shardSize": 1000}',
+            remedy='give a JSON object such as {"source": "index:100000", "shardSize": 1000}',
             unset="the training code sets it",
         ),
     ] = None

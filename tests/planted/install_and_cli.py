@@ -47,8 +47,8 @@ def metric_not_drawn(right: Right) -> Right:
 
 @bug(
     "edl plan and edl explain ignore the limits of the controller",
-    at=targets.CLI_LIMITS,
-    caught_by="cli/test_cli.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
+    at=targets.READ_LIMITS,
+    caught_by="cli/test_plan.py::test_plan_and_explain_keep_to_the_limits_of_the_controller",
 )
 def limits_ignored(right: Right) -> Right:
-    return lambda *args: replace(right("1", "0", ""), quotas=right(*args).quotas)
+    return lambda settings: replace(right(settings), max_load_desired=1.0, serving_headroom=0)

@@ -34,7 +34,7 @@ def test_an_empty_text_counts_as_unset() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dataset": "{"}, '--dataset \'{\': Input data was truncated; give an object such as {"source": "index:'),
+        ({"dataset": "{"}, "--dataset '{': Input data was truncated; give a JSON object such as {\"source\":"),
         ({"lease_ttl_s": "-1"}, "--lease-ttl-s '-1': it must be a number from 0.1 up to 3600; give seconds"),
         (
             {"expect_progress": "3"},
