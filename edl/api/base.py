@@ -62,8 +62,9 @@ class Rule:
 
     def find(self, part: Part) -> Iterator[tuple[str, str]]:
         """Yield (field, message with values) for each violation; the field is empty if the rule covers the part."""
-        for name, value in ((name, getattr(part, name)) for name in self.fields) if self.fields else (("", part),):
-            for values in self.check(value):
+        targets = [(name, getattr(part, name)) for name in self.fields] or [("", part)]
+        for name, target in targets:
+            for values in self.check(target):
                 yield name, self.message.format_map(values)
 
 

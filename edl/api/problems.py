@@ -65,8 +65,9 @@ def _message(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     template = _MESSAGES.get(kind, "{value} is not valid (" + kind.replace("_", " ") + "); correct it")
     bound = context.get("max_length", context.get("min_length", 0))
-    length = count(bound, "character") if kind.startswith("string") else count(bound, "item")
-    return f"{_path(detail['loc'])} {template.format(**context, value=_shown(detail['input']), length=length)}"
+    length = count(bound, "character" if kind.startswith("string") else "item")
+    facts = {**context, "value": _shown(detail["input"]), "length": length}
+    return f"{_path(detail['loc'])} {template.format(**facts)}"
 
 
 def _misspelling(detail: ErrorDetails, model: type[BaseModel]) -> str:
