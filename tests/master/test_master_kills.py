@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.worlds.master_processes import Cluster, cluster
+from tests.worlds.waiting import wait_until
 
 TRAINERS = int(os.environ.get("EDL_TEST_TRAINERS", "8"))
 EPOCHS = int(os.environ.get("EDL_TEST_EPOCHS", "2"))
@@ -71,10 +72,7 @@ def restart_killed(world: Cluster, suffix: str) -> None:
 def test_a_trainer_that_was_paused_for_long_doubles_no_record(tmp_path: Path) -> None:
     with cluster(tmp_path, json.dumps({"source": "index:60", "shardSize": 10}), 0.6) as world:
         world.start_trainer("t0", 0.02)
-        until = time.monotonic() + 60
-        while not world.consumed():
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(world.consumed, "the trainer consumes a record", 60)
         world.trainers["t0"].send_signal(signal.SIGSTOP)
         world.start_trainer("t1", 0.001)
         assert world.trainers["t1"].wait(timeout=60) == 0  # it does not wait for the paused trainer
