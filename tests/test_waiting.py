@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from edl.waiting import RetryPauses, wait_for_first
+from edl.waiting import PauseLengths, RetryPauses, wait_for_first
 from tests.worlds.fake_api import FakeClock
 
 
@@ -42,3 +42,19 @@ async def test_a_pause_lasts_as_long_as_the_server_asks_even_if_an_immediate_ret
     await retries.after_failure(retry_after_s=20.0, at_once=True)
     assert 20.0 <= clock.slept[-1] <= 22.0
     assert retries.failures == 2
+
+
+def test_each_pause_is_twice_the_one_before_up_to_the_limit() -> None:
+    pauses = PauseLengths(0.5, 4.0)
+    assert [pauses.next_s() for _ in range(5)] == [0.5, 1.0, 2.0, 4.0, 4.0]
+
+
+def test_a_pause_that_the_other_side_asks_for_replaces_one_pause() -> None:
+    pauses = PauseLengths(1.0, 60.0)
+    assert [pauses.next_s(7.0), pauses.next_s(), pauses.next_s()] == [7.0, 2.0, 4.0]
+
+
+def test_jitter_spreads_the_pauses_around_their_length() -> None:
+    drawn = [PauseLengths(1.0, 1.0, jitter=0.5).next_s() for _ in range(200)]
+    assert all(0.5 <= pause_s <= 1.5 for pause_s in drawn)
+    assert max(drawn) - min(drawn) > 0.5

@@ -232,7 +232,7 @@ class Expression(RawPart):
     values: list[Annotated[str, Field(max_length=253)]] = Field(default_factory=list, max_length=1000)
 
 
-class NodeTerm(RawPart):
+class NodeSelectorTerm(RawPart):
     """Requirements that a node must all meet."""
 
     match_expressions: list[Expression] = Field(default_factory=list, max_length=64)
@@ -242,14 +242,14 @@ class NodeTerm(RawPart):
 class RequiredNodes(RawPart):
     """Terms of which a node must meet one."""
 
-    node_selector_terms: list[NodeTerm] = Field(default_factory=list, max_length=64)
+    node_selector_terms: list[NodeSelectorTerm] = Field(default_factory=list, max_length=64)
 
 
 class PreferredNodes(RawPart):
     """A term that a node should meet, with its weight."""
 
     weight: Annotated[WholeNumber, Field(ge=1, le=100)]
-    preference: NodeTerm
+    preference: NodeSelectorTerm
 
 
 class NodeAffinity(RawPart):

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
-from edl.controller.plan_maker import Start
+from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
 from edl.lifecycle.action_order import creations, degraded_update, status_updates
 from edl.lifecycle.data_progress import MasterView
@@ -34,7 +34,7 @@ class Executor:
         cluster: carries out each action.
         clock: for pauses and durations.
         lease: checked before each write.
-        recorder: is told about each outcome.
+        recorder: receives each outcome.
         master_view: what the master monitor knows about a job's master.
         writes: how many requests may be under way at once.
     """
@@ -58,7 +58,7 @@ class Executor:
         self,
         snapshot: ClusterSnapshot,
         decisions: Mapping[JobKey, ScaleDecision],
-        starts: Iterable[Start],
+        starts: Iterable[StartablePod],
         lost: frozenset[str],
     ) -> RoundResult:
         """Bring every job closer to its decision; ACTED, or FAILED if some write did not succeed.

@@ -76,7 +76,7 @@ class Controller:
             cluster: is observed and changed.
             clock: for pauses and ages.
             lease: without it the round only observes.
-            recorder: is told what happens.
+            recorder: receives every outcome.
             planner: the functions that decide.
             limits: what the operator allows a plan to do.
             pace: how often rounds run.

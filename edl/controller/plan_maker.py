@@ -26,7 +26,7 @@ _DEADLINE_SLACK_S = 1.0
 """`decide` keeps its own deadline; the thread is given up this much later, if `decide` hangs."""
 
 
-class Start(Protocol):
+class StartablePod(Protocol):
     """A pod of a plan that fits on its node now, as `planner.packing.startable` returns it."""
 
     @property
@@ -67,7 +67,7 @@ class Planner:
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
     check: Callable[[ClusterSnapshot, ScalePlan], Sequence[str]]
-    startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[Start]]
+    startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[StartablePod]]
     new_thread: Callable[[], FunctionRunner] = PlannerThread
 
 
@@ -94,7 +94,7 @@ class PlanMaker:
         self._recorder.planned(view, self._limits, plan)
         return plan
 
-    async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:
+    async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
         """The pods of the plan that fit on their nodes now; none if that cannot be computed in time."""
         if not any(d.nodes or d.fixed_nodes for d in plan.decisions):
             return ()

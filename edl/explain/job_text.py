@@ -102,9 +102,9 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     yield f"{decision.job}: {state} ({bounds}), {decision.reason.value}"
     yield f"  {decision.account}"
-    said = next((j.status.explanation for j in snapshot.jobs if j.key == decision.job and j.status), "")
-    if said and said != decision.message:
-        yield f"  Stored in its status: {said}"
+    stored = next((j.status.explanation for j in snapshot.jobs if j.key == decision.job and j.status), "")
+    if stored and stored != decision.message:
+        yield f"  Stored in its status: {stored}"
     if report.standing:
         yield from ("", "Trainers")
         yield from _standing(report)

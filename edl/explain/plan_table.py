@@ -70,8 +70,10 @@ def print_plan(
         )
     )
     if plan.fallback is not None:
-        told = f"No plan could be made ({plan.fallback}): this is what stands of the last one, as is the certificate"
-        console.print(Text(told), soft_wrap=True)
+        note = (
+            f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
+        )
+        console.print(Text(note), soft_wrap=True)
     if plan.is_comparison:
         console.print(Text(_caveat(plan)), soft_wrap=True)
     if wide and plan.prices:
@@ -81,8 +83,8 @@ def print_plan(
         console.print()
     for decision in sorted(plan.decisions, key=lambda d: d.job):
         if decision.message:
-            told = decision.account if wide else decision.message
-            console.print(Text(f"{decision.job}: {told}"), soft_wrap=True)
+            line = decision.account if wide else decision.message
+            console.print(Text(f"{decision.job}: {line}"), soft_wrap=True)
 
 
 def make_console() -> Console:

@@ -1,7 +1,7 @@
 """A plan in words: for each job one short line, and the full account behind it.
 
-The short line (`7 of 12: cpu is full on pool gpu-a`) stands in `kubectl get`, events and `edl plan`. The account adds
-which jobs hold the room, what one more trainer would cost and how long a wait lasts. Both are written from the
+The short line (`7 of 12: cpu is full on pool gpu-a`) is shown by `kubectl get`, events and `edl plan`. The account
+adds which jobs hold the room, what one more trainer would cost and how long a wait lasts. Both are written from the
 finished packing; costs are counted in whole pods on a node, not read from dual values.
 """
 
@@ -47,11 +47,11 @@ def with_sentences(study: Study) -> ScalePlan:
     writer = _Writer(study.final_context)
     jobs = {job.key: job for job in study.final_context.problem.snapshot.jobs}
 
-    def told(decision: ScaleDecision) -> ScaleDecision:
+    def worded(decision: ScaleDecision) -> ScaleDecision:
         sentence = writer.write(jobs[decision.job])
         return replace(decision, message=sentence.short, details=sentence.full)
 
-    return replace(study.plan, decisions=tuple(told(decision) for decision in study.plan.decisions))
+    return replace(study.plan, decisions=tuple(worded(decision) for decision in study.plan.decisions))
 
 
 def with_comparison_sentences(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from edl.errors import ConfigError
 from edl.kube.translate.objects import (
-    Container,
+    ContainerObject,
     NodeObject,
     NodeStatus,
     PodObject,
@@ -73,7 +73,7 @@ def resource_log_line(nodes: Iterable[NodeObject], pods: Iterable[PodObject]) ->
     )
 
 
-def _containers(pod: PodObject) -> Iterator[Container]:
+def _containers(pod: PodObject) -> Iterator[ContainerObject]:
     if (pod.status or PodStatus()).phase not in _FINISHED:
         spec = pod.spec or PodSpec()
         yield from spec.containers or ()

@@ -93,7 +93,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     Returns:
         The problem with the lower maximums, and the indices of the hopeless jobs.
     """
-    trial = _Trial(problem, served, deadline_s)
+    trial = _AdmissionTrial(problem, served, deadline_s)
     idle = trial(()) or TrialPacking(problem, ())
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
@@ -137,7 +137,7 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
         hopeless: indices of jobs that cannot run.
         deadline_s: time for each program.
     """
-    trial = _Trial(problem, served, deadline_s)
+    trial = _AdmissionTrial(problem, served, deadline_s)
     hopeful = [c for c in problem.demands if c.index not in hopeless]
     packing = trial([c.index for c in hopeful])
     if packing is not None:
@@ -168,7 +168,7 @@ def _seniority(demand: JobDemand) -> tuple[bool, float, object]:
     return (demand.job.was_admitted and is_broken, demand.job.created_s, demand.job.key)
 
 
-class _Trial:
+class _AdmissionTrial:
     """Tries sets of jobs: whether all that they need fits beside serving; rejected sets are remembered.
 
     Calling it with the indices of jobs returns the packing, or None if they do not fit together.
@@ -259,7 +259,7 @@ class _Queue:
         short: of each job that waits for quota, or behind one that does, the quota that is short.
     """
 
-    def __init__(self, trial: _Trial) -> None:
+    def __init__(self, trial: _AdmissionTrial) -> None:
         self._trial = trial
         self.head: dict[int, int] = {}
         self.short: dict[int, QuotaShortage] = {}

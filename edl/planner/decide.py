@@ -1,6 +1,6 @@
 """The decision: a snapshot, a policy and limits in; a plan that has passed its checks out.
 
-The stages stand here in their order: serving, admission, sharing, preferences, proof, consolidation, check. A policy
+The stages run here in their order: serving, admission, sharing, preferences, proof, consolidation, check. A policy
 changes what jobs ask for and how they share, never the rules that hold for all.
 """
 

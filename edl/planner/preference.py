@@ -3,7 +3,7 @@
 kube-scheduler scores nodes by preferred affinity and by PreferNoSchedule taints. This stage runs once the counts of a
 plan are final. A pod moves to a better node only into capacity that is free already, and only if other pods lose no
 more slots than before. Or it swaps nodes with a pod of the same shape. So a preference never costs a slot, and shapes
-need not be told apart by it. kube-scheduler alone decides which node a serving pod gets.
+need not differ by it. kube-scheduler alone decides which node a serving pod gets.
 
 Source: https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins (NodeAffinity, TaintToleration)
 """

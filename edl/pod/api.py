@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from edl.clock import RetryPauses
 from edl.errors import ConfigError, PermanentError, TemporaryError
+from edl.waiting import PauseLengths
 
 _TIMEOUT_S = 10.0
 _PAGE = 500  # pods in one answer
@@ -65,7 +65,7 @@ class PodApi:
             TemporaryError: the API did not answer after several tries.
             PermanentError: the API refuses the selector.
         """
-        pauses = RetryPauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        pauses = PauseLengths(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         for _ in range(_TRIES - 1):
             try:
                 return self._list(selector)

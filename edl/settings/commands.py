@@ -24,7 +24,7 @@ class Command:
         summary: one line for the list of commands.
         settings: `module:class` with its flags.
         run: `module:function` that takes an instance of the class and returns the exit code, or None for 0.
-        exit_codes: what the codes mean, if more is to be said than 0 done, 1 failed, 2 wrong usage.
+        exit_codes: what the codes mean, if not only 0 done, 1 failed, 2 wrong usage.
     """
 
     name: str

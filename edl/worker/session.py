@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edl.clock import RetryPauses
 from edl.errors import EdlError, TemporaryError
+from edl.waiting import PauseLengths
 from edl.worker.connection import MasterConnection
 from edl.worker.lease import BadRecord, HeldLease, PositionBatch
 from edl.worker.lease_queue import LeaseQueue, Reports
@@ -301,7 +301,7 @@ class MasterSession:
         limit_s: float | None,
     ) -> dict[str, Any]:
         """Send the same request until it is answered, or until its time limit; closing the session sets a limit."""
-        pauses, start_s = RetryPauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _JITTER), time.monotonic()
+        pauses, start_s = PauseLengths(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _JITTER), time.monotonic()
         while True:
             try:
                 return connection.call(method, path, data, timeout_s)

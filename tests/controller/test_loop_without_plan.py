@@ -19,7 +19,7 @@ from scipy.optimize import OptimizeResult
 
 import edl.controller.plan_maker
 from edl.controller.loop import Controller
-from edl.controller.plan_maker import Planner, Start
+from edl.controller.plan_maker import Planner
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError, PlanFailure
 from edl.explain.decision import decide
@@ -32,7 +32,7 @@ from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.observability.replay import Verdict, replay_all
 from edl.planner.guard import check
-from edl.planner.packing import startable
+from edl.planner.packing import Start, startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.unplaceable import watch
 from tests.worlds.builders import make_job, make_node, make_serving

@@ -18,7 +18,7 @@ from edl.clock import Clock
 from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
-from edl.kube.mirror.reflector import Pace, Reflector, Resource
+from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder
@@ -55,12 +55,12 @@ class ClusterCache:
         namespaces: Sequence[str] = (),
         default_master_image: str = "",
         controller_namespace: str = "",
-        pace: Pace | None = None,
+        pace: ReflectorPace | None = None,
         overdue_s: float = OVERDUE_S,
     ) -> None:
         self._session = session
         self._clock = clock
-        self._pace = pace or Pace()
+        self._pace = pace or ReflectorPace()
         self._changed = asyncio.Event()
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace

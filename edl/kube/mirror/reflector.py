@@ -25,7 +25,7 @@ from edl.kube.client.session import ApiSession
 from edl.kube.json_depth import UNREADABLE, decode
 from edl.kube.mirror.store import ObjectStore, key_of
 from edl.kube.translate.decoders import Decoder, Quarantined
-from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, Metadata, WatchEvent
+from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent
 from edl.waiting import RetryPauses
 
 T = TypeVar("T", bound=HasMetadata)
@@ -38,7 +38,7 @@ _EVENTS = msgspec.json.Decoder(WatchEvent)
 
 
 class _Bookmark(msgspec.Struct):
-    metadata: Metadata | None = None
+    metadata: ObjectMetadata | None = None
 
 
 _BOOKMARKS = msgspec.json.Decoder(_Bookmark)
@@ -64,7 +64,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReflectorPace:
     """Sizes and times of a reflector; times are in seconds.
 
     Attributes:
@@ -104,7 +104,7 @@ class Reflector(Generic[T]):
         clock: Clock,
         *,
         on_change: Callable[[], None] = lambda: None,
-        pace: Pace | None = None,
+        pace: ReflectorPace | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Create a reflector; nothing is sent before `run`.
@@ -130,7 +130,7 @@ class Reflector(Generic[T]):
         self._decoder = decoder
         self._clock = clock
         self._on_change = on_change
-        self._pace = pace = pace or Pace()
+        self._pace = pace = pace or ReflectorPace()
         self._rng = rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pauses = RetryPauses(clock, first_s=pace.backoff_s, longest_s=pace.backoff_cap_s, rng=rng)
         self._version = ""
@@ -269,7 +269,7 @@ class Reflector(Generic[T]):
                 self.store.quarantine(item)
             self._on_change()
             return
-        metadata = item.metadata or Metadata()
+        metadata = item.metadata or ObjectMetadata()
         if event.type == "DELETED":
             changed = self.store.remove(key_of(metadata), metadata.uid or "", metadata.resource_version or "")
         else:
@@ -278,7 +278,7 @@ class Reflector(Generic[T]):
         if changed:
             self._on_change()
 
-    def _advance(self, metadata: Metadata | None) -> None:
+    def _advance(self, metadata: ObjectMetadata | None) -> None:
         """Remember the version from which the next watch resumes, unless a new list is due."""
         if self._version and metadata is not None and metadata.resource_version:
             self._version = metadata.resource_version

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.objects import HasMetadata, JobObject, Metadata
+from edl.kube.translate.objects import HasMetadata, JobObject, ObjectMetadata
 
 Key = tuple[str, str]
 """Namespace (empty for an object without one) and name."""
@@ -82,7 +82,7 @@ class ObjectStore(Generic[T]):
             new: the object.
             is_known: the event says that the object existed before, so it does not bring a deleted one back.
         """
-        metadata = new.metadata or Metadata()
+        metadata = new.metadata or ObjectMetadata()
         version, uid = metadata.resource_version or "", metadata.uid or ""
         key = key_of(metadata)
         if version in self._versions or self._is_late(key, uid, is_known=is_known):
@@ -110,7 +110,7 @@ class ObjectStore(Generic[T]):
 
     def replace(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> bool:
         """Take a complete list: objects that are not in it were deleted. Return True as `add` does."""
-        listed = {key_of(obj.metadata or Metadata()): obj for obj in objects}
+        listed = {key_of(obj.metadata or ObjectMetadata()): obj for obj in objects}
         self.quarantined = {}
         deleted = [key for key in self.objects if key not in listed]
         for key in deleted:
@@ -145,7 +145,7 @@ class ObjectStore(Generic[T]):
         self._deleted_uids.add(uid_of(old))
 
 
-def key_of(metadata: Metadata) -> Key:
+def key_of(metadata: ObjectMetadata) -> Key:
     """Return the namespace and name of an object."""
     return (metadata.namespace or "", metadata.name or "")
 

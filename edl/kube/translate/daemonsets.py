@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from edl.errors import ConfigError
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.objects import DaemonSetObject, Metadata, OwnerReference, PodSpec
+from edl.kube.translate.objects import DaemonSetObject, ObjectMetadata, OwnerReference, PodSpec
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import shape_of
 from edl.model.cluster import Node
@@ -63,7 +63,7 @@ class DaemonReader:
         """
         known: dict[DaemonKey, tuple[DaemonSetObject, Daemon]] = {}
         for source in daemonsets:
-            metadata = source.metadata or Metadata()
+            metadata = source.metadata or ObjectMetadata()
             key = (metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
             before = self._known.get(key)
             if before is not None and before[0] is source:

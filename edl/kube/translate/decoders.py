@@ -16,8 +16,8 @@ from edl.kube.translate.objects import (
     DaemonSetObject,
     HasMetadata,
     JobObject,
-    Metadata,
     NodeObject,
+    ObjectMetadata,
     PodObject,
     PriorityClassObject,
 )
@@ -51,7 +51,7 @@ class Quarantined:
 
 
 class _Named(msgspec.Struct):
-    metadata: Metadata | None = None
+    metadata: ObjectMetadata | None = None
 
 
 class Decoder(Generic[T]):

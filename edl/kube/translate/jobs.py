@@ -20,7 +20,7 @@ from edl.api.status import MAX_SPEEDS
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
-from edl.kube.translate.objects import JobObject, Metadata, PodObject, PodSpec
+from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
 from edl.kube.translate.shapes import preferences_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
@@ -184,7 +184,7 @@ def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
 
 
 def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
-    metadata = source.metadata or Metadata()
+    metadata = source.metadata or ObjectMetadata()
     created_s = seconds_of(metadata.creation_timestamp)
     job = replace(
         job,

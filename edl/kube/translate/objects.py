@@ -39,7 +39,7 @@ class OwnerReference(_Struct):
     controller: bool | None = None
 
 
-class Metadata(_Struct):
+class ObjectMetadata(_Struct):
     """The metadata of any object; times are RFC 3339 text."""
 
     name: str | None = None
@@ -73,14 +73,14 @@ class PodAnnotations(_Struct):
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
 
 
-class PodMetadata(Metadata):
+class PodMetadata(ObjectMetadata):
     """Metadata of a pod."""
 
     labels: PodLabels | None = None
     annotations: PodAnnotations | None = None
 
 
-class NodeMetadata(Metadata):
+class NodeMetadata(ObjectMetadata):
     """Metadata of a node: its labels decide which pods may run there."""
 
     labels: dict[str, Scalar] | None = None
@@ -102,7 +102,7 @@ class ContainerPort(_Struct):
     protocol: str | None = None
 
 
-class Container(_Struct):
+class ContainerObject(_Struct):
     """A container; an init container with restartPolicy Always is a native sidecar."""
 
     name: str | None = None
@@ -178,8 +178,8 @@ class PodSpec(_Struct):
     """The spec of a pod or of a pod template."""
 
     node_name: str | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
+    containers: list[ContainerObject] | None = None
+    init_containers: list[ContainerObject] | None = None
     overhead: dict[str, Scalar] | None = None
     resources: ResourceAmounts | None = None
     node_selector: dict[str, Scalar] | None = None
@@ -282,7 +282,7 @@ class NodeObject(_Struct):
     status: NodeStatus | None = None
 
 
-class PodTemplate(_Struct):
+class PodTemplateObject(_Struct):
     """The template of a workload's pods."""
 
     spec: PodSpec | None = None
@@ -291,20 +291,20 @@ class PodTemplate(_Struct):
 class DaemonSetSpec(_Struct):
     """The spec of a DaemonSet."""
 
-    template: PodTemplate | None = None
+    template: PodTemplateObject | None = None
 
 
 class DaemonSetObject(_Struct):
     """An apps/v1 DaemonSet."""
 
-    metadata: Metadata | None = None
+    metadata: ObjectMetadata | None = None
     spec: DaemonSetSpec | None = None
 
 
 class PriorityClassObject(_Struct):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
-    metadata: Metadata | None = None
+    metadata: ObjectMetadata | None = None
     value: int | None = None
     global_default: bool | None = None
 
@@ -316,7 +316,7 @@ class JobObject(_Struct):
         body: the whole object without managedFields.
     """
 
-    metadata: Metadata | None = None
+    metadata: ObjectMetadata | None = None
     body: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -324,7 +324,7 @@ class HasMetadata(Protocol):
     """Any object of this module."""
 
     @property
-    def metadata(self) -> Metadata | None:
+    def metadata(self) -> ObjectMetadata | None:
         """Name, namespace, uid and resourceVersion."""
 
 

@@ -14,7 +14,7 @@ from edl.kube.translate.objects import (
     ConditionObject,
     ContainerState,
     ContainerStatus,
-    Metadata,
+    ObjectMetadata,
     OwnerReference,
     PodLabels,
     PodMetadata,
@@ -143,7 +143,7 @@ def pinned_node(metadata: PodMetadata) -> str:
     return text(annotations.planned_node) if text(annotations.pinned) == "true" else ""
 
 
-def is_owned_by(owners: Iterable[OwnerReference], job: Metadata) -> bool:
+def is_owned_by(owners: Iterable[OwnerReference], job: ObjectMetadata) -> bool:
     """Return True if a labelled pod has no owner, or the job is one: by UID, or by name if one side has no UID."""
     owners = tuple(owners)
     if not owners:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from edl.kube.translate.objects import (
-    Container,
+    ContainerObject,
     ExpressionObject,
     NodeSelectorObject,
     NodeTermObject,
@@ -145,7 +145,7 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
     return total
 
 
-def _of_container(container: Container, granted: Mapping[str, Amounts], *, infeasible: bool) -> Amounts:
+def _of_container(container: ContainerObject, granted: Mapping[str, Amounts], *, infeasible: bool) -> Amounts:
     """Return the request of a container: the larger of spec and granted; the granted if a resize is infeasible."""
     current = granted.get(container.name or "")
     if current is None:
@@ -196,7 +196,7 @@ def _is_pod_level(name: str) -> bool:
     return name in {CPU, MEMORY} or name.startswith("hugepages-")
 
 
-def _is_sidecar(container: Container) -> bool:
+def _is_sidecar(container: ContainerObject) -> bool:
     return container.restart_policy == "Always"
 
 

@@ -19,11 +19,11 @@ from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.objects import (
     DaemonSetObject,
     JobObject,
-    Metadata,
     NodeMetadata,
     NodeObject,
     NodeSpec,
     NodeStatus,
+    ObjectMetadata,
     PodMetadata,
     PodObject,
     PodSpec,
@@ -89,9 +89,9 @@ class Translator:
             now_s: when the objects were read, in seconds since the epoch.
         """
         self._left_out = []
-        classes = {(c.metadata or Metadata()).name or "": c for c in priority_classes}
+        classes = {(c.metadata or ObjectMetadata()).name or "": c for c in priority_classes}
         self._set_priorities(classes)
-        by_key = {_key(metadata): job for job in jobs if (metadata := job.metadata or Metadata()).name}
+        by_key = {_key(metadata): job for job in jobs if (metadata := job.metadata or ObjectMetadata()).name}
         own: dict[JobKey, list[Pod]] = {key: [] for key in by_key}
         foreign, reached = self._assign(pods, by_key, own, now_s)
         self._jobs.forget_all_but(by_key)
@@ -243,9 +243,9 @@ def _with_existing_node(pod: Pod, nodes: Collection[str]) -> Pod:
     return replace(pod, nominated="") if pod.nominated and nodes and pod.nominated not in nodes else pod
 
 
-def _key(metadata: Metadata) -> JobKey:
+def _key(metadata: ObjectMetadata) -> JobKey:
     return JobKey(metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
 
 
-def _metadata(job: JobObject) -> Metadata:
-    return job.metadata or Metadata()
+def _metadata(job: JobObject) -> ObjectMetadata:
+    return job.metadata or ObjectMetadata()

@@ -124,7 +124,7 @@ class Edl2017(Comparison):
         jobs = [demand.job for demand in problem.demands]
         sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
         targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
-        trial = _Trial(problem, targets)
+        trial = _FirstFit(problem, targets)
         waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
         placeable = sum(served.due.values()) + sum(served.in_grace.values())
         proof = trial.prove(limits.deadline_s)
@@ -164,7 +164,7 @@ def _totals(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, 
     return Totals(capacity, asked)
 
 
-class _Trial:
+class _FirstFit:
     """The targets on real nodes, each pod on the first node that has room; a pod without room stays pending.
 
     Attributes:
@@ -242,7 +242,7 @@ def _age(demand: JobDemand) -> tuple[float, JobKey]:
     return (demand.job.created_s, demand.job.key)
 
 
-def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecision:
+def _decision(job: Job, trial: _FirstFit, targets: dict[JobKey, int]) -> ScaleDecision:
     live = tuple(sorted(p.name for p in job.live_trainers))
     demand = next((c for c in trial.problem.demands if c.job.key == job.key), None)
     base = ScaleDecision(
@@ -276,7 +276,7 @@ def _decision(job: Job, trial: _Trial, targets: dict[JobKey, int]) -> ScaleDecis
     )
 
 
-def _reason(demand: JobDemand, trial: _Trial, target: int) -> Reason:
+def _reason(demand: JobDemand, trial: _FirstFit, target: int) -> Reason:
     if demand.index in trial.incomplete:
         return Reason.MIN_UNSATISFIED
     if demand.job.pinned:

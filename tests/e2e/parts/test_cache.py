@@ -14,7 +14,7 @@ from edl.errors import ConflictError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.cache import ClusterCache
-from edl.kube.mirror.reflector import Pace
+from edl.kube.mirror.reflector import ReflectorPace
 from tests.e2e.conftest import ControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.worlds.harness import install
@@ -37,7 +37,9 @@ def job() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def cached(plane: ControlPlane, pace: Pace | None = None) -> AsyncIterator[tuple[ApiSession, ClusterCache]]:
+async def cached(
+    plane: ControlPlane, pace: ReflectorPace | None = None
+) -> AsyncIterator[tuple[ApiSession, ClusterCache]]:
     async with await ApiSession.open(str(plane.kubeconfig)) as session:
         cache = ClusterCache(session, SystemClock(), pace=pace)
         task = asyncio.ensure_future(cache.run())
@@ -74,7 +76,7 @@ def plane(control_plane: ControlPlanes) -> ControlPlane:
 
 
 async def test_the_cache_follows_the_cluster(plane: ControlPlane) -> None:
-    async with cached(plane, Pace(page_items=2)) as (session, cache):
+    async with cached(plane, ReflectorPace(page_items=2)) as (session, cache):
         await session.post("/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs", job())
         stored = await session.post(PODS, pod("ctr-trainer-0", OURS))
         cache.expect_created("Pod", "default", "ctr-trainer-0", stored["metadata"]["uid"])

@@ -11,7 +11,7 @@ import pytest
 
 from edl.errors import NotSyncedError
 from edl.kube.mirror.cache import ClusterCache
-from edl.kube.mirror.reflector import Pace
+from edl.kube.mirror.reflector import ReflectorPace
 from edl.kube.translate.decoders import PODS as PODS_DECODER
 from edl.kube.translate.decoders import Quarantined
 from edl.model.names import JobKey
@@ -62,7 +62,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(api: FakeApi | None = None, pace: Pace | None = None, **options: Any) -> AsyncIterator[World]:
+async def world(
+    api: FakeApi | None = None, pace: ReflectorPace | None = None, **options: Any
+) -> AsyncIterator[World]:
     api, clock = api or FakeApi(), FakeClock()
     async with connected(api) as session:
         cache = ClusterCache(session, clock, pace=pace, **options)

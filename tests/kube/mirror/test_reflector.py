@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from edl.kube.client.session import ApiSession
-from edl.kube.mirror.reflector import Pace, Reflector, Resource
+from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import PODS, TRAINING_JOBS
 from edl.kube.translate.objects import JobObject, PodObject
@@ -42,9 +42,11 @@ class Mirror:
 
 
 @asynccontextmanager
-async def mirrored(api: FakeApi, pace: Pace | None = None, resource: Resource | None = None) -> AsyncIterator[Mirror]:
+async def mirrored(
+    api: FakeApi, pace: ReflectorPace | None = None, resource: Resource | None = None
+) -> AsyncIterator[Mirror]:
     async with connected(api) as session:
-        mirror = _mirror(api, session, pace or Pace(), resource or Resource(PATH))
+        mirror = _mirror(api, session, pace or ReflectorPace(), resource or Resource(PATH))
         task = asyncio.ensure_future(mirror.reflector.run())
         try:
             yield mirror
@@ -54,7 +56,7 @@ async def mirrored(api: FakeApi, pace: Pace | None = None, resource: Resource | 
                 await task
 
 
-def _mirror(api: FakeApi, session: ApiSession, pace: Pace, resource: Resource) -> Mirror:
+def _mirror(api: FakeApi, session: ApiSession, pace: ReflectorPace, resource: Resource) -> Mirror:
     clock, store, changes = FakeClock(), ObjectStore[PodObject](), list[int]()
     reflector = Reflector(
         session,
@@ -73,7 +75,7 @@ async def test_lists_in_pages_then_follows_the_watch() -> None:
     api = FakeApi()
     for i in range(7):
         api.put(PATH, pod(f"p{i}"))
-    async with mirrored(api, Pace(page_items=3)) as mirror:
+    async with mirrored(api, ReflectorPace(page_items=3)) as mirror:
         await mirror.shows(*(f"p{i}" for i in range(7)))
         assert [q.get("limit") for _, _, q in api.requests if "watch" not in q] == ["3", "3", "3"]
         api.put(PATH, pod("new"))
@@ -131,7 +133,7 @@ async def test_after_a_410_between_pages_it_lists_again_without_pages() -> None:
     for i in range(5):
         api.put(PATH, pod(f"p{i}"))
     api.faults += [None, refusal(410, "Expired")]
-    async with mirrored(api, Pace(page_items=2)) as mirror:
+    async with mirrored(api, ReflectorPace(page_items=2)) as mirror:
         await mirror.shows(*(f"p{i}" for i in range(5)))
     assert [q.get("limit") for _, _, q in api.requests if "watch" not in q] == ["2", "2", None]
 
@@ -244,7 +246,7 @@ async def test_a_heartbeat_is_no_change_and_keeps_the_object() -> None:
 async def test_a_watch_that_is_silent_too_long_is_opened_again() -> None:
     api = FakeApi()
     api.mute = True
-    async with mirrored(api, Pace(silence_s=0.05)) as mirror:
+    async with mirrored(api, ReflectorPace(silence_s=0.05)) as mirror:
         await eventually(lambda: api.count("watch") >= 1)
         api.put(PATH, pod("p0"))
         await eventually(lambda: "did not answer in time" in mirror.reflector.problem)
@@ -259,7 +261,7 @@ async def test_the_server_ends_a_watch_before_the_read_timeout() -> None:
         await mirror.shows()
         await eventually(lambda: api.count("watch") == 1)
     (watch,) = (q for _, _, q in api.requests if "watch" in q)
-    assert 40 <= int(watch["timeoutSeconds"]) <= 60 < Pace().silence_s <= 70
+    assert 40 <= int(watch["timeoutSeconds"]) <= 60 < ReflectorPace().silence_s <= 70
     assert watch["allowWatchBookmarks"] == "true"
 
 
@@ -379,7 +381,7 @@ async def test_request_list_works_during_a_list() -> None:
 async def test_it_lists_again_after_the_relist_time() -> None:
     api = FakeApi()
     api.put(PATH, pod("p0"))
-    async with mirrored(api, Pace(relist_s=100)) as mirror:
+    async with mirrored(api, ReflectorPace(relist_s=100)) as mirror:
         await mirror.shows("p0")
         await eventually(lambda: api.count("watch") == 1)
         api.remove(PATH, "p0", "a", silently=True)
