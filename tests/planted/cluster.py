@@ -69,14 +69,14 @@ OF_CLUSTER = (
         "controller/executor.py",
         "isinstance(a, MarkPod) or self._backoff.allows(job.uid, type(a), now_s)",
         "self._backoff.allows(job.uid, type(a), now_s)",
-        "controller/test_living_jobs.py::test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked",
+        "controller/test_living_jobs.py::test_a_failure_whose_mark_is_refused_is_reported_and_counted_once_it_can_be_marked",
     ),
     Bug(
         "trainers started where their pservers could not be",
         "controller/executor.py",
         "if all(outcome.is_ok for outcome in outcomes):",
         "if outcomes is not None:",
-        "controller/test_living_jobs.py::test_no_trainer_starts_where_a_pserver_could_not_be_created",
+        "controller/test_living_jobs.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
     ),
     Bug(
         "a webhook that is down taken for a server that is",
@@ -90,7 +90,7 @@ OF_CLUSTER = (
         "controller/loop.py",
         "snapshot.jobs if leads and self._show is None else ()",
         "snapshot.jobs",
-        f"{MASTERS}::test_only_the_leader_listens",
+        f"{MASTERS}::test_only_the_leader_monitors_masters",
     ),
     Bug(
         "an alert that waits for a metric which nobody exports",

@@ -8,7 +8,7 @@ LIFE = "lifecycle/test_desired_state.py"
 MISHAPS = "lifecycle/test_pod_events.py"
 SPEC = "lifecycle/test_desired_state_by_spec.py"
 POLICIES = "lifecycle/test_job_policies.py"
-CRASH = "controller/test_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
+CRASH = "controller/test_crashes.py::test_a_crash_at_any_write_does_not_change_the_final_state"
 MACHINE = "controller/test_life_machine.py"
 MASTERS = "controller/test_master_monitor.py"
 
@@ -25,7 +25,7 @@ OF_LIFE = (
         "lifecycle/desired_state.py",
         "if status != job.status else ()",
         "if status is not job.status else ()",
-        "controller/test_quiet.py::test_ten_quiet_minutes_see_no_write",
+        "controller/test_quiet.py::test_nothing_is_written_in_ten_quiet_minutes",
     ),
     Bug(
         "a new transition time for a condition that did not change",
@@ -158,28 +158,28 @@ OF_LIFE = (
         "lifecycle/pod_events.py",
         "is_told = heard is None or heard.is_current",
         "is_told = bool(done)",
-        f"{MASTERS}::test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it",
+        f"{MASTERS}::test_the_last_report_reaches_the_status_even_if_the_trainers_end_right_after_it",
     ),
     Bug(
         "a master that is not told what its journal must hold",
         "lifecycle/pod_actions.py",
         "expected=expected_of(job)",
         "expected=None",
-        "controller/test_lost_ledgers.py::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+        "controller/test_lost_ledgers.py::test_a_master_without_its_journal_exits_and_the_job_fails_with_its_message",
     ),
     Bug(
         "a lost ledger that fails nobody",
         "lifecycle/desired_state.py",
         "if lost := loss(job):",
         "if (lost := loss(job)) and job.problem:",
-        "controller/test_lost_ledgers.py::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+        "controller/test_lost_ledgers.py::test_a_master_without_its_journal_exits_and_the_job_fails_with_its_message",
     ),
     Bug(
         "measured speeds that the planner never sees",
         "lifecycle/desired_state.py",
         "job = with_measured(job)",
         "job = replace(with_measured(job), throughput=job.throughput)",
-        f"{MASTERS}::test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers",
+        f"{MASTERS}::test_a_job_that_does_not_scale_gets_no_more_trainers",
     ),
     Bug(
         "what cannot be promised to all given out by name",
