@@ -129,12 +129,13 @@ def _build(
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, but_for=LEASES_API)
+    planner = Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder),
-        planner=Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        planner=planner,
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_PlanPrinter() if settings.dry_run else None,
