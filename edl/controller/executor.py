@@ -34,7 +34,7 @@ class Executor:
         cluster: carries out each action.
         clock: for pauses and durations.
         lease: checked before each write.
-        recorder: receives each outcome.
+        recorder: gets each outcome.
         master_view: what the master monitor knows about a job's master.
         writes: how many requests may be under way at once.
     """

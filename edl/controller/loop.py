@@ -76,12 +76,12 @@ class Controller:
             cluster: is observed and changed.
             clock: for pauses and ages.
             lease: without it the round only observes.
-            recorder: receives every outcome.
+            recorder: gets every event.
             planner: the functions that decide.
             limits: what the operator allows a plan to do.
             pace: how often rounds run.
             show: gets each plan, and nothing is written: a dry run.
-            masters: talks to the masters of the jobs; None if nobody does.
+            masters: calls the masters of the jobs; None calls none.
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters

@@ -24,7 +24,7 @@ class Observer:
 
     Args:
         clock: for how long something has lasted.
-        recorder: receives serving pods that cannot be placed.
+        recorder: gets a line for each serving pod that cannot be placed.
         plans: computes the wait records in the planner thread.
         unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
     """

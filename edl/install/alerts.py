@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
     CRITICAL = "critical"  # somebody, now
     WARNING = "warning"  # somebody, today
-    INFO = "info"  # nobody; it answers questions
+    INFO = "info"  # for information
 
 
 @dataclass(frozen=True, slots=True)

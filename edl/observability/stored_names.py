@@ -20,7 +20,7 @@ class StoredName:
     """A field that is stored under another name than in the code.
 
     Attributes:
-        path: the fields that lead to the object, from the top of the record; a list stands for each of its items.
+        path: the fields that lead to the object, from the top of the record; for a list, each of its items.
         code: name of the field in the code.
         stored: name of the field in the record.
     """

@@ -129,12 +129,13 @@ def _build(
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, exempt=LEASES_API)
+    planner = Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder),
-        planner=Planner(_Decision(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable),
+        planner=planner,
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
         show=_PlanPrinter() if settings.dry_run else None,
@@ -154,8 +155,8 @@ def _log_master(job: JobKey, message: str) -> None:
     log_event(_log, logging.INFO, "master", job=job, message=message)
 
 
-class _Decision:
-    """Makes plans; each one starts from the columns of the plan before it, which makes it faster."""
+class _PolicyPlanner:
+    """Makes the plans of one policy; each plan starts from the columns of the one before it, which saves time."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

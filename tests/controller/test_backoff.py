@@ -1,4 +1,4 @@
-"""What the API server refuses is asked again, more and more rarely, for each job and kind of action apart."""
+"""Requests that the API server refuses are repeated after growing pauses, for each job and kind of action."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def outcome(result: Result, *, uid: str = "u", retry_after_s: float | None = Non
     return Outcome(CreatePod(KEY, uid, Role.TRAINER, 0), result, "Forbidden", "quota", retry_after_s)
 
 
-def test_a_refusal_is_asked_again_ever_more_rarely() -> None:
+def test_a_refused_request_is_repeated_after_growing_pauses() -> None:
     backoff, now_s, pauses = Backoff(), 0.0, []
     for _ in range(9):
         backoff.record(outcome(Result.REFUSED), now_s)
@@ -26,17 +26,17 @@ def test_a_refusal_is_asked_again_ever_more_rarely() -> None:
     assert backoff.refusal("u") == ("Forbidden", "quota")
 
 
-def test_a_refusal_concerns_one_job_and_one_kind_of_action() -> None:
+def test_a_refusal_delays_one_job_and_one_kind_of_action_only() -> None:
     backoff = Backoff()
     backoff.record(outcome(Result.REFUSED), 0.0)
-    assert not backoff.allows("u", EnsureService, 1.0), "what a pod needs is of one kind with the pod"
+    assert not backoff.allows("u", EnsureService, 1.0), "creating what a pod needs is one kind with creating the pod"
     assert backoff.allows("u", DeletePod, 1.0)
     assert backoff.allows("other", CreatePod, 1.0)
     backoff.keep_only({"other"})
     assert backoff.allows("u", CreatePod, 1.0)
 
 
-def test_a_success_ends_the_trouble_and_a_busy_server_is_none() -> None:
+def test_a_success_ends_the_refusal_and_a_busy_server_is_not_a_refusal() -> None:
     backoff = Backoff()
     backoff.record(outcome(Result.FAILED, retry_after_s=7.0), 0.0)
     assert not backoff.allows("u", CreatePod, 6.9)

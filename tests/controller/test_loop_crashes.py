@@ -1,8 +1,7 @@
-"""The controller is killed before and after each single effect of a scenario: the end is the same.
+"""A controller is killed before each write of a scenario: the final state is the same.
 
-Dying after one effect is dying before the next, because a controller that is dead does nothing more. Its
-successor comes at once, or only when every pod that was told to go has gone and nothing but the stored status is left
-to tell of it.
+A crash after one write is a crash before the next one. The next controller starts at once, or only when every pod
+that was being deleted is gone and only the stored status is left.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def make_again(world: World) -> None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A job, whether it runs by now, and what then happens to it."""
+    """A job, whether it runs at the start, and what happens to it."""
 
     job: Job
     event: PodEvent
@@ -100,7 +99,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def essence(living: Living) -> object:
-    """All that must be the same in the end; times, sentences and the numbers that trainers carry may differ."""
+    """What must be the same in the end; times, sentences and the indices of trainers may differ."""
     assert living.world.violations == []
     pods = sorted(o.pod.name for o in living.world.pods.values())
     jobs = []
@@ -112,7 +111,7 @@ def essence(living: Living) -> object:
         ready = sorted((p.role or "", p.phase, p.is_live) for p in job.pods)
         told = (status.phase, status.reason, status.failures, status.observed_generation)
         jobs.append((job.uid, told, conditions, ready, status.trainer, status.pserver, status.master))
-        assert len(ready) == len(pods), "no pod of anybody else is left"
+        assert len(ready) == len(pods), "only pods of this job are left"
     return jobs, len(pods), living.world.born
 
 
@@ -125,14 +124,14 @@ def begin(scenario: Scenario) -> Living:
 
 
 def play(
-    start: Living, scenario: Scenario, dies_at: int | None = None, absent_s: float = 0.0
+    start: Living, scenario: Scenario, crash_at: int | None = None, absent_s: float = 0.0
 ) -> tuple[object, list[bool]]:
-    """Let it happen and come to rest: what is left in the end, and which effects the first controller had."""
+    """Play the scenario until the cluster is quiet; returns the final state and the first controller's writes."""
     with closing(start.copy()) as living:
         first = living.access
         living.do(scenario.event)
-        if dies_at is not None:
-            first.kill_at = (dies_at, False)
+        if crash_at is not None:
+            first.kill_at = (crash_at, False)
             while first.alive:
                 living.step(2.0)
             for _ in range(int(absent_s / 5)):
@@ -144,16 +143,16 @@ def play(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_at_any_effect_changes_nothing_in_the_end(name: str) -> None:
+def test_a_crash_at_any_write_does_not_change_the_final_state(name: str) -> None:
     scenario = SCENARIOS[name]
     with closing(begin(scenario)) as start:
         expected, effects = play(start, scenario)
-        for dies_at in points_of_death(effects):
+        for crash_at in crash_points(effects):
             for absent_s in (0.0, 40.0):
-                found, _ = play(start, scenario, dies_at, absent_s)
-                assert found == expected, f"dies before effect {dies_at} of {len(effects)}, absent for {absent_s} s"
+                found, _ = play(start, scenario, crash_at, absent_s)
+                assert found == expected, f"killed before write {crash_at} of {len(effects)}, absent for {absent_s} s"
 
 
-def points_of_death(effects: list[bool]) -> list[int]:
-    """Before the first effect, and after each one that changed the world: those in between change nothing."""
+def crash_points(effects: list[bool]) -> list[int]:
+    """Before the first write, and after each write that changed the cluster."""
     return [i for i in range(len(effects)) if i == 0 or effects[i - 1]]

@@ -1,6 +1,6 @@
-"""Where nothing changes nothing is written: ten quiet minutes of the controller's own loop, in virtual time.
+"""Without changes nothing is written: ten quiet minutes of the controller loop in virtual time.
 
-The lease is renewed by its elector, beside this loop; it is the only write that a quiet cluster sees.
+The elector renews the lease beside this loop; no other write happens in a quiet cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def job(name: str, min_trainers: int = 2, max_trainers: int = 4, **fields: Any) 
 
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Living]:
-    """One job of every kind and in every phase that lasts."""
+    """One job of every kind and in every lasting phase."""
     with closing(Living(make_nodes(4, cpu=8))) as made:
         enter(made, job("done"), job("failed", backoff_limit=0))
         made.do(end)
@@ -67,7 +67,7 @@ def end(world: World) -> None:
     world.finish("failed-trainer-0", 1)
 
 
-def test_ten_quiet_minutes_see_no_write(living: Living) -> None:
+def test_nothing_is_written_in_ten_quiet_minutes(living: Living) -> None:
     phases = {key.name: stored.job.status.phase for key, stored in living.world.jobs.items() if stored.job.status}
     assert set(phases.values()) == {
         JobPhase.RUNNING,
@@ -81,10 +81,10 @@ def test_ten_quiet_minutes_see_no_write(living: Living) -> None:
     living.run(run_for(living, 600))
     assert len(living.recorder.results) - rounds >= 100
     assert living.recorder.failures == []
-    assert living.access.effects == [], "nothing was even tried"
+    assert living.access.effects == [], "no write was tried"
 
 
-def test_a_status_that_a_user_wrote_into_is_put_right_once(living: Living) -> None:
+def test_a_status_that_a_user_changed_is_corrected_once(living: Living) -> None:
     key = JobKey("default", "elastic")
     before = living.world.job(key).status
     assert before is not None
@@ -111,7 +111,7 @@ def test_a_status_that_a_user_wrote_into_is_put_right_once(living: Living) -> No
 
 
 @pytest.mark.parametrize("name", ["done", "failed", "invalid"])
-def test_the_status_of_an_ended_job_is_put_right_too(living: Living, name: str) -> None:
+def test_the_status_of_a_finished_job_is_corrected_too(living: Living, name: str) -> None:
     key = JobKey("default", name)
     before = living.world.job(key).status
     for fields in ({"phase": JobPhase.RUNNING}, {"completion_s": None}, {"reason": "Forged", "conditions": ()}):
@@ -124,7 +124,7 @@ def test_the_status_of_an_ended_job_is_put_right_too(living: Living, name: str) 
         assert [c.status for c in after.conditions] == [c.status for c in before.conditions]
 
 
-def test_a_cluster_at_rest_stays_so_after_every_answer_was_lost(living: Living) -> None:
+def test_a_quiet_cluster_stays_quiet_after_every_response_was_lost(living: Living) -> None:
     living.world.fault = lambda action: (True, Outcome(action, Result.FAILED, "Timeout", "no answer"))
     living.do(lambda w: w.edit(JobKey("default", "elastic"), max_trainers=3))
     living.step()

@@ -1,4 +1,4 @@
-"""Rounds with the real planner in virtual time, beside serving that cannot use the room that it is given."""
+"""Rounds with the real planner in virtual time and serving pods that cannot use the capacity freed for them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LIMITS = Limits(serving_grace_s=2.0)
 
 @dataclass
 class Film:
-    """What happened, second by second: how many trainers the job had, and what the controller said."""
+    """What happened, second by second: how many trainers the job had, and what the controller reported."""
 
     trainers: list[int] = field(default_factory=list)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     world: PodWorld = field(default_factory=PodWorld)
 
     @property
-    def deaths(self) -> int:
+    def deleted(self) -> int:
         return len({action.pod_uid for action in self.world.writes if isinstance(action, DeletePod)})
 
     @property
@@ -47,7 +47,7 @@ PodEvent = Callable[[FakeCluster, int], None]
 
 
 def play(seconds: int, event: PodEvent = lambda *_: None, *, cores: int = 4) -> Film:
-    """A job runs on the one node, whose cores it may all have, and a serving pod wants three of them in vain."""
+    """A job may use every core of the only node; a serving pod requests three of them and never binds."""
     film = Film()
     film.world.add(make_job("a", trainers=4, max_trainers=cores, on=("n000",)))
     cluster = FakeCluster(film.world, (make_node("n000", cores),), (STUCK,))
@@ -75,7 +75,7 @@ def play(seconds: int, event: PodEvent = lambda *_: None, *, cores: int = 4) -> 
     return film
 
 
-def test_trainers_give_way_come_back_and_give_way_ever_more_rarely() -> None:
+def test_trainers_shrink_for_serving_return_and_shrink_more_and_more_rarely() -> None:
     film = play(420)
     shrunk = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m < n]
     grown = [second for second, (n, m) in enumerate(pairwise(film.trainers)) if m > n]
@@ -84,11 +84,11 @@ def test_trainers_give_way_come_back_and_give_way_ever_more_rarely() -> None:
     assert len(shrunk) == len(grown) == 4
     offered = [grow - shrink for shrink, grow in zip(shrunk, grown, strict=True)]
     assert all(30 <= seconds <= 40 for seconds in offered)
-    assert film.deaths == 12
+    assert film.deleted == 12
     assert film.trainers[-1] == 4
 
 
-def test_the_marks_stand_in_the_record_and_the_decision_is_the_same_again() -> None:
+def test_the_marks_are_in_the_record_and_the_replay_is_the_same() -> None:
     film = play(90)
     told = [
         (snapshot, plan)
@@ -110,12 +110,12 @@ def test_serving_that_is_bound_in_time_is_never_marked() -> None:
 
     film = play(200, bind)
     assert film.pauses == []
-    assert film.deaths == 3
+    assert film.deleted == 3
     assert film.trainers[-1] == 1
 
 
-def test_nobody_dies_for_another_pod_that_has_found_room_while_one_is_marked() -> None:
-    """The other pod waits when the plan is made, and is promised the node when it is looked at again."""
+def test_no_trainer_is_deleted_for_another_pod_that_has_capacity_while_one_is_marked() -> None:
+    """The other pod waits when the plan is made, and is nominated before the cluster is observed again."""
     other = replace(make_serving("db", cpu=2), tried=True)
 
     def come(cluster: FakeCluster, second: int) -> None:
@@ -132,5 +132,5 @@ def test_nobody_dies_for_another_pod_that_has_found_room_while_one_is_marked() -
     film = play(55, come, cores=12)
     assert film.pauses == ["30 s"]
     assert film.trainers[44] == 12
-    assert film.deaths == 0
+    assert film.deleted == 0
     assert any("have capacity now" in said for said in film.recorder.put_off)

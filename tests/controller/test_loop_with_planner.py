@@ -1,4 +1,4 @@
-"""Jobs under the real planner and the real controller, in virtual time: pins, tiers, deletions, order."""
+"""Jobs with the real planner and the real controller in virtual time: pins, tiers, deletions, order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def status_of(living: Living, key: JobKey) -> JobStatus:
     return status
 
 
-def test_a_pinned_count_is_kept_until_it_is_given_back(living: Living) -> None:
+def test_a_pinned_count_is_kept_until_the_pin_is_removed(living: Living) -> None:
     enter(living, elastic())
     assert len(living.world.job(A).live_trainers) == 6
     living.do(lambda w: w.edit(A, pinned=3))
@@ -65,7 +65,7 @@ def test_a_pinned_count_is_kept_until_it_is_given_back(living: Living) -> None:
     assert len(living.world.job(A).live_trainers) == 6
 
 
-def test_a_gang_of_a_higher_tier_takes_the_place_of_a_whole_gang_and_gives_it_back(living: Living) -> None:
+def test_a_gang_of_a_higher_tier_replaces_a_whole_gang_until_it_is_deleted(living: Living) -> None:
     enter(living, gang("a", 8))
     assert status_of(living, A).phase is JobPhase.RUNNING
     before = {p.uid for p in living.world.job(A).pods}
@@ -82,7 +82,7 @@ def test_a_gang_of_a_higher_tier_takes_the_place_of_a_whole_gang_and_gives_it_ba
     assert not before & {p.uid for p in living.world.job(A).pods}
 
 
-def test_a_gang_never_has_a_part_of_its_pods_while_room_is_being_made(living: Living) -> None:
+def test_a_gang_never_runs_in_part_while_capacity_is_freed_for_it(living: Living) -> None:
     enter(living, elastic(max_trainers=10))
     living.do(lambda w: w.add(gang("b", 6, tier=5)))
     sizes = set()
@@ -92,7 +92,7 @@ def test_a_gang_never_has_a_part_of_its_pods_while_room_is_being_made(living: Li
     assert sizes == {0, 6}
 
 
-def test_a_pserver_in_the_way_moves_once_the_cluster_has_been_at_rest() -> None:
+def test_a_pserver_that_blocks_trainers_moves_once_the_cluster_is_quiet() -> None:
     with closing(Living(make_nodes(1), Limits(consolidate_after_s=60))) as living:
         fixed = (FixedPods(Role.PSERVER, make_shape(3), 1),)
         enter(living, replace(make_job("a", min_trainers=1, max_trainers=4, cpu=4), fixed=fixed))
@@ -115,7 +115,7 @@ def test_a_pserver_in_the_way_moves_once_the_cluster_has_been_at_rest() -> None:
         assert len(living.world.writes) == writes, "there is nothing more to gain"
 
 
-def test_a_job_deleted_in_mid_scale_up_leaves_nothing_behind(living: Living) -> None:
+def test_a_job_deleted_during_a_scale_up_leaves_no_pods(living: Living) -> None:
     living.do(lambda w: w.add(elastic()))
     living.round()
     assert living.world.pods
@@ -130,7 +130,7 @@ def test_a_job_deleted_in_mid_scale_up_leaves_nothing_behind(living: Living) -> 
     assert not living.world.violations
 
 
-def test_a_job_made_again_under_its_name_gets_pods_of_its_own(living: Living) -> None:
+def test_a_job_created_again_with_the_same_name_gets_its_own_pods(living: Living) -> None:
     enter(living, elastic())
     old = {o.pod.uid for o in living.world.pods.values()}
     living.do(lambda w: w.delete_job(A))
@@ -146,7 +146,7 @@ def test_a_job_made_again_under_its_name_gets_pods_of_its_own(living: Living) ->
 
 
 @pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])
-def test_no_trainer_starts_where_a_pserver_could_not_be_created(living: Living, result: Result) -> None:
+def test_no_trainer_starts_if_a_pserver_could_not_be_created(living: Living, result: Result) -> None:
     living.world.fault = lambda a: (
         (False, Outcome(a, result, "Forbidden", "no"))
         if isinstance(a, CreatePod) and a.role is Role.PSERVER
@@ -170,7 +170,7 @@ def test_no_trainer_starts_where_a_pserver_could_not_be_created(living: Living, 
 
 
 def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> None:
-    """Between the decision and the deletion the name was taken by another pod: it stays."""
+    """Another pod takes the name between the decision and the deletion: it stays."""
     enter(living, elastic(max_trainers=4))
     seen = living.world.pods["default", "a-trainer-3"]
 
@@ -185,7 +185,7 @@ def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> N
     assert {w.pod_uid for w in living.world.writes if isinstance(w, DeletePod)} <= {seen.pod.uid}
 
 
-def test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked(living: Living) -> None:
+def test_a_failure_whose_mark_is_refused_is_reported_and_counted_once_it_can_be_marked(living: Living) -> None:
     enter(living, elastic(max_trainers=3))
     living.world.finish("a-trainer-1", 1)
     living.world.fault = lambda a: (

@@ -1,4 +1,4 @@
-"""The controller and real masters: rosters, progress, ends, accounts that go back, masters that are away."""
+"""The controller and real masters: rosters, progress, the end of the data, restores, masters that do not answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.worlds.master_server import Served, serving
 TTL_S = 30.0
 
 
-async def test_a_pod_that_is_gone_gives_its_leases_back_at_once(tmp_path: Path) -> None:
+async def test_the_leases_of_a_pod_that_is_gone_end_at_once(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:20", ttl_s=TTL_S) as (here, served):
         one, two = (Trainer(served, here.pod(f"a-trainer-{i}")) for i in (0, 1))
         await one.sync(2)
@@ -35,14 +35,14 @@ async def test_a_pod_that_is_gone_gives_its_leases_back_at_once(tmp_path: Path) 
         here.take("a-trainer-0")
         answer = await two.sync(2, 10.0)
         took_s = asyncio.get_running_loop().time() - began_s
-        assert answer["leases"][0]["start"] == 4, "what was told is done"
+        assert answer["leases"][0]["start"] == 4, "the reported part is done"
         assert sum(x["end"] - x["start"] for x in answer["leases"]) == 16
         assert took_s < TTL_S / 10, took_s
         print(f"leases of a pod that is gone were given out again after {took_s:.2f} s; the TTL is {TTL_S:g} s")
-        assert (await one.sync(1))["status"] == "wait", "nobody works who is not on the roster"
+        assert (await one.sync(1))["status"] == "wait", "a trainer that is not on the roster gets no lease"
 
 
-async def test_a_trainer_on_its_way_out_may_still_report(tmp_path: Path) -> None:
+async def test_a_terminating_trainer_may_still_report(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:20") as (here, served):
         one = Trainer(served, here.pod("a-trainer-0"))
         await one.sync(1)
@@ -56,7 +56,7 @@ async def test_a_trainer_on_its_way_out_may_still_report(tmp_path: Path) -> None
         assert (await one.work())["results"] == ["accepted"]
 
 
-async def test_where_nothing_changes_nothing_is_published_and_nothing_written(tmp_path: Path) -> None:
+async def test_without_changes_nothing_is_published_and_nothing_is_written(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded()) as (here, served):
         await asyncio.sleep(0.5)
         before, writes = (await served.ask("GET", "/v1/status"))[1], len(here.world.writes)
@@ -71,7 +71,7 @@ async def test_progress_reaches_the_status_at_once_and_then_at_a_bounded_rate(tm
     async with linked(tmp_path, sharded(), "index:1000", shard_size=1) as (here, served):
         one = Trainer(served, here.pod("a-trainer-0"))
         await one.work()
-        await until(lambda: here.progress().done == 1, "the first position is told at once")
+        await until(lambda: here.progress().done == 1, "the first position is reported at once")
         writes = len(here.world.writes)
         for _ in range(10):
             await one.work(5)
@@ -85,18 +85,18 @@ async def test_the_end_of_the_data_ends_the_job(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:40", epochs=2) as (here, served):
         trainers = [Trainer(served, here.pod(f"a-trainer-{i}")) for i in (0, 1)]
         await asyncio.gather(*(t.end() for t in trainers))
-        await until(lambda: here.progress().done == 40, "the end of the last epoch is told")
+        await until(lambda: here.progress().done == 40, "the end of the last epoch is reported")
         assert here.progress().epoch == 1
         assert here.phase() is not JobPhase.SUCCEEDED
         here.take("a-trainer-1")
         await asyncio.sleep(1.0)
-        assert set(here.world.pods(KEY)) == {"a-master-0", "a-trainer-0"}, "nobody is needed any more"
+        assert set(here.world.pods(KEY)) == {"a-master-0", "a-trainer-0"}, "no new trainer is started"
         here.finish("a-trainer-0")
         await until(lambda: here.phase() is JobPhase.SUCCEEDED, "the job is complete")
         assert (here.progress().epoch, here.progress().done, here.progress().total) == (1, 40, 40)
 
 
-async def test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it(tmp_path: Path) -> None:
+async def test_the_last_report_reaches_the_status_even_if_the_trainers_end_right_after_it(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:40") as (here, served):
         here.masters._pace = replace(here.pace, interval_s=30.0)
         here.masters._client = SlowWire(here.wire)
@@ -108,11 +108,11 @@ async def test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_a
         written = [a.status for a in here.world.writes if isinstance(a, PatchStatus)]
         last = next(s for s in written if s.phase is JobPhase.SUCCEEDED)
         assert last.dataset is not None
-        assert last.dataset.done == 40, "no master is left to ask once the end is stored"
+        assert last.dataset.done == 40, "no master is left once the end is stored"
 
 
 class SlowWire:
-    """Masters that take their time to answer."""
+    """Masters that answer slowly."""
 
     def __init__(self, wire: MasterClient) -> None:
         self.wire = wire
@@ -138,7 +138,7 @@ async def lose_pserver(here: Linked, *, and_wait: bool = True) -> None:
         )
 
 
-async def test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost(tmp_path: Path) -> None:
+async def test_the_master_goes_back_to_the_last_checkpoint_if_a_pserver_is_lost(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(pservers=2), "index:100") as (here, served):
         one = Trainer(served, here.pod("a-trainer-0"))
         await one.work(4)
@@ -148,7 +148,7 @@ async def test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost(tm
         await one.work(3)
         await one.sync(1)
         held = one.leases[0]
-        await until(lambda: here.progress().is_begun, "progress is told")
+        await until(lambda: here.progress().is_begun, "progress is reported")
         before = here.progress().model
         await lose_pserver(here)
         await until(lambda: here.progress().model not in {before, ""}, "other pservers hold the model")
@@ -156,54 +156,54 @@ async def test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost(tm
         assert (status["done"], status["committed"], status["leased"]) == (40, 40, 0)
         answer = await one.sync(1, 2.0, done=[{k: held[k] for k in ("epoch", "start", "end", "fence")}])
         assert answer["results"] == ["stale"]
-        assert answer["leases"], "and training goes on"
+        assert answer["leases"], "training continues"
         assert any("the master went back to checkpoint" in said for said in here.told)
 
 
-async def test_nobody_works_while_a_pserver_is_missing(tmp_path: Path) -> None:
+async def test_no_trainer_gets_a_lease_while_a_pserver_is_missing(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(pservers=1), "index:100") as (here, served):
         one = Trainer(served, here.pod("a-trainer-0"))
         await one.work(2)
-        await until(lambda: here.progress().is_begun, "progress is told")
+        await until(lambda: here.progress().is_begun, "progress is reported")
         here.cluster.nodes = ()  # no room: the pserver does not come back yet
         await lose_pserver(here, and_wait=False)
-        await until(lambda: here.masters._masters[here.job().uid].published[1] == (), "nobody is on the roster")  # type: ignore[index]
+        await until(lambda: here.masters._masters[here.job().uid].published[1] == (), "the roster is empty")  # type: ignore[index]
         assert (await one.sync(1))["status"] == "wait"
-        assert (await served.ask("GET", "/v1/status"))[1]["done"] == 20, "nothing is undone before it is back"
+        assert (await served.ask("GET", "/v1/status"))[1]["done"] == 20, "nothing is restored yet"
 
 
-async def test_accounts_of_a_job_that_was_suspended_go_back_to_the_start_of_the_epoch(tmp_path: Path) -> None:
+async def test_the_master_of_a_suspended_job_goes_back_to_the_start_of_the_epoch(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(), "index:100") as (here, served):
         await Trainer(served, here.pod("a-trainer-0")).work(3)
-        await until(lambda: here.progress().is_begun, "progress is told")
+        await until(lambda: here.progress().is_begun, "progress is reported")
         here.world.add(replace(here.job(), suspended=True, generation=2))
         here.cluster.touch()
         await until(lambda: here.progress().model == LOST_MODEL and not here.job().pods, "the pods are gone")
         here.world.add(replace(here.job(), suspended=False, generation=3))
         here.cluster.touch()
-        await until(lambda: here.progress().model == "trainers", "the accounts went back")
+        await until(lambda: here.progress().model == "trainers", "the master went back")
         assert (await served.ask("GET", "/v1/status"))[1]["done"] == 0
 
 
-async def test_a_master_that_is_away_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_master_that_does_not_answer_delays_no_other_job(tmp_path: Path) -> None:
     b = JobKey("default", "b")
     async with linked(tmp_path, sharded(max_trainers=4)) as (here, served):
         here.ip = lambda key: "127.0.0.1" if key == KEY else "127.9.9.9"
         here.world.add(sharded("b"))
         here.cluster.touch()
         await until(lambda: any("to the master failed" in told for told in here.told), "b's master does not answer")
-        await until(lambda: len(here.job(b).live_trainers) == 2, "b is started all the same")
+        await until(lambda: len(here.job(b).live_trainers) == 2, "b starts anyway")
         here.take("a-trainer-0")
-        await until(lambda: len(here.job().live_trainers) >= 2, "a is looked after")
+        await until(lambda: len(here.job().live_trainers) >= 2, "a is monitored")
         await Trainer(served, here.job().live_trainers[0]).work()
-        await until(lambda: here.progress().done == 10, "a's master is heard")
+        await until(lambda: here.progress().done == 10, "the report of a's master is read")
         here.recorder.seconds.clear()
         await asyncio.sleep(1.5)
-        assert max(here.recorder.seconds) < 1.0, "rounds go on"
+        assert max(here.recorder.seconds) < 1.0, "rounds are not delayed"
         assert here.recorder.failures == []
 
 
-async def test_only_the_leader_speaks_to_masters(tmp_path: Path) -> None:
+async def test_only_the_leader_publishes_rosters(tmp_path: Path) -> None:
     job = sharded()
     async with linked(tmp_path, job) as (here, served), wired(tmp_path, served.port) as wire:
         here.lease.held = False
@@ -225,14 +225,14 @@ async def test_only_the_leader_speaks_to_masters(tmp_path: Path) -> None:
             await other.stop()
 
 
-async def test_only_the_leader_listens(tmp_path: Path) -> None:
+async def test_only_the_leader_monitors_masters(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded()) as (here, _):
         assert here.masters.master_view(here.job()) is not None
         here.lease.held = False
-        await until(lambda: here.masters.master_view(here.job()) is None, "a follower hears nothing")
+        await until(lambda: here.masters.master_view(here.job()) is None, "a follower does not monitor")
 
 
-async def test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one(tmp_path: Path) -> None:
+async def test_a_master_with_a_roster_newer_than_the_clock_gets_a_newer_one(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded()) as (here, served):
         await served.master.set_roster(2**50, ["somebody"])
         here.take("a-trainer-0")
@@ -244,7 +244,7 @@ async def test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_on
         assert one.leases
 
 
-async def test_what_no_master_of_ours_would_say_is_never_believed(tmp_path: Path) -> None:
+async def test_a_master_that_refuses_the_token_is_not_trusted(tmp_path: Path) -> None:
     job = sharded()
     async with (
         serving(tmp_path / "journal", "index:100", controller="another token") as served,
@@ -255,7 +255,7 @@ async def test_what_no_master_of_ours_would_say_is_never_believed(tmp_path: Path
         here.start()
         try:
             await until(lambda: any("403" in said for said in here.told), "the master refuses us")
-            await until(lambda: here.phase() is JobPhase.RUNNING, "the job runs all the same")
+            await until(lambda: here.phase() is JobPhase.RUNNING, "the job runs anyway")
             assert here.status().dataset is None
         finally:
             await here.stop()
@@ -290,7 +290,7 @@ async def test_measured_speed_and_cost_survive_a_restart_of_the_controller(tmp_p
 
 
 async def keep_busy(here: Linked, served: object) -> None:
-    """Each live trainer moves its cursor by 20 positions every fifth of a second."""
+    """Each live trainer moves its cursor by 20 positions every 0.2 s."""
     known: dict[str, Trainer] = {}
     while True:
         for pod in here.job().live_trainers:
@@ -302,12 +302,12 @@ async def keep_busy(here: Linked, served: object) -> None:
         await asyncio.sleep(0.2)
 
 
-def test_the_token_is_the_jobs_own() -> None:
+def test_each_job_has_its_own_token() -> None:
     assert controller_token(sharded("a")) != controller_token(sharded("b"))
 
 
-async def test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers(tmp_path: Path) -> None:
-    """Both are measured with two and with four trainers; then room comes, and everybody wants it."""
+async def test_a_job_that_does_not_scale_gets_no_more_trainers(tmp_path: Path) -> None:
+    """Both jobs are measured with two and with four trainers; then capacity is added that both can use."""
     flat, steep = sharded("flat", min_trainers=1, max_trainers=12), sharded("steep", min_trainers=1, max_trainers=12)
     job_of = {"127.0.0.1": flat, "127.0.0.2": steep}
     async with AsyncExitStack() as stack:
@@ -333,12 +333,12 @@ async def test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainer
             here.world.add(replace(here.job(key), pinned=0, generation=9))
         here.nodes = here.cluster.nodes = make_nodes(4, cpu=4)
         here.cluster.touch()
-        await until(lambda: len(here.job(steep.key).live_trainers) >= 10, "the one that scales is given them", 20)
+        await until(lambda: len(here.job(steep.key).live_trainers) >= 10, "the job that scales gets the trainers", 20)
         assert len(here.job(flat.key).live_trainers) <= 4
 
 
 async def measure_at(here: Linked, served: Mapping[JobKey, Served], count: int) -> None:
-    """Pin every job's trainers and wait until its speed with that many is in its status."""
+    """Pin the trainers of every job and wait until the status has the speed with that many."""
     for key in served:
         here.world.add(replace(here.job(key), pinned=count, generation=here.job(key).generation + 1))
     here.cluster.touch()
@@ -347,7 +347,7 @@ async def measure_at(here: Linked, served: Mapping[JobKey, Served], count: int) 
 
 
 async def move_together(here: Linked, served: Served, key: JobKey, per_step: Callable[[int], int]) -> None:
-    """All trainers of a job move on, together by so many positions every fifth of a second."""
+    """All trainers of a job together advance by that many positions every 0.2 s."""
     known: dict[str, Trainer] = {}
     while True:
         live = here.job(key).live_trainers

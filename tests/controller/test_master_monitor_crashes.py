@@ -1,4 +1,4 @@
-"""The controller is killed at each write and at each call to a master: in the end accounts and model agree.
+"""The controller is killed at each write and at each call to a master: in the end ledger and model agree.
 
 Virtual time; the master is a fake of our own port, which remembers with which pserver each position was worked on.
 """
@@ -31,7 +31,7 @@ PACE = CallPace(interval_s=1.0, retry_s=0.2, retry_at_most_s=1.0, report_wait_s=
 
 
 class FakeMaster:
-    """A ledger of which only the accounts matter.
+    """A master whose ledger only counts finished positions.
 
     Attributes:
         work: for each position that counts as done, the UID of the pserver that has it in its model.
@@ -45,7 +45,7 @@ class FakeMaster:
         self.restores = 0
         self.calls = 0
         self.kill_at: tuple[int, bool] | None = None
-        self.is_deaf = self.is_away = False
+        self.is_disconnected = self.is_away = False
         self.kill: Callable[[], None] = lambda: None
 
     async def report(self, _: MasterAddress) -> MasterReport:
@@ -69,8 +69,8 @@ class FakeMaster:
         return 0
 
     def _listen(self) -> None:
-        if self.is_deaf or self.is_away:
-            raise TemporaryError("nobody answers")
+        if self.is_disconnected or self.is_away:
+            raise TemporaryError("no answer")
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -78,7 +78,7 @@ class FakeMaster:
         dies = self.kill_at is not None and self.calls == self.kill_at[0]
         self.calls += 1
         if dies and self.kill_at is not None:
-            self.is_deaf = True
+            self.is_disconnected = True
             self.kill()
             if self.kill_at[1]:
                 yield
@@ -87,7 +87,7 @@ class FakeMaster:
 
 
 class Linked(Living):
-    """A living world whose controller talks to the fake master."""
+    """A living world whose controller calls the fake master."""
 
     def __init__(self) -> None:
         self.master = FakeMaster()
@@ -96,7 +96,7 @@ class Linked(Living):
 
     async def _new(self) -> None:
         await super()._new()
-        self.master.is_deaf = False
+        self.master.is_disconnected = False
         self.master.kill = lambda access=self.access: setattr(access, "alive", False)  # type: ignore[misc]
         self.masters = MasterMonitor(self.master, LoopClock(), self.lease, lambda *_: None, PACE)
         self.controller._masters = self.masters
@@ -107,9 +107,9 @@ class Linked(Living):
         super().crash()
 
     def train(self) -> None:
-        """A step of the cluster, then whoever may work works."""
+        """A step of the cluster, then every trainer with a lease works."""
         self.step(1.0)
-        if self.master.is_deaf:
+        if self.master.is_disconnected:
             self.crash()
         self.do(self._work)
 
@@ -156,13 +156,13 @@ SCENARIOS: dict[str, Callable[[Linked, int], None]] = {
 
 
 def play(name: str, write: tuple[int, bool] | None = None, call: tuple[int, bool] | None = None) -> tuple[int, int]:
-    """Play a scenario; returns how many writes and calls there were from the happening on."""
+    """Play a scenario; returns the number of writes and of calls after the event."""
     living = Linked()
     try:
         living.do(lambda world: world.add(sharded()))
         for step in range(STEPS):
             if step == HAPPENS:
-                assert living.master.work, "there is something to lose"
+                assert living.master.work, "some work is done"
                 living.access.effects.clear()
                 living.access.kill_at, living.master.calls, living.master.kill_at = write, 0, call
             SCENARIOS[name](living, step)
@@ -174,7 +174,7 @@ def play(name: str, write: tuple[int, bool] | None = None, call: tuple[int, bool
 
 
 def judge(living: Linked) -> None:
-    """The model that is there has seen what counts as done, and training goes on."""
+    """The model contains what counts as done, and training continues."""
     job = living.world.job(A)
     status, holder = job.status, living.world.pods["default", "a-pserver-0"].pod
     assert living.master.restores >= 1
@@ -191,7 +191,7 @@ def judge(living: Linked) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_accounts_and_model_agree_in_the_end_wherever_the_controller_is_killed(name: str) -> None:
+def test_ledger_and_model_agree_in_the_end_wherever_the_controller_is_killed(name: str) -> None:
     writes, calls = play(name)
     assert writes >= 4
     assert calls >= 3

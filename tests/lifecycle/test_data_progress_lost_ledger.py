@@ -1,4 +1,4 @@
-"""What becomes of a job whose master finds its journal empty: the command line that the controller writes, run."""
+"""A job whose master finds an empty journal: the tests run the command that the controller writes into the pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATASET = {"source": "index:100", "epochs": 3, "shardSize": 10}
 
 
 def run_by_hand(action: CreatePod, folder: Path, port: int, **dataset: Any) -> list[str]:
-    """The master's command as its pod has it, with the paths and the address of this machine."""
+    """The command of the master in its pod, with the paths and the address of this machine."""
     (folder / "tokens").mkdir(exist_ok=True)
     (folder / "tokens" / "trainer").write_text(TOKEN)
     (folder / "tokens" / "controller").write_text(CONTROLLER_TOKEN)
@@ -51,7 +51,7 @@ def run_by_hand(action: CreatePod, folder: Path, port: int, **dataset: Any) -> l
 
 
 def lost_master(**fields: Any) -> tuple[Life, CreatePod]:
-    """A job that was at 40 of epoch 1 when its master was lost, and the pod that takes its place."""
+    """A job that was at position 40 of epoch 1 when its master was lost, and the pod that replaces the master."""
     life = fault_tolerant(**fields)
     hear(life, report(40))
     life.settle(2)
@@ -60,7 +60,7 @@ def lost_master(**fields: Any) -> tuple[Life, CreatePod]:
     return life, [a for a in life.world.writes if isinstance(a, CreatePod) and a.role is Role.MASTER][-1]
 
 
-def test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words(tmp_path: Path) -> None:
+def test_a_master_without_its_journal_exits_and_the_job_fails_with_its_message(tmp_path: Path) -> None:
     life, action = lost_master()
     command = run_by_hand(action, tmp_path, free_port())
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -71,7 +71,7 @@ def test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words(tmp_
     assert "40 positions of epoch 1" in life.condition("Failed").message
 
 
-def test_a_master_that_may_begins_that_epoch_again(tmp_path: Path) -> None:
+def test_a_master_that_is_allowed_to_restarts_the_epoch(tmp_path: Path) -> None:
     _, action = lost_master(restarts_epoch=True)
     port = free_port()
     log = tmp_path / "log"

@@ -1,8 +1,7 @@
 """How a metric is declared: its name, its help text, its labels, and the Grafana panels that show it.
 
-A metric and its panels are declared next to each other in a class that also sets the metric (a `MetricGroup`). The
-registry, the dashboards and the reference tables in docs/ are made from these declarations, so no other file lists
-metrics.
+A metric and its panels are declared together in the class that also sets the metric (a `MetricGroup`). The registry,
+the dashboards and the reference tables in docs/ are made from these declarations, so no other file lists metrics.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Metric(ABC, Generic[C]):
         help: one sentence for the page /metrics and the reference table.
         labels: names of the labels, in order.
         values: label -> all its values, if they are few and the same in every cluster.
-        panels: the panels that show it; a panel that shows several metrics is declared with one of them.
+        panels: the panels that show it; a panel with several metrics is declared with one of them.
     """
 
     name: str
