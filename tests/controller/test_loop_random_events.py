@@ -1,7 +1,7 @@
 """Random events for jobs, pods, nodes and watches: the rules hold after each step, and the cluster becomes quiet.
 
-The controller runs with its real planner over a cluster in virtual time (`tests.worlds.simulated_controller`). `make campaign`
-plays many more examples, new ones each time; EDL_CAMPAIGN=N multiplies their number.
+The controller runs with its real planner over a cluster in virtual time (`tests.worlds.simulated_controller`).
+`make campaign` plays many more examples, new ones each time; EDL_CAMPAIGN=N multiplies their number.
 """
 
 from __future__ import annotations
