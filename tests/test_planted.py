@@ -43,8 +43,9 @@ def test_a_bug_changes_what_it_names_and_the_test_that_catches_it_exists(bug: Bu
     _, _, right = resolve(bug.target)
     assert bug.plant(right) != right
     file, _, test = bug.caught_by.partition("::")
-    assert (ROOT / "tests" / file).is_file()
-    assert not test or test.partition("[")[0] in names_in(ROOT / "tests" / file)
+    path, name = ROOT / "tests" / file, test.partition("[")[0]
+    exists = path.is_file() and (not name or name in names_in(path))
+    assert exists, f"there is no test {bug.caught_by}; name another one"
 
 
 def test_every_bug_has_a_name_and_every_target_a_bug() -> None:

@@ -13,6 +13,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from tests.planted import Right, bug, targets
 
+Roster = tuple[RosterEntry, ...]
 MASTERS = "controller/test_master_monitor.py"
 
 
@@ -27,7 +28,7 @@ def refused_action_repeated_at_once(_: Right) -> Right:
 
 @bug(
     "trainers start although their pservers could not be created",
-    at=targets.START_PODS,
+    at=targets.CREATE_PODS,
     caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_where_a_pserver_could_not_be_created",
 )
 def trainers_without_pservers(right: Right) -> Right:
@@ -42,13 +43,13 @@ def trainers_without_pservers(right: Right) -> Right:
 @bug(
     "a stale cache shortens the pauses after failed rounds",
     at=targets.ROUND,
-    caught_by="controller/test_loop.py::test_a_cache_that_lags_after_each_failure_does_not_quicken_the_next_attempt",
+    caught_by="controller/test_loop.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
 )
 def skipped_round_ends_failures(right: Right) -> Right:
     async def wrong(self: Any) -> RoundResult:
         result: RoundResult = await right(self)
         if result is RoundResult.SKIPPED:
-            self._memory.failed_rounds = 0
+            self._failed_rounds = 0
         return result
 
     return wrong
@@ -75,9 +76,9 @@ def follower_calls_masters(right: Right) -> Right:
     caught_by=f"{MASTERS}::test_a_pod_that_is_gone_gives_its_leases_back_at_once",
 )
 def roster_published_once(right: Right) -> Right:
-    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
+    async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
         if report.roster is None:
-            await right(self, post, at, report, seats)
+            await right(self, master, address, report, roster)
 
     return wrong
 
@@ -88,8 +89,8 @@ def roster_published_once(right: Right) -> Right:
     caught_by=f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
 )
 def roster_published_always(right: Right) -> Right:
-    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
-        await right(self, post, at, replace(report, roster=None) if seats else report, seats)
+    async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
+        await right(self, master, address, replace(report, roster=None) if roster else report, roster)
 
     return wrong
 
@@ -100,9 +101,9 @@ def roster_published_always(right: Right) -> Right:
     caught_by=f"{MASTERS}::test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one",
 )
 def roster_with_old_generation(right: Right) -> Right:
-    async def wrong(self: Any, post: Any, at: Any, report: MasterReport, seats: tuple[RosterEntry, ...]) -> None:
+    async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
         pods = report.roster[1] if report.roster is not None else 0
-        await right(self, post, at, replace(report, roster=(0, pods)), seats)
+        await right(self, master, address, replace(report, roster=(0, pods)), roster)
 
     return wrong
 

@@ -15,7 +15,7 @@ MONITORING = "install/test_alerts_and_dashboards.py"
 @bug(
     "an alert waits for a metric that edl does not export",
     at=targets.ALERTS,
-    caught_by=f"{MONITORING}::test_every_expression_names_what_is_exported",
+    caught_by=f"{MONITORING}::test_every_expression_names_exported_metrics",
 )
 def alert_on_unknown_metric(right: Sequence[Any]) -> tuple[Any, ...]:
     return replace(right[0], expr="max(edl_round_total) > 0"), *right[1:]
@@ -24,7 +24,7 @@ def alert_on_unknown_metric(right: Sequence[Any]) -> tuple[Any, ...]:
 @bug(
     "Prometheus renames the labels of jobs",
     at=targets.OPERATOR_OBJECTS,
-    caught_by=f"{MONITORING}::test_monitors_select_what_is_there",
+    caught_by=f"{MONITORING}::test_monitors_select_objects_that_exist",
 )
 def labels_renamed(right: Right) -> Right:
     def wrong() -> dict[str, Any]:
@@ -39,7 +39,7 @@ def labels_renamed(right: Right) -> Right:
 @bug(
     "no dashboard shows one of the metrics",
     at=targets.DASHBOARDS,
-    caught_by=f"{MONITORING}::test_every_metric_is_drawn_somewhere",
+    caught_by=f"{MONITORING}::test_every_metric_has_a_panel",
 )
 def metric_not_drawn(right: Right) -> Right:
     return lambda: json.loads(json.dumps(right()).replace("edl_quarantined_objects", "edl_leader"))

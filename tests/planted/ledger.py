@@ -6,14 +6,13 @@ import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from edl.errors import EdlError
 from edl.worker.files import DatasetError, SourceFile
-from edl.worker.lease import BadRecord, PositionBatch
+from edl.worker.lease import PositionBatch
 from tests.planted import Right, bug, targets
 
 DATASETS = "master/test_datasets.py"
@@ -38,14 +37,11 @@ def changed_file_read(right: Right) -> Right:
 
 @bug(
     "a record is blamed for a data set that cannot be read",
-    at=targets.FAIL_LEASE,
+    at=targets.GIVE_BACK,
     caught_by=f"{DATASETS}::test_a_trainer_refuses_a_file_that_has_changed_and_blames_no_record",
 )
-def record_blamed_for_the_dataset(right: Right) -> Right:
-    def wrong(self: Any, fault: BadRecord) -> None:
-        right(self, replace(fault, error=fault.error or "the data set"))
-
-    return wrong
+def record_blamed_for_the_dataset(_: Right) -> Right:
+    return lambda self: self.session.end_lease(self, "the data set")
 
 
 @bug(
@@ -82,7 +78,7 @@ def growing_file_read_on(right: Right) -> Right:
 @bug(
     "a master that restarts accepts other files",
     at=targets.REOPEN_DATASET,
-    caught_by=f"{DATASETS}::test_a_master_that_starts_again_refuses_other_files",
+    caught_by=f"{DATASETS}::test_a_restarted_master_refuses_changed_files",
 )
 def other_files_accepted(right: Right) -> Right:
     def wrong(self: Any, dataset: Any) -> None:
@@ -95,7 +91,7 @@ def other_files_accepted(right: Right) -> Right:
 @bug(
     "a damaged index is believed",
     at=targets.LOAD_INDEX,
-    caught_by=f"{DATASETS}::test_an_index_is_kept_over_a_restart_and_made_again_where_it_is_damaged",
+    caught_by=f"{DATASETS}::test_an_index_survives_a_restart_and_a_damaged_one_is_built_again",
 )
 def damaged_index_believed(right: Right) -> Right:
     def wrong(folder: Path, version: str) -> Any:
@@ -114,7 +110,7 @@ def damaged_index_believed(right: Right) -> Right:
 @bug(
     "a batch is acknowledged when it is read ahead",
     at=targets.TAKE_POSITIONS,
-    caught_by=f"{BATCHES}::test_only_batches_that_the_loop_has_consumed_are_acknowledged",
+    caught_by=f"{BATCHES}::test_only_consumed_batches_are_acknowledged",
 )
 def batch_acknowledged_too_soon(right: Right) -> Right:
     def wrong(self: Any, *args: Any, **options: Any) -> PositionBatch | None:
@@ -128,8 +124,8 @@ def batch_acknowledged_too_soon(right: Right) -> Right:
 
 @bug(
     "a batch of a lost lease reaches the loop",
-    at=targets.HANDED_IS_OURS,
-    caught_by=f"{BATCHES}::test_what_was_read_ahead_for_a_lease_that_is_lost_never_reaches_the_loop",
+    at=targets.BATCH_IS_VALID,
+    caught_by=f"{BATCHES}::test_a_batch_of_a_lost_lease_never_reaches_the_loop",
 )
 def batch_of_a_lost_lease(_: property) -> property:
     return property(lambda self: all(end <= lease.end for lease, _, end in self.parts))
@@ -137,13 +133,13 @@ def batch_of_a_lost_lease(_: property) -> property:
 
 @bug(
     "records that are only read ahead are blamed for an error of the loop",
-    at=targets.CLOSE_SESSION,
-    caught_by=f"{BATCHES}::test_a_batch_that_breaks_the_loop_is_blamed_and_what_was_read_ahead_is_not",
+    at=targets.GIVE_BACK_ALL,
+    caught_by=f"{BATCHES}::test_an_error_in_the_loop_blames_the_current_batch_but_not_what_was_read_ahead",
 )
 def read_ahead_is_blamed(right: Right) -> Right:
     def wrong(self: Any, error: str = "") -> None:
-        for lease in self._held.values():
-            lease.shown = lease.handed
+        for lease in self.held.values():
+            lease.delivered = lease.handed_out
         right(self, error)
 
     return wrong
@@ -151,8 +147,8 @@ def read_ahead_is_blamed(right: Right) -> Right:
 
 @bug(
     "a slow trainer loses the last batch that it has in hand",
-    at=targets.TAKE_CUTS,
-    caught_by=f"{BATCHES}::test_a_straggler_with_its_last_batch_in_hand_keeps_it",
+    at=targets.APPLY_TRUNCATES,
+    caught_by=f"{BATCHES}::test_a_slow_trainer_keeps_the_last_batch_that_its_loop_already_has",
 )
 def batch_in_hand_cut_off(right: Right) -> Right:
     def wrong(self: Any, session: Any, request: Any) -> None:
@@ -168,12 +164,12 @@ def batch_in_hand_cut_off(right: Right) -> Right:
 @bug(
     "trainers' processes are numbered by the wall clock",
     at=targets.CONNECT,
-    caught_by=f"{BAD_INPUT}::test_a_trainer_that_starts_again_after_its_clock_was_set_back_is_served",
+    caught_by=f"{BAD_INPUT}::test_a_trainer_that_restarts_after_its_clock_was_set_back_is_served",
 )
 def incarnation_from_the_clock(right: Right) -> Right:
     def wrong(*args: Any, **options: Any) -> Any:
         job = right(*args, **options)
-        job._session.who["incarnation"] = time.time_ns()
+        job._session.identity["incarnation"] = time.time_ns()
         return job
 
     return wrong
@@ -182,7 +178,7 @@ def incarnation_from_the_clock(right: Right) -> Right:
 @bug(
     "leases expire by the wall clock",
     at=targets.MONOTONIC,
-    caught_by=f"{BAD_INPUT}::test_a_masters_clock_that_jumps_an_hour_expires_nothing",
+    caught_by=f"{BAD_INPUT}::test_no_lease_expires_if_the_masters_clock_jumps_an_hour",
 )
 def leases_by_the_wall_clock(_: Right) -> Right:
     return lambda _: time.time()
@@ -194,7 +190,7 @@ def leases_by_the_wall_clock(_: Right) -> Right:
 @bug(
     "a missing file is named only in a trainer's log",
     at=targets.WRITE_TERMINATION_LOG,
-    caught_by=f"{DATASETS}::test_a_trainer_names_a_file_that_it_has_not",
+    caught_by=f"{DATASETS}::test_a_trainer_names_a_missing_file",
 )
 def termination_log_not_written(_: Right) -> Right:
     return lambda *_: None
@@ -202,8 +198,8 @@ def termination_log_not_written(_: Right) -> Right:
 
 @bug(
     "a trainer for which no record is left ends without a message",
-    at=targets.CHECK_END,
-    caught_by="worker/test_worker.py::test_a_trainer_that_comes_when_all_is_done_says_so",
+    at=targets.CHECK_RESULT,
+    caught_by="worker/test_worker.py::test_a_trainer_that_gets_no_record_logs_a_warning",
 )
 def nothing_left_not_told(right: Right) -> Right:
     def wrong(self: Any) -> None:
@@ -216,7 +212,7 @@ def nothing_left_not_told(right: Right) -> Right:
 @bug(
     "a master that starts on a full disk ends with a traceback",
     at=targets.READ_JOURNAL,
-    caught_by="master/test_journal.py::test_a_master_that_begins_on_a_full_disk_says_what_to_do",
+    caught_by="master/test_journal.py::test_a_master_that_starts_on_a_full_disk_names_the_remedy",
 )
 def full_disk_traceback(right: Right) -> Right:
     def wrong(self: Any, number: int) -> Iterator[bytes]:
@@ -247,7 +243,7 @@ def response_not_documented(right: Right) -> Right:
 @bug(
     "a malformed record number is a fault of the master",
     at=targets.PIECE_ROUTE,
-    caught_by=f"{DATASETS}::test_the_api_tells_it_in_a_sentence_and_goes_on",
+    caught_by=f"{DATASETS}::test_the_api_explains_a_refused_data_set_and_accepts_the_next_one",
 )
 def malformed_record_is_internal(right: Right) -> Right:
     async def wrong(self: Any, request: Any) -> Any:

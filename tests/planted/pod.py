@@ -21,7 +21,7 @@ PODS = "pod/test_pods.py"
 @bug(
     "pods are sorted by name",
     at=targets.RUNNING_IN_ORDER,
-    caught_by=f"{PODS}::test_pods_are_in_the_order_of_their_numbers_not_of_their_names",
+    caught_by=f"{PODS}::test_pods_are_sorted_by_index_and_not_by_name",
 )
 def pods_sorted_by_name(right: Right) -> Right:
     return lambda pods: sorted(right(pods), key=lambda pod: pod.name)
@@ -30,7 +30,7 @@ def pods_sorted_by_name(right: Right) -> Right:
 @bug(
     "addresses are sorted as text",
     at=targets.RUNNING_IN_ORDER,
-    caught_by=f"{PODS}::test_without_an_index_on_each_pod_the_addresses_count_as_numbers",
+    caught_by=f"{PODS}::test_pods_without_an_index_are_sorted_by_numeric_address",
 )
 def addresses_sorted_as_text(right: Right) -> Right:
     return lambda pods: sorted(right(pods), key=lambda pod: pod.ip)
@@ -39,7 +39,7 @@ def addresses_sorted_as_text(right: Right) -> Right:
 @bug(
     "a terminating pod counts as running",
     at=targets.POD_IS_RUNNING,
-    caught_by=f"{PODS}::test_only_those_that_run_and_stay_are_named",
+    caught_by=f"{PODS}::test_only_running_pods_that_are_not_terminating_are_listed",
 )
 def terminating_pod_runs(_: property) -> property:
     return property(lambda self: self.phase == "Running")
@@ -48,7 +48,7 @@ def terminating_pod_runs(_: property) -> property:
 @bug(
     "failures before a restart count",
     at=targets.TOO_MANY_FAILED,
-    caught_by=f"{PODS}::test_failed_pods_that_are_on_their_way_out_are_of_the_time_before",
+    caught_by=f"{PODS}::test_terminating_pods_do_not_count_as_failed",
 )
 def old_failures_counted(_: Right) -> Right:
     def wrong(self: Any, selector: str, most: int) -> bool:
@@ -61,7 +61,7 @@ def old_failures_counted(_: Right) -> Right:
 @bug(
     "a trainer with a high index is not found",
     at=targets.DNS_PODS,
-    caught_by=f"{PODS}::test_a_trainer_whose_index_is_far_up_is_found_by_the_address_that_is_left_over",
+    caught_by=f"{PODS}::test_a_trainer_with_a_high_index_is_found_by_its_address",
 )
 def high_index_not_found(right: Right) -> Right:
     def wrong(self: Any, selector: str) -> list[PeerPod]:
@@ -73,7 +73,7 @@ def high_index_not_found(right: Right) -> Right:
 @bug(
     "threads that resolve names take the signal of the entrypoint's end",
     at=targets.BLOCK_SIGNALS,
-    caught_by=f"{PODS}::test_the_threads_that_resolve_names_hear_no_signals",
+    caught_by=f"{PODS}::test_the_threads_that_resolve_names_block_all_signals",
 )
 def threads_take_signals(_: Right) -> Right:
     return lambda: None
@@ -85,7 +85,7 @@ def threads_take_signals(_: Right) -> Right:
 @bug(
     "an error of the launcher exits with 0",
     at=targets.EXIT_FAILED,
-    caught_by="pod/test_roles.py::test_wrong_usage_is_told_without_a_traceback",
+    caught_by="pod/test_roles.py::test_wrong_usage_is_refused_without_a_traceback",
 )
 def launcher_error_exits_0(_: int) -> int:
     return 0
@@ -94,7 +94,7 @@ def launcher_error_exits_0(_: int) -> int:
 @bug(
     "a signal reaches the shell but not the program",
     at=targets.SIGNAL_GROUP,
-    caught_by=f"{ENTRYPOINT}::test_sigterm_reaches_the_program_which_may_finish",
+    caught_by=f"{ENTRYPOINT}::test_sigterm_reaches_the_program_and_lets_it_finish",
 )
 def signal_to_the_shell_only(right: Right) -> Right:
     def wrong(group: int, number: int) -> bool:
@@ -110,16 +110,16 @@ def signal_to_the_shell_only(right: Right) -> Right:
 @bug(
     "a program is not waited for once its shell has ended",
     at=targets.AWAIT_GROUP,
-    caught_by=f"{ENTRYPOINT}::test_sigterm_reaches_the_program_which_may_finish",
+    caught_by=f"{ENTRYPOINT}::test_sigterm_reaches_the_program_and_lets_it_finish",
 )
 def program_not_waited_for(right: Right) -> Right:
-    return lambda group, waited_for, _: right(group, waited_for, 0.0)
+    return lambda group, _: right(group, 0.0)
 
 
 @bug(
     "the exit code of a killed process is wrong",
     at=targets.REAP,
-    caught_by=f"{ENTRYPOINT}::test_the_exit_code_is_kept_and_its_meaning_told",
+    caught_by=f"{ENTRYPOINT}::test_the_exit_code_is_kept_and_explained",
 )
 def wrong_exit_code(right: Right) -> Right:
     def wrong(child: int) -> int | None:
@@ -149,7 +149,7 @@ def orphans_not_reaped(_: Right) -> Right:
 @bug(
     "a daemon outlives the entrypoint",
     at=targets.ADOPTED,
-    caught_by=f"{ENTRYPOINT}::test_a_daemon_that_has_left_the_group_is_ended_too_and_the_log_says_so",
+    caught_by=f"{ENTRYPOINT}::test_a_daemon_outside_the_process_group_ends_too_and_the_log_names_it",
 )
 def daemon_left_running(_: Right) -> Right:
     return list
@@ -158,7 +158,7 @@ def daemon_left_running(_: Right) -> Right:
 @bug(
     "the output of Python is buffered",
     at=targets.RUN_ENTRY,
-    caught_by=f"{ENTRYPOINT}::test_lines_of_python_and_of_c_appear_at_once",
+    caught_by=f"{ENTRYPOINT}::test_lines_of_python_and_of_c_are_not_buffered",
 )
 def output_buffered(right: Right) -> Right:
     def wrong(entry: str, environment: Mapping[str, str]) -> int:
@@ -171,7 +171,7 @@ def output_buffered(right: Right) -> Right:
 @bug(
     "SIGTERM before the entrypoint runs does not end the launcher cleanly",
     at=targets.RUN_ROLE,
-    caught_by=f"{ENTRYPOINT}::test_sigterm_before_the_entrypoint_runs_ends_the_launcher_too",
+    caught_by=f"{ENTRYPOINT}::test_sigterm_before_the_entrypoint_runs_ends_the_launcher",
 )
 def sigterm_not_handled(right: Right) -> Right:
     def wrong(work: Callable[[], int], name: str) -> Any:
@@ -186,8 +186,8 @@ def sigterm_not_handled(right: Right) -> Right:
 
 @bug(
     "the end of the entrypoint is noticed only by its signal",
-    at=targets.LOOK_ANYWAY_S,
-    caught_by=f"{ENTRYPOINT}::test_an_end_that_another_thread_was_told_of_is_seen",
+    at=targets.POLL_ENTRYPOINT_S,
+    caught_by=f"{ENTRYPOINT}::test_the_end_of_the_entrypoint_is_noticed_if_another_thread_takes_the_signal",
 )
 def end_seen_by_signal_only(right: float) -> float:
     return right * 3600
@@ -196,7 +196,7 @@ def end_seen_by_signal_only(right: float) -> float:
 @bug(
     "the termination log of the program is overwritten",
     at=targets.WRITE_TERMINATION_LOG,
-    caught_by=f"{ENTRYPOINT}::test_a_message_of_the_program_itself_is_not_overwritten",
+    caught_by=f"{ENTRYPOINT}::test_a_termination_message_of_the_program_is_not_overwritten",
 )
 def termination_log_overwritten(right: Right) -> Right:
     def wrong(text: str, environment: Mapping[str, str]) -> None:
