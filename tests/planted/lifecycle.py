@@ -196,7 +196,7 @@ def gang_failure_counted_per_pod(right: Right) -> Right:
 
 @bug(
     "a failed pod is deleted before its failure is stored",
-    at=targets.IS_SPENT,
+    at=targets.IS_REPLACEABLE,
     caught_by=f"{EVENTS}::test_a_failure_is_counted_once_even_if_the_status_is_lost_after_the_mark",
 )
 def failed_pod_deleted_too_soon(right: Right) -> Right:
@@ -247,7 +247,7 @@ def end_before_the_last_report(right: Right) -> Right:
 
 @bug(
     "the message of a failure is the launcher's, not the program's",
-    at=targets.FAILURE_OF,
+    at=targets.DESCRIBE_FAILURE,
     caught_by=f"{EVENTS}::test_a_failure_is_told_with_the_words_that_say_most",
 )
 def message_of_the_launcher(right: Right) -> Right:
@@ -317,7 +317,7 @@ def gang_ignores_victims(right: Right) -> Right:
 
 @bug(
     "a role that runs again is forgotten halfway",
-    at=targets.RUNS_AGAIN,
+    at=targets.ROLE_TO_RERUN,
     caught_by=f"{CRASH}[run again by policy]",
 )
 def running_again_forgotten(_: Right) -> Right:
@@ -342,7 +342,7 @@ def half_a_gang(right: Right) -> Right:
 
 @bug(
     "a deletion that was stated on the pod is never carried out",
-    at=targets.FINISH_WHAT_IS_MARKED,
+    at=targets.COMPLETE_DELETIONS,
     caught_by=f"{SPEC}::test_a_deletion_that_was_stated_but_not_carried_out_is_carried_out",
 )
 def stated_deletion_not_carried_out(right: Right) -> Right:
@@ -370,7 +370,7 @@ def name_in_use(right: Right) -> Right:
 
 @bug(
     "a new master is not told what its journal must hold",
-    at=targets.EXPECTED_OF,
+    at=targets.EXPECTED_PROGRESS,
     caught_by=f"{PROGRESS}::test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold",
 )
 def journal_not_expected(_: Right) -> Right:
@@ -379,7 +379,7 @@ def journal_not_expected(_: Right) -> Right:
 
 @bug(
     "a lost ledger does not fail the job",
-    at=targets.LOSS,
+    at=targets.LEDGER_LOSS,
     caught_by=f"{LOST_LEDGER}::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
 )
 def lost_ledger_ignored(_: Right) -> Right:
@@ -413,7 +413,7 @@ def unreachable_trainer_on_the_roster(right: Right) -> Right:
 
 @bug(
     "training continues without a pserver",
-    at=targets.MUST_GO_BACK,
+    at=targets.MUST_RESTORE,
     caught_by=f"{MASTERS}::test_nobody_works_while_a_pserver_is_missing",
 )
 def training_without_pserver(right: Right) -> Right:
@@ -425,7 +425,7 @@ def training_without_pserver(right: Right) -> Right:
 
 @bug(
     "a new model counts as the one that the progress belongs to",
-    at=targets.STORED_PROGRESS,
+    at=targets.PROGRESS_TO_STORE,
     caught_by=MASTER_CRASHES,
 )
 def new_model_taken_for_the_old(right: Right) -> Right:
@@ -441,7 +441,7 @@ def new_model_taken_for_the_old(right: Right) -> Right:
 
 @bug(
     "progress that was taken back is never stored as such",
-    at=targets.STORED_PROGRESS,
+    at=targets.PROGRESS_TO_STORE,
     caught_by=MASTER_CRASHES,
 )
 def restore_not_stored(right: Right) -> Right:
@@ -454,7 +454,7 @@ def restore_not_stored(right: Right) -> Right:
 
 @bug(
     "the model counts as kept although all pods of the job were deleted",
-    at=targets.STORED_PROGRESS,
+    at=targets.PROGRESS_TO_STORE,
     caught_by=f"{PROGRESS}::test_accounts_of_a_job_that_was_taken_down_go_back_when_it_runs_again",
 )
 def model_kept_without_pods(right: Right) -> Right:
@@ -470,7 +470,7 @@ def model_kept_without_pods(right: Right) -> Right:
 
 @bug(
     "progress is written each time the master reports it",
-    at=targets.IS_NEWS,
+    at=targets.IS_WORTH_STORING,
     caught_by=f"{PROGRESS}::test_progress_is_written_when_it_is_worth_it",
 )
 def all_progress_is_news(right: Right) -> Right:
