@@ -5,20 +5,35 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable
+from random import SystemRandom
+from typing import Any
 
 from edl.clock import Clock
 
 _MAX_DOUBLINGS = 16
+_JITTER = SystemRandom()
 
 
-async def wait_for_first(*awaitables: Awaitable[object]) -> None:
-    """Wait until one of the awaitables is done, then cancel the others. Results and errors are discarded."""
-    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+async def wait_for_first(*awaitables: Awaitable[Any]) -> tuple[asyncio.Future[Any], ...]:
+    """Wait until one of them is done, then cancel the others and wait until they have ended.
+
+    Returns:
+        One future for each awaitable, in the same order; each is done, and cancelled unless it came first.
+    """
+    tasks = tuple(asyncio.ensure_future(awaitable) for awaitable in awaitables)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return tasks
+
+
+def retry_pause_s(failures: int, first_s: float, longest_s: float) -> float:
+    """Seconds to wait after that many failures in a row: doubled each time, limited, with jitter of up to half."""
+    pause_s = first_s * 2.0 ** min(failures - 1, 10)
+    return min(pause_s, longest_s) * _JITTER.uniform(0.5, 1.0)
 
 
 class RetryPauses:

@@ -8,17 +8,8 @@ double. Each job has its own pauses: the refusals of one job never slow another 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import SystemRandom
 
 from edl.model.actions import Action, CreatePod, Need, Outcome, Result
-
-_JITTER = SystemRandom()
-
-
-def retry_pause_s(failures: int, first_s: float, longest_s: float) -> float:
-    """Seconds to wait after that many failures in a row: doubled each time, limited, with jitter of up to half."""
-    pause_s = first_s * 2.0 ** min(failures - 1, 10)
-    return min(pause_s, longest_s) * _JITTER.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edl.clock import Clock
-from edl.controller.backoff import retry_pause_s
 from edl.controller.executor import Executor
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
-from edl.controller.waiting import wait_for_first
 from edl.errors import EdlError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
@@ -28,6 +26,7 @@ from edl.model.names import JobKey
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.planner.guard import serving_grace_left_s
+from edl.waiting import retry_pause_s, wait_for_first
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 
 from edl.clock import Clock
-from edl.controller.backoff import retry_pause_s
 from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
-from edl.controller.waiting import wait_for_first
 from edl.errors import EdlError
 from edl.lifecycle.data_progress import (
     MasterReport,
@@ -35,6 +33,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
+from edl.waiting import retry_pause_s, wait_for_first
 
 _JITTER = SystemRandom()
 Roster = tuple[RosterEntry, ...]
