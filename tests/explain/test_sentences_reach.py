@@ -67,14 +67,14 @@ def test_an_event_tells_a_shrink_with_its_sentence() -> None:
     message, _, events = tell(running(8, max_trainers=8), serving=True)
     assert message == "5 of 8: yields 3 trainers to serving"
     assert [(e.reason, e.message) for e in events if e.reason == "ScaledDown"] == [
-        ("ScaledDown", f"8 -> 5: {message}")
+        ("ScaledDown", f"8 -> 5 trainers; {message}")
     ]
 
 
 def test_an_event_tells_a_growth_with_its_sentence() -> None:
     message, _, events = tell(running(2, max_trainers=20))
     assert "cpu is full on node n000" in message
-    assert [e.message for e in events if e.reason == "ScaledUp"] == [f"2 -> 8: {message}"]
+    assert [e.message for e in events if e.reason == "ScaledUp"] == [f"2 -> 8 trainers; {message}"]
 
 
 def test_an_event_warns_of_a_job_that_can_never_start() -> None:
