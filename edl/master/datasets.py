@@ -113,7 +113,7 @@ class Catalog:
             scan(store, index, number)
         if not index.total:
             raise DatasetError(
-                f"dataset {store.source!r}: its {len(files)} files hold no record; name files that hold records"
+                f"dataset {store.source!r}: its files hold no record (files: {len(files)}); name files with records"
             )
         self._indexes[index.version] = index
         if self._folder is not None:

@@ -61,7 +61,7 @@ def status_text(status: dict[str, Any]) -> str:
     for holder in status["holders"]:
         rate = "speed unknown" if holder["rate"] is None else f"{holder['rate']:.1f}/s"
         lines.append(
-            f"  {holder['name']}: {holder['leases']} leases, {holder['positions']} positions to do,"
-            f" {holder['done']} done, {rate}"
+            f"  {holder['name']}: leases {holder['leases']}  positions to do {holder['positions']}"
+            f"  done {holder['done']}  {rate}"
         )
     return "\n".join(lines)
