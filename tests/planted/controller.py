@@ -29,7 +29,7 @@ def refused_action_repeated_at_once(_: Right) -> Right:
 @bug(
     "trainers start although their pservers could not be created",
     at=targets.CREATE_PODS,
-    caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_where_a_pserver_could_not_be_created",
+    caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
 )
 def trainers_without_pservers(right: Right) -> Right:
     async def wrong(self: Any, pods: Sequence[CreatePod], gate: Any) -> list[Outcome]:
@@ -58,7 +58,7 @@ def skipped_round_ends_failures(right: Right) -> Right:
 @bug(
     "a replica that is not the leader calls the masters",
     at=targets.UPDATE_MASTERS,
-    caught_by=f"{MASTERS}::test_only_the_leader_listens",
+    caught_by=f"{MASTERS}::test_only_the_leader_monitors_masters",
 )
 def follower_calls_masters(right: Right) -> Right:
     known: list[Job] = []
@@ -73,7 +73,7 @@ def follower_calls_masters(right: Right) -> Right:
 @bug(
     "a roster is published only once",
     at=targets.PUBLISH_ROSTER,
-    caught_by=f"{MASTERS}::test_a_pod_that_is_gone_gives_its_leases_back_at_once",
+    caught_by=f"{MASTERS}::test_the_leases_of_a_pod_that_is_gone_end_at_once",
 )
 def roster_published_once(right: Right) -> Right:
     async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
@@ -86,7 +86,7 @@ def roster_published_once(right: Right) -> Right:
 @bug(
     "an unchanged roster is published again and again",
     at=targets.PUBLISH_ROSTER,
-    caught_by=f"{MASTERS}::test_where_nothing_changes_nothing_is_published_and_nothing_written",
+    caught_by=f"{MASTERS}::test_without_changes_nothing_is_published_and_nothing_is_written",
 )
 def roster_published_always(right: Right) -> Right:
     async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
@@ -98,7 +98,7 @@ def roster_published_always(right: Right) -> Right:
 @bug(
     "a roster is published with an older generation than the master knows",
     at=targets.PUBLISH_ROSTER,
-    caught_by=f"{MASTERS}::test_a_master_that_knows_a_newer_roster_than_our_clock_gets_a_newer_one",
+    caught_by=f"{MASTERS}::test_a_master_with_a_roster_newer_than_the_clock_gets_a_newer_one",
 )
 def roster_with_old_generation(right: Right) -> Right:
     async def wrong(self: Any, master: Any, address: Any, report: MasterReport, roster: Roster) -> None:
@@ -111,7 +111,7 @@ def roster_with_old_generation(right: Right) -> Right:
 @bug(
     "the ledger does not go back although the model is lost",
     at=targets.RESTORE_LEDGER,
-    caught_by=f"{MASTERS}::test_accounts_go_back_to_the_last_checkpoint_when_a_pserver_is_lost",
+    caught_by=f"{MASTERS}::test_the_master_goes_back_to_the_last_checkpoint_if_a_pserver_is_lost",
 )
 def ledger_not_restored(_: Right) -> Right:
     async def wrong(*_: Any) -> int:

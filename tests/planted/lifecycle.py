@@ -31,7 +31,7 @@ POLICIES = "lifecycle/test_desired_state_by_policy.py"
 PROGRESS = "lifecycle/test_data_progress.py"
 LOST_LEDGER = "lifecycle/test_data_progress_lost_ledger.py"
 MEASURING = "lifecycle/test_measurement.py"
-CRASH = "controller/test_loop_crashes.py::test_a_crash_at_any_effect_changes_nothing_in_the_end"
+CRASH = "controller/test_loop_crashes.py::test_a_crash_at_any_write_does_not_change_the_final_state"
 MASTERS = "controller/test_master_monitor.py"
 MASTER_CRASHES = "controller/test_master_monitor_crashes.py"
 
@@ -58,7 +58,7 @@ def observed_generation_missing(right: Right) -> Right:
 @bug(
     "a status is written although nothing has changed",
     at=targets.DESIRED_STATE,
-    caught_by="controller/test_loop_quiet.py::test_ten_quiet_minutes_see_no_write",
+    caught_by="controller/test_loop_quiet.py::test_nothing_is_written_in_ten_quiet_minutes",
 )
 def unchanged_status_written(right: Right) -> Right:
     def wrong(job: Job, *rest: Any) -> tuple[JobStatus, tuple[Action, ...]]:
@@ -144,7 +144,7 @@ def cooldown_without_a_node(right: Right) -> Right:
     "a failure is stored although its pod could not be marked",
     at=targets.DEGRADED_UPDATE,
     caught_by="controller/test_loop_with_planner.py"
-    "::test_a_failure_whose_mark_is_refused_is_told_and_counted_once_it_can_be_marked",
+    "::test_a_failure_whose_mark_is_refused_is_reported_and_counted_once_it_can_be_marked",
 )
 def failure_stored_without_mark(_: Right) -> Right:
     return lambda _, actions: status_updates(actions)
@@ -236,7 +236,7 @@ def added_pserver_has_vanished(right: Right) -> Right:
 @bug(
     "a job ends before its master has reported",
     at=targets.POD_EVENTS,
-    caught_by=f"{MASTERS}::test_the_last_report_is_in_the_status_even_if_the_trainers_end_right_after_it",
+    caught_by=f"{MASTERS}::test_the_last_report_reaches_the_status_even_if_the_trainers_end_right_after_it",
 )
 def end_before_the_last_report(right: Right) -> Right:
     def wrong(job: Job, lost: frozenset[str], view: MasterView | None = None) -> Any:
@@ -380,7 +380,7 @@ def journal_not_expected(_: Right) -> Right:
 @bug(
     "a lost ledger does not fail the job",
     at=targets.LEDGER_LOSS,
-    caught_by=f"{LOST_LEDGER}::test_a_master_without_its_journal_ends_and_the_job_fails_with_its_words",
+    caught_by=f"{LOST_LEDGER}::test_a_master_without_its_journal_exits_and_the_job_fails_with_its_message",
 )
 def lost_ledger_ignored(_: Right) -> Right:
     return lambda _: ""
@@ -414,7 +414,7 @@ def unreachable_trainer_on_the_roster(right: Right) -> Right:
 @bug(
     "training continues without a pserver",
     at=targets.MUST_RESTORE,
-    caught_by=f"{MASTERS}::test_nobody_works_while_a_pserver_is_missing",
+    caught_by=f"{MASTERS}::test_no_trainer_gets_a_lease_while_a_pserver_is_missing",
 )
 def training_without_pserver(right: Right) -> Right:
     def wrong(job: Job, report: MasterReport, restored: str) -> bool:
@@ -486,7 +486,7 @@ def all_progress_is_news(right: Right) -> Right:
 @bug(
     "the planner never gets the measured speeds",
     at=targets.AS_PLANNED,
-    caught_by=f"{MASTERS}::test_of_two_jobs_the_one_that_does_not_scale_stops_being_given_trainers",
+    caught_by=f"{MASTERS}::test_a_job_that_does_not_scale_gets_no_more_trainers",
 )
 def measured_speed_not_planned_with(right: Right) -> Right:
     def wrong(job: Job, **options: Any) -> Job:
