@@ -160,7 +160,7 @@ class PserverSpec(RoleSpec):
     role = Role.PSERVER
 
     min_pservers: Count = Field(default=0, alias="min-instance")
-    """Number of parameter servers."""
+    """Number of parameter servers; edl does not resize them."""
     max_pservers: Count | None = Field(default=None, alias="max-instance")
     """Ignored; accepted for files of the original controller; at least min-instance."""
 

@@ -181,6 +181,8 @@ def _misfit(demand: JobDemand, problem: Problem) -> tuple[str, str]:
     for role, shape in shapes:
         nodes = problem.opened[number[shape]].nonzero()[0].tolist()
         if not nodes:
+            if not problem.snapshot.nodes:
+                return "the cluster has no nodes", "the cluster has no nodes"
             short = f"no node accepts its {role}s"
             return short, f"{short} ({reasons_shut(shape, problem)})"
         for column, name in enumerate(problem.names):
@@ -197,8 +199,8 @@ def _misfit(demand: JobDemand, problem: Problem) -> tuple[str, str]:
 
 def _do_not_fit_together(demand: JobDemand, problem: Problem, shape: int) -> tuple[str, str]:
     slots = int((count_slots(problem.empty, problem.request[shape]) * problem.opened[shape]).sum())
-    full = "there is a node for each pod, but not for all of them together"
+    full = "each pod fits on some node, but all of them together do not"
     if slots >= demand.min_trainers:
         return "its pods do not fit on the nodes together", full
-    fit = f"all nodes together hold {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
+    fit = f"the nodes can hold at most {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
     return fit, f"{full}; {fit}"

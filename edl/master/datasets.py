@@ -86,7 +86,8 @@ class Catalog:
         index = self._indexes.get(dataset.version) if dataset is not None else None
         if index is None:
             raise ConflictError(
-                "dataset: it has no files, so its records have no place; only lines:GLOB and parquet:GLOB have files"
+                "the data set has no files, so its records have no file and position;"
+                " only lines:GLOB and parquet:GLOB do"
             )
         if not 0 <= record < index.total:
             raise ConfigError(f"record {record} does not exist; the data set has the records 0 to {index.total - 1}")

@@ -109,7 +109,8 @@ class MasterMetrics(MetricGroup):
                     (f"sum(rate(edl_master_leases_total{{{SELECTED_JOB}}}[5m]))", "granted"),
                     (f"sum by (result) (rate(edl_master_reports_total{{{SELECTED_JOB}}}[5m]))", "{{result}}"),
                 ),
-                "stale: the lease of this report had ended, and another trainer may have got the positions.",
+                "stale: the trainer reported after its lease had ended; the report does not count, and another"
+                " trainer may have got the records.",
             ),
         ),
     )

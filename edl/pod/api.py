@@ -141,4 +141,7 @@ class PodApi:
         try:
             return path.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}; check the ServiceAccount of the pod") from error
+            raise ConfigError(
+                f"{path}: cannot be read: {error}; check that the pod mounts its ServiceAccount token, and that"
+                " the user of the container may read it (securityContext: runAsUser, fsGroup)"
+            ) from error

@@ -152,7 +152,7 @@ def _build(
 
 
 def _log_master(job: JobKey, message: str) -> None:
-    log_event(_log, logging.INFO, "master", job=job, message=message)
+    log_event(_log, logging.INFO, message, job=job)
 
 
 class _PolicyPlanner:
@@ -190,7 +190,13 @@ def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, me
 
     def report(leads: bool, holder: str) -> None:
         metrics.led(leads=leads)
-        message = "leading" if leads else "following" if holder else "lease released"
+        message = (
+            "leading: this controller holds the Lease"
+            if leads
+            else "standby: another controller holds the Lease"
+            if holder
+            else "lease released"
+        )
         log_event(_log, logging.INFO, message, holder=holder or None)
 
     store = ApiLeaseStore(session, settings.namespace, LEASE_NAME)

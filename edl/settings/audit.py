@@ -14,7 +14,7 @@ class AuditSettings(TextOutputSettings):
     journal: Annotated[
         RequiredPath,
         Flag(
-            "Folder of a journal, or a copy of it; a master may be running on it.",
+            "Folder of a master's journal, or a copy of it; it is only read, so the master may be running.",
             metavar="JOURNAL",
             remedy="give the folder that edl master --journal was given",
             is_positional=True,

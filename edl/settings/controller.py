@@ -109,7 +109,8 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
         ),
     ] = None
     no_leader_election: Annotated[
-        bool, Flag("Write without holding the Lease; run no second controller in the cluster.")
+        bool,
+        Flag("Change objects without holding the Lease; make sure that no other controller runs in the cluster."),
     ] = False
 
     @property

@@ -57,10 +57,10 @@ class MasterSettings(Settings):
     controller_token_file: Annotated[
         OptionalPath,
         Flag(
-            "File with the token that the controller must send when it publishes the roster of trainers.",
+            "File with the token that the controller must send with the list of trainers that may hold leases.",
             metavar="FILE",
             remedy="give the path of a file with the token of the controller",
-            unset="no roster is accepted",
+            unset="the master accepts no such list and serves every trainer",
         ),
     ] = None
     dataset: Annotated[

@@ -83,7 +83,7 @@ class MasterSession:
         while True:
             with self._lock:
                 if not self._wait_until(lambda: bool(self._leases.held) or self._leases.status == "job_end"):
-                    raise StoppedError("records: the job is closed; call connect() again")
+                    raise StoppedError("records: this connection to the job is closed; call connect() for a new one")
                 lease = self._leases.first()
             if lease is None:
                 return
@@ -142,7 +142,7 @@ class MasterSession:
 
         with self._lock:
             if not self._wait_until(is_ready):
-                raise StoppedError("batches: the job is closed; call connect() again")
+                raise StoppedError("batches: this connection to the job is closed; call connect() for a new one")
         return taken[0] if taken else None
 
     def deliver(self, batch: PositionBatch) -> bool:

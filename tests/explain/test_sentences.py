@@ -99,7 +99,7 @@ def test_an_unschedulable_job_names_the_pod_the_resource_and_the_largest_node() 
 
 def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
     message = message_of("a", make_job("a", min_trainers=9))
-    assert "all nodes together hold 8 trainers, and its minimum is 9" in message
+    assert "the nodes can hold at most 8 trainers, and its minimum is 9" in message
 
 
 def test_a_job_that_no_node_takes_says_so() -> None:

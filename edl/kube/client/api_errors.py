@@ -110,7 +110,7 @@ def translated(what: str, host: str) -> Iterator[None]:
     except RuntimeError as error:
         if "closed" not in str(error).lower():
             raise
-        raise TemporaryError(f"{what}: the connection to {host} is closed") from error
+        raise TemporaryError(f"{what}: edl has closed its connection to {host} because it is stopping") from error
 
 
 def one_line(error: object) -> str:

@@ -44,7 +44,8 @@ _CANNOT_START = {
     "CreateContainerConfigError": (
         f"it refers to a Secret, ConfigMap or user that does not exist or is not valid; {_REMEDY}"
     ),
-    "CreateContainerError": f"the container runtime cannot create it; kubectl describe pod shows why; {_REMEDY}",
+    "CreateContainerError": "the container runtime cannot create its container; kubectl describe pod shows why;"
+    f" {_REMEDY}",
 }
 """The reason of a container that waits and never starts -> what it means, and what the user can do."""
 

@@ -48,9 +48,10 @@ class ControllerMetrics(ControllerMetricGroup):
         panels=(
             Panel(
                 Dashboard.SCALING,
-                "Objects left out",
+                "Kubernetes objects ignored",
                 (("max(edl_quarantined_objects)", "objects"),),
-                "Objects that cannot be read. The log names each one in a line `object left out`.",
+                "Nodes, pods and jobs whose content edl cannot read; it decides without them."
+                " The log names each one in a line `object left out`.",
                 kind="stat",
                 columns=8,
             ),
