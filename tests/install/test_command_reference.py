@@ -27,7 +27,7 @@ def test_a_row_holds_all_that_is_declared() -> None:
         " 3600. |",
         "| `-o`, `--output table\\|json` | `EDL_OUTPUT`, `EDL_O` | `table` | Output format. |",
         "| `--once` | `EDL_ONCE` |  | Run one round, then exit. |",
-        "| `JOURNAL` | `EDL_JOURNAL` | required | Folder of a journal, or a copy of it; a master may be running on"
-        " it. |",
+        "| `JOURNAL` | `EDL_JOURNAL` | required | Folder of a master's journal, or a copy of it; it is only"
+        " read, so the master may be running. |",
     ):
         assert row in rows
