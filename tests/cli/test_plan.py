@@ -215,7 +215,7 @@ def test_a_job_in_the_namespace_of_the_controller_is_not_planned(run: Run, clust
     assert code == 0
     decision = next(d for d in json.loads(out)["decisions"] if d["name"] == "new")
     assert (decision["reason"], decision["target"]) == ("InvalidSpec", 0)
-    assert "paddlecloud is the controller's own" in decision["message"]
+    assert "namespace paddlecloud is reserved for the controller" in decision["message"]
     assert json.loads(run("explain", "new", *files)[1])["message"] == decision["message"]
 
 
@@ -228,13 +228,13 @@ def test_a_misspelled_field_is_named_beside_the_missing_one(run: Run, cluster: s
         return str(next(d for d in decisions if d["name"] == "new")["message"])
 
     assert message(NEW_JOB.replace("min-instance:", "min-instances:")) == (
-        "spec.trainer.min-instance is missing; add it; min-instances, which is no field, may be meant for it"
+        "spec.trainer.min-instance is missing; add it; the unknown field min-instances may be a misspelling of it"
     )
     assert message(NEW_JOB.replace("min-instance: 2, ", "")) == "spec.trainer.min-instance is missing; add it", (
         "max-instance is a field of its own"
     )
     assert message(NEW_JOB.replace("trainer:", "trainers:")) == (
-        "spec.trainer is missing; add it; trainers, which is no field, may be meant for it"
+        "spec.trainer is missing; add it; the unknown field trainers may be a misspelling of it"
     )
 
 
@@ -279,8 +279,8 @@ def test_a_field_that_a_job_does_not_have_is_reported_on_stderr(run: Run, cluste
     code, out, err = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
     assert (code, bool(json.loads(out))) == (0, True)
     assert err == (
-        "edl: job ads/new: spec.trainer.max_instance is no field of a TrainingJob, and what it says is dropped; "
-        "max-instance may be meant\n"
+        "edl: job ads/new: spec.trainer.max_instance is not a field of a TrainingJob, and edl ignores it; "
+        "did you mean max-instance?\n"
     )
 
 
@@ -299,10 +299,10 @@ def test_an_object_that_is_left_out_is_reported_on_stderr(run: Run, cluster: str
         (["-f", "/nowhere/x.yaml"], "edl: /nowhere/x.yaml cannot be read: No such file or directory"),
         (["-o", "xml"], "edl: --output 'xml': there is no such choice; choose table, wide or json"),
         (["--policy", "best"], "edl: --policy 'best': there is no such policy; choose maxmin"),
-        (["--now", "noon"], "edl: --now 'noon' is no RFC 3339 time; write it like"),
+        (["--now", "noon"], "edl: --now 'noon' is not an RFC 3339 time; write it like"),
         (
             ["--now", "2026-01-05T10:00:00"],
-            "edl: --now '2026-01-05T10:00:00' has no offset from UTC, and RFC 3339 needs one; write it like"
+            "edl: --now '2026-01-05T10:00:00' has no offset from UTC; write it like"
             " 2026-01-05T10:00:00Z or 2026-01-05T10:00:00+01:00",
         ),
         (

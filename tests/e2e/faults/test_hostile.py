@@ -50,7 +50,7 @@ SHAPELESS = (
     refused("spec is a list", {**make_manifest(), "spec": [1, 2]}, "spec"),
     refused("trainer is a number", edited(trainer=7), "trainer"),
     refused("every field is null", {**make_manifest(), "spec": dict.fromkeys(make_manifest()["spec"])}, "trainer"),
-    refused("policies of 150 levels", edited(policies=nested(150)), "nested deeper"),
+    refused("policies of 150 levels", edited(policies=nested(150)), "levels deep"),
     refused("a template of a megabyte", template_of_a_megabyte(), "annotations"),
     refused("ten thousand policies", edited(policies=[{"event": "Any", "action": "AbortJob"}] * 10_000), "policies"),
     refused(

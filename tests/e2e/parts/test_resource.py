@@ -230,7 +230,7 @@ def test_kubectl_shows_the_documented_columns(plane: ControlPlane) -> None:
     head, line = kube.kubectl("get", "tj", "-n", space).splitlines()
     assert head.split() == ["NAME", "PHASE", "MIN", "MAX", "DESIRED", "READY", "REASON", "AGE"]
     assert line.split()[:7] == ["job", "Running", "2", "6", "6", "5", "AtMax"]
-    assert "Fewest trainers" in kube.kubectl("explain", "tj.spec.trainer.min-instance")
+    assert "Minimum number of trainers" in kube.kubectl("explain", "tj.spec.trainer.min-instance")
     assert kube.kubectl("get", "edl", "-n", space, "-o", "name").strip() == "trainingjob.paddlepaddle.org/job"
 
 

@@ -93,7 +93,7 @@ def test_the_least_victims_are_those_of_trying_everything() -> None:
 
 
 def test_more_than_the_cluster_holds_has_no_least_number_of_victims() -> None:
-    with pytest.raises(ValueError, match="find no room"):
+    with pytest.raises(ValueError, match="do not fit even without any trainer"):
         facts.least_victims([make_node("a", "8")], [make_pod(5, 1, "a", "trainer")], SERVING, 3)
 
 
