@@ -145,7 +145,7 @@ def test_a_plan_that_stands_in_for_another_says_so() -> None:
     stands_in = replace(PLAN, fallback=PlanFailure.LATE_SOLVER)
     out = io.StringIO()
     print_plan(stands_in, Console(file=out, width=160))
-    assert "No plan could be made (late_solver): this is what stands of the last one" in out.getvalue()
+    assert "No new plan was made (late_solver). This is the last plan without growth" in out.getvalue()
     assert json.loads(plan_json(stands_in))["fallback"] == "late_solver"
 
 
