@@ -18,7 +18,25 @@ EVERY_S = 10.0
 SHOWN_FILES = 12
 END_TO_END = "tests/e2e/"
 
-LONGEST: tuple[str, ...] = ()
+LONGEST = (
+    "tests/controller/test_loop_crashes.py",
+    "tests/controller/test_loop_random_events.py",
+    "tests/controller/test_master_monitor_crashes.py",
+    "tests/api/test_crd.py",
+    "tests/planner/test_decide_properties.py",
+    "tests/planner/policies/test_utility.py",
+    "tests/example/test_fit_flights.py",
+    "tests/controller/test_master_monitor.py",
+    "tests/controller/test_loop_quiet.py",
+    "tests/planner/test_decide_oscillation.py",
+    "tests/planner/test_quota.py",
+    "tests/kube/client/test_api_errors.py",
+    "tests/pod/test_entrypoint.py",
+    "tests/test_planted.py",
+    "tests/e2e/scenarios/test_scale.py",
+    "tests/e2e/scenarios/test_serving_wave.py",
+    "tests/e2e/scenarios/test_oscillation.py",
+)
 """Files that start first, because one that starts last keeps one of two processes idle."""
 
 

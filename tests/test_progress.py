@@ -30,15 +30,19 @@ def run(folder: Path, *flags: str) -> list[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_a.py").write_text(PASSES)
     (folder / "test_b.py").write_text(FAILS)
-    given = {**os.environ, "PYTHONPATH": str(ROOT), "EDL_STARTED": str(time.time() - 61)}
-    given = {name: value for name, value in given.items() if not name.startswith("PYTEST")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", *flags]
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=120)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    given = {"PYTHONPATH": str(ROOT), "EDL_STARTED": str(time.time() - 61), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags]
+    done = subprocess.run(
+        command, cwd=folder, env=inherited | given, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("flags", [(), ("-n", "2", "--dist", "loadfile")], ids=["one process", "two processes"])
+@pytest.mark.parametrize(
+    "flags", [(), ("-p", "xdist", "-n", "2", "--dist", "loadfile")], ids=["one process", "two processes"]
+)
 def test_a_run_shows_what_it_does_and_ends_with_one_summary(tmp_path: Path, flags: tuple[str, ...]) -> None:
     lines = run(tmp_path, *flags)
     assert any(re.fullmatch(r"1:\d\d  unit 0 of 2: test_[ab]\.py", line) for line in lines)
