@@ -22,9 +22,9 @@ MOST_WITHOUT_CONTRACT = 8
 
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
-    "aiohttp": {"kube", "master", "observability"},
+    "aiohttp": {"kube", "master", "observability", "sandbox"},
     "kubernetes": {"kube"},
-    "msgspec": {"kube", "master", "observability"},
+    "msgspec": {"kube", "master", "observability", "sandbox"},
     "numpy": {"planner"},
     "prometheus_client": {"master", "observability", "install"},
     "pydantic": {"api", "settings"},
