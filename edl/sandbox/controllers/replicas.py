@@ -1,8 +1,8 @@
 """Deployments and ReplicaSets, as far as a serving load needs them.
 
-A ReplicaSet keeps its number of pods. A Deployment has one ReplicaSet for each pod template and moves pods from the old
-ones to the new one, within maxSurge and maxUnavailable; Recreate deletes the old pods first. There is no history beyond
-the ReplicaSets themselves, and neither pausing nor a rollback.
+A ReplicaSet keeps its number of pods. A Deployment has one ReplicaSet for each pod template and moves pods from the
+old ones to the new one, within maxSurge and maxUnavailable; Recreate deletes the old pods first. There is no history
+beyond the ReplicaSets themselves, and neither pausing nor a rollback.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/deployment/
 """
