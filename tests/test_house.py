@@ -29,11 +29,11 @@ ALLOWED = {
     "prometheus_client": {"master", "observability", "install"},
     "pydantic": {"api", "settings"},
     "pydantic_core": {"api", "settings"},
-    "rich": {"explain", "observability"},
+    "rich": {"explain", "observability", "sandbox"},
     "scipy": {"planner"},
     "torch": {"worker_torch"},
     "typer": {"cli"},
-    "yaml": {"install", "kube"},
+    "yaml": {"install", "kube", "sandbox"},
 }
 
 # What a trainer's image, a journal's audit or a simulator imports must not need more than Python itself.
