@@ -20,9 +20,9 @@ from edl.sandbox.apiserver.kinds.builtin import REVIEWS
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.listing import Selection, read_page, values_of
 from edl.sandbox.apiserver.patching import Patcher
+from edl.sandbox.apiserver.policies import Policies
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.reviews import review
-from edl.sandbox.apiserver.rules import Rules
 from edl.sandbox.apiserver.storage.store import Entry
 from edl.sandbox.apiserver.subresources import bind, evict, issue_token, scale_of, with_replicas
 from edl.sandbox.apiserver.system import establish, furnish_namespace
@@ -38,7 +38,7 @@ class Api:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._deleter = Deleter(cluster)
-        self._writer = Writer(cluster, self._deleter, Rules(cluster).check)
+        self._writer = Writer(cluster, self._deleter, Policies(cluster).admit)
         self._patcher = Patcher(cluster, self._writer)
 
     def handle(self, request: Request) -> Response:
@@ -213,7 +213,7 @@ class Api:
         scale = self._patcher.plain(request, scale_of(kind, entry.value))
         if not isinstance(scale, dict):
             raise bad_request("the object provided is unrecognized (must be of type Scale)")
-        write = Write(request, kind, key)
+        write = Write(request, kind, key, is_scale=True)
         changed = self._patcher.replace(write, entry, with_replicas(kind, entry.value, scale))
         return answer(scale_of(kind, changed.value))
 

@@ -6,6 +6,7 @@ the first segment of the path of a kubeconfig's URL is its token; a bearer token
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from pathlib import Path
@@ -18,10 +19,12 @@ from aiohttp import web
 from edl.errors import ConfigError
 from edl.sandbox.apiserver.api import Api
 from edl.sandbox.apiserver.cluster import Cluster
-from edl.sandbox.apiserver.errors import ApiError, unauthorized
+from edl.sandbox.apiserver.errors import ApiError, internal, unauthorized
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response, answer_error
 from edl.sandbox.apiserver.system import furnish
+
+_log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """The largest request body, as in kube-apiserver."""
@@ -136,7 +139,11 @@ class ApiServer:
             request = await self._read(raw)
         except ApiError as error:
             return _plain(answer_error(error))
-        response = self.api.handle(request)
+        try:
+            response = self.api.handle(request)
+        except Exception as error:
+            _log.exception("a request failed: %s %s", request.method, request.path)
+            response = answer_error(internal(f"{type(error).__name__}: {error}"))
         if response.stream is None:
             return _plain(response)
         return await _stream(raw, response)

@@ -96,7 +96,6 @@ def _bound(cluster: Cluster, pod: Object, node: str, binding: Object) -> Object:
         "status": "True",
         "lastProbeTime": None,
         "lastTransitionTime": cluster.timestamp(),
-        **({"observedGeneration": generation} if (generation := pod["metadata"].get("generation")) else {}),
     }
     others = [one for one in dig(pod, "status", "conditions", default=()) if one.get("type") != "PodScheduled"]
     annotations = {

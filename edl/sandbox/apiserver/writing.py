@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edl.sandbox.apiserver.admission import admit_create, allocate_addresses
+from edl.sandbox.apiserver.cel.rules import rule_errors
 from edl.sandbox.apiserver.cluster import Cluster
-from edl.sandbox.apiserver.conversion import from_stored, to_stored
+from edl.sandbox.apiserver.conversion import to_stored
 from edl.sandbox.apiserver.deletion import Deleter
 from edl.sandbox.apiserver.errors import (
     FieldError,
@@ -27,8 +28,10 @@ from edl.sandbox.apiserver.errors import (
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.names import NAME_PROBLEMS
+from edl.sandbox.apiserver.patches.managers import APPLY, UPDATE, Applied, Manager, record_apply, record_update
 from edl.sandbox.apiserver.schema import structural
-from edl.sandbox.apiserver.schema.types import OBJECT_META, decode, strict_error
+from edl.sandbox.apiserver.schema.types import OBJECT_META, builtin_types, decode, strict_error
+from edl.sandbox.apiserver.schema.validation import ABSENT, NOT_CHECKED, is_blocking, schema_errors
 from edl.sandbox.apiserver.storage.store import Entry, Key
 
 _SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
@@ -46,6 +49,8 @@ class Write:
         key: of the object; its name may be generated.
         subresource: `status` or empty.
         warnings: for the client, filled in on the way.
+        is_scale: whether it comes through the scale subresource.
+        applied: what a server-side apply sets; None for any other write.
     """
 
     request: Request
@@ -53,24 +58,31 @@ class Write:
     key: Key
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
+    applied: Applied | None = None
+    is_scale: bool = False
+
+    @property
+    def manager_subresource(self) -> str:
+        """The subresource that the managed fields name."""
+        return "scale" if self.is_scale else self.subresource
 
 
 class Writer:
     """Stores objects; see the module."""
 
     def __init__(
-        self, cluster: Cluster, deleter: Deleter, check: Callable[[Write, Object, Object | None], None]
+        self, cluster: Cluster, deleter: Deleter, admit: Callable[[Write, Object, Object | None], None]
     ) -> None:
         """Write into a cluster.
 
         Args:
             cluster: the objects and kinds.
             deleter: removes an object whose last finalizer goes.
-            check: refuses an object by rules that this module does not know (schemas, admission policies).
+            admit: refuses an object by an admission policy.
         """
         self._cluster = cluster
         self._deleter = deleter
-        self._check = check
+        self._admit = admit
 
     # Decoding
 
@@ -101,13 +113,16 @@ class Writer:
         if not version and not name and not kind.is_custom:
             return
         if kind.is_custom and (not version or not name):
-            missing = "apiVersion" if not version else "Kind"
+            missing = "apiVersion" if version == "" and name else "Kind"
             told = f"the object provided is unrecognized (must be of type {kind.name})"
             raise bad_request(f"{told}: Object '{missing}' is missing")
-        if (version, name) != (kind.api_version, kind.name):
-            if kind.is_custom or version != kind.api_version:
-                told = f"does not match the expected API version ({kind.api_version})"
-                raise bad_request(f"the API version in the data ({version}) {told}")
+        if version != kind.api_version:
+            told = f"does not match the expected API version ({kind.api_version})"
+            raise bad_request(f"the API version in the data ({version}) {told}")
+        if name != kind.name and kind.is_custom:
+            error = invalid_value("kind", name, f"must be {kind.name}")
+            raise invalid(name, kind.group, dig(body, "metadata", "name", default=""), [error])
+        if name != kind.name:
             told = f"converting ({kind.version}.{name}) to (core.{kind.name}): unknown conversion"
             raise bad_request(f'{name} in version "{kind.version}" cannot be handled as a {kind.name}: {told}')
 
@@ -120,8 +135,9 @@ class Writer:
             unknown = structural.prune(kind.schema, body) + [f"metadata.{path}" for path in metadata.unknown]
             value = {**body, "metadata": metadata.value}
             if unknown and how == "Strict":
-                told = ", ".join(f'unknown field "{path}"' for path in unknown)
-                raise bad_request(f"strict decoding error: {told}")
+                told = ", ".join(f'unknown field "{path}"' for path in sorted(unknown))
+                head = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
+                raise bad_request(f"{head}: strict decoding error: {told}")
         else:
             decoded = decode(kind.type_name, kind.name, kind.version, body)
             value, unknown = decoded.value, decoded.unknown
@@ -155,11 +171,13 @@ class Writer:
         key = (metadata.get("namespace", ""), metadata.get("name", ""))
         self._complete(kind, value, None)
         if errors := self._metadata_errors(kind, metadata):
-            raise invalid(kind.name, kind.group, key[1], [*errors, *kind.rules(value, None)])
+            further = schema_errors_of(kind, value, None)
+            raise invalid(kind.name, kind.group, key[1], [*errors, *kind.rules(value, None), *further])
         admit_create(cluster, kind, value)
         if cluster.store.get(kind.resource, key) is not None:
             raise already_exists(kind.plural, kind.group, key[1])
         self._judge(write, value, None)
+        self._record(write, value, None)
         if write.request.is_dry_run:
             return Entry(value, 0)
         return cluster.store.put(kind.resource, key, value)
@@ -180,9 +198,9 @@ class Writer:
 
     def _judge(self, write: Write, value: Object, old: Object | None) -> None:
         kind = write.kind
-        if errors := list(kind.rules(value, old)):
+        self._admit(write, value, old)
+        if errors := [*kind.rules(value, old), *schema_errors_of(kind, value, old)]:
             raise invalid(kind.name, kind.group, value["metadata"]["name"], errors)
-        self._check(write, value, old)
 
     # Changing
 
@@ -199,6 +217,9 @@ class Writer:
             allocate_addresses(cluster, value)
         self._count_generation(write, value, old.value)
         self._judge(write, value, old.value)
+        if write.applied is None and _same_but_managers(value, old.value):
+            return old
+        self._record(write, value, old.value)
         if value == old.value:
             return old
         if write.request.is_dry_run:
@@ -248,6 +269,40 @@ class Writer:
         if any(value.get(name) != old.get(name) for name in (value.keys() | old.keys()) - ignored):
             value["metadata"] = {**value["metadata"], "generation": dig(old, "metadata", "generation", default=0) + 1}
 
-    def shown(self, kind: Kind, entry: Entry) -> Object:
-        """A stored object as the client of a kind sees it."""
-        return from_stored(kind, entry.value)
+    def _record(self, write: Write, value: Object, old: Object | None) -> None:
+        """Note who set which fields."""
+        kind, time = write.kind, self._cluster.timestamp()
+        schema = type_of(kind)
+        if write.applied is None:
+            manager = Manager(write.request.manager, UPDATE, value["apiVersion"], write.manager_subresource)
+            record_update(schema, old, value, manager=manager, time=time, is_custom=kind.is_custom)
+        else:
+            manager = Manager(write.request.manager, APPLY, value["apiVersion"], write.manager_subresource)
+            record_apply(schema, old, value, write.applied, manager=manager, time=time, is_custom=kind.is_custom)
+
+
+def _same_but_managers(value: Object, old: Object) -> bool:
+    """Return whether two states differ in nothing but the managers of their fields."""
+    plain = [{k: v for k, v in one["metadata"].items() if k != "managedFields"} for one in (value, old)]
+    return plain[0] == plain[1] and {**value, "metadata": None} == {**old, "metadata": None}
+
+
+def type_of(kind: Kind) -> Object:
+    """The type of a kind's objects, for merging and for field managers."""
+    stored = builtin_types()["io.k8s.api.core.v1.Event"] if kind.stored_as else None
+    if stored is not None:
+        return stored
+    if kind.schema is None:
+        return builtin_types()[kind.type_name]
+    return {**kind.schema, "properties": {**kind.schema.get("properties", {}), "metadata": {"$ref": OBJECT_META}}}
+
+
+def schema_errors_of(kind: Kind, value: Object, old: Object | None) -> list[FieldError]:
+    """What the schema of a custom resource and its expressions refuse."""
+    if kind.schema is None:
+        return []
+    before = ABSENT if old is None else old
+    errors = list(schema_errors(kind.schema, value, old=before))
+    if is_blocking(errors):
+        return [*errors, NOT_CHECKED]
+    return [*errors, *rule_errors(kind.schema, value, before)]
