@@ -6,12 +6,13 @@ Everything but a watch is executed at once, so a caller in the same process may 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import from_stored
 from edl.sandbox.apiserver.deletion import Deleter
-from edl.sandbox.apiserver.errors import ApiError, bad_request, method_not_allowed, no_such_path
+from edl.sandbox.apiserver.errors import ApiError, bad_request, method_not_allowed, no_such_path, not_found
 from edl.sandbox.apiserver.http.paths import fixed_answer
 from edl.sandbox.apiserver.http.request import Request, Target
 from edl.sandbox.apiserver.http.response import Accepted, Response, accepted, answer, answer_error, as_yaml
@@ -23,7 +24,7 @@ from edl.sandbox.apiserver.patching import Patcher
 from edl.sandbox.apiserver.policies import Policies
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.reviews import review
-from edl.sandbox.apiserver.storage.store import Entry
+from edl.sandbox.apiserver.storage.store import Entry, Key, TooOldError
 from edl.sandbox.apiserver.subresources import bind, evict, issue_token, scale_of, with_replicas
 from edl.sandbox.apiserver.system import establish, furnish_namespace
 from edl.sandbox.apiserver.watching import Watch
@@ -41,9 +42,16 @@ class Api:
         self._writer = Writer(cluster, self._deleter, Policies(cluster).admit)
         self._patcher = Patcher(cluster, self._writer)
 
-    def handle(self, request: Request) -> Response:
-        """Execute a request; an error becomes its Status."""
+    def handle(self, request: Request, *, behind: int = 0) -> Response:
+        """Execute a request; an error becomes its Status.
+
+        Args:
+            request: the request.
+            behind: a get or a list is answered with the state of so many versions ago, if it is still known.
+        """
         try:
+            if behind and request.verb in {"get", "list"}:
+                request = self._aged(request, behind)
             response = self._handle(request)
         except ApiError as error:
             response = answer_error(error)
@@ -78,7 +86,7 @@ class Api:
                 watch = Watch(self.cluster, selection, request, form)
                 return Response(stream=watch.lines())
             case "get":
-                return self._one(kind, self.cluster.entry(kind, (target.namespace, target.name)), form, request)
+                return self._one(kind, self._read(kind, (target.namespace, target.name), request), form, request)
             case "create":
                 return self._create(request, kind, target, form)
             case "deletecollection":
@@ -88,6 +96,21 @@ class Api:
         return self._change(request, kind, target, form)
 
     # Reading
+
+    def _aged(self, request: Request, behind: int) -> Request:
+        """The same request about the past."""
+        version = max(self.cluster.store.version - behind, 1)
+        return replace(request, as_of=version)
+
+    def _read(self, kind: Kind, key: Key, request: Request) -> Entry:
+        if request.as_of is None:
+            return self.cluster.entry(kind, key)
+        try:
+            return dict(self.cluster.store.entries(kind.resource, at=request.as_of))[key]
+        except TooOldError:
+            return self.cluster.entry(kind, key)
+        except KeyError:
+            raise not_found(kind.plural, kind.group, key[1]) from None
 
     def _list(self, request: Request, kind: Kind, target: Target, form: Accepted) -> Response:
         page = read_page(self.cluster, Selection(kind, target.namespace, request), request)

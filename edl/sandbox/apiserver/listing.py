@@ -71,7 +71,7 @@ def read_page(cluster: Cluster, selection: Selection, request: Request) -> Page:
     """
     limit = request.number("limit") or 0
     token = _read_token(request.query.get("continue", ""))
-    version = _version(cluster, request, token)
+    version = _version(cluster, request, token) if request.as_of is None else request.as_of
     try:
         found = cluster.store.entries(selection.kind.resource, selection.namespace, at=version)
     except TooOldError:

@@ -6,9 +6,11 @@ the first segment of the path of a kubeconfig's URL is its token; a bearer token
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,8 +22,10 @@ from edl.errors import ConfigError
 from edl.sandbox.apiserver.api import Api
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import ApiError, internal, unauthorized
+from edl.sandbox.apiserver.faults import Cut, Delay, Duplicate, Effect, Fail, Faults, Lose, Loss, Moment, Stale
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response, answer_error
+from edl.sandbox.apiserver.kubelet_proxy import KubeletProxy, is_proxied
 from edl.sandbox.apiserver.system import furnish
 
 _log = logging.getLogger(__name__)
@@ -29,6 +33,7 @@ _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """The largest request body, as in kube-apiserver."""
 
+_SILENCE_S = 3600.0
 _ADMIN = ("admin", ("system:masters", "system:authenticated"))
 _ANONYMOUS = ("system:anonymous", ("system:unauthenticated",))
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
@@ -55,6 +60,8 @@ class ApiServer:
         """
         self.cluster = cluster or Cluster()
         self.api = Api(self.cluster)
+        self.faults = Faults()
+        self._kubelets = KubeletProxy(self.cluster)
         self.token = secrets.token_urlsafe(24)
         self.cluster.tokens[self.token] = _ADMIN
         furnish(self.cluster, namespaces)
@@ -86,6 +93,7 @@ class ApiServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        await self._kubelets.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -137,16 +145,49 @@ class ApiServer:
     async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await self._read(raw)
+            effect = self.faults.next(request)
+            if effect is not None:
+                return await self._with_fault(raw, request, effect)
+            return await self._execute(raw, request)
         except ApiError as error:
             return _plain(answer_error(error))
+
+    async def _execute(self, raw: web.BaseRequest, request: Request, *, behind: int = 0) -> web.StreamResponse:
+        target = request.target
+        if target is not None and is_proxied(target):
+            if target.subresource == "exec":
+                return await self._kubelets.exec(raw, request, target)
+            return await _stream(raw, await self._kubelets.logs(request, target))
+        response = self._handled(request, behind=behind)
+        return _plain(response) if response.stream is None else await _stream(raw, response)
+
+    def _handled(self, request: Request, *, behind: int = 0) -> Response:
         try:
-            response = self.api.handle(request)
+            return self.api.handle(request, behind=behind)
         except Exception as error:
             _log.exception("a request failed: %s %s", request.method, request.path)
-            response = answer_error(internal(f"{type(error).__name__}: {error}"))
-        if response.stream is None:
-            return _plain(response)
-        return await _stream(raw, response)
+            return answer_error(internal(f"{type(error).__name__}: {error}"))
+
+    async def _with_fault(self, raw: web.BaseRequest, request: Request, effect: Effect) -> web.StreamResponse:
+        match effect:
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+            case Duplicate():
+                self._handled(request)
+            case Stale(versions):
+                return await self._execute(raw, request, behind=versions)
+            case Fail():
+                if effect.moment is Moment.AFTER:
+                    self._handled(request)
+                raise effect.error()
+            case Lose():
+                if effect.moment is Moment.AFTER:
+                    self._handled(request)
+                return await _no_reply(raw, silent=effect.how is Loss.SILENCE)
+            case Cut(chunks):
+                response = self._handled(request)
+                return _plain(response) if response.stream is None else await _stream(raw, response, cut=chunks)
+        return await self._execute(raw, request)
 
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
@@ -181,7 +222,8 @@ def _plain(response: Response) -> web.Response:
     return web.Response(status=response.code, body=response.body, headers=headers)
 
 
-async def _stream(raw: web.BaseRequest, response: Response) -> web.StreamResponse:
+async def _stream(raw: web.BaseRequest, response: Response, *, cut: int | None = None) -> web.StreamResponse:
+    """Send a stream; `cut`: reset the connection after that many chunks."""
     reply = web.StreamResponse(status=response.code, headers={"Content-Type": response.content_type})
     reply.enable_chunked_encoding()
     await reply.prepare(raw)
@@ -189,11 +231,22 @@ async def _stream(raw: web.BaseRequest, response: Response) -> web.StreamRespons
     if stream is None:
         return reply
     try:
-        async for chunk in stream:
-            await reply.write(chunk)
+        async with aclosing(stream):
+            async for chunk in stream:
+                if cut == 0:
+                    return await _no_reply(raw, silent=False)
+                cut = None if cut is None else cut - 1
+                await reply.write(chunk)
     except ConnectionError:
         return reply
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]
     await reply.write_eof()
     return reply
+
+
+async def _no_reply(raw: web.BaseRequest, *, silent: bool) -> web.StreamResponse:
+    """Reset the connection, at once or when the client gives up."""
+    if silent:
+        await asyncio.sleep(_SILENCE_S)
+    if raw.transport is not None:
+        raw.transport.abort()
+    return web.Response()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 import msgspec
 
@@ -69,7 +69,7 @@ class Watch:
         """Stop listening."""
         self._stop()
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes]:
         """The events as JSON lines, until the timeout of the request."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout_s

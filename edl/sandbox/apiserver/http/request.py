@@ -63,6 +63,7 @@ class Request:
         body: as sent.
         user: who sends it, as authentication found.
         groups: of the user.
+        as_of: a read is answered with the state at this version (see `faults`); None for the present.
     """
 
     method: str
@@ -72,6 +73,7 @@ class Request:
     body: bytes = b""
     user: str = "admin"
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    as_of: int | None = None
 
     @property
     def target(self) -> Target | None:
