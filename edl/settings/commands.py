@@ -97,7 +97,7 @@ COMMANDS = (
     ),
     Command(
         "kubelet",
-        "Run nodes whose containers are processes of this machine, for any API server.",
+        "Run nodes whose containers are local processes.",
         "edl.settings.kubelet:KubeletSettings",
         "edl.cli.kubelet:kubelet",
         "0 after SIGTERM or SIGINT; 1 the API server refuses, or a part has ended; 2 wrong usage",
