@@ -11,11 +11,15 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from tests.e2e.control_plane.kube import Kube, KubeError, Object
 
 WAIT_S = 60.0
 FOREVER = "import signal; s = {signal.SIGTERM}; signal.pthread_sigmask(signal.SIG_BLOCK, s); signal.sigwait(s)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+)
 
 
 def make_pod(name: str, *argv: str, restart: str = "Never", spec: Object | None = None, **container: Any) -> Object:
@@ -121,8 +125,7 @@ class PodBehaviour:
 
     def test_the_termination_message_may_be_the_end_of_the_log(self, kube: Kube) -> None:
         code = "print('first'); print('last'); raise SystemExit(1)"
-        policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-        pod = self.run(kube, make_pod("fallback", code, **policy))
+        pod = self.run(kube, make_pod("fallback", code, terminationMessagePolicy="FallbackToLogsOnError"))
         assert self.status(pod)["state"]["terminated"]["message"] == "first\nlast\n"
 
     def test_too_much_memory_ends_it_with_137(self, kube: Kube) -> None:
@@ -173,7 +176,11 @@ class PodBehaviour:
         inits = [step("one", "open(path, 'a').write('1')"), step("two", "open(path, 'a').write('2')")]
         main = step("main", "print(open(path).read())")
         pod = make_pod("steps", "x")
-        pod["spec"] |= {"volumes": [{"name": "shared", "emptyDir": {}}], "initContainers": inits, "containers": [main]}
+        pod["spec"] |= {
+            "volumes": [{"name": "shared", "emptyDir": {}}],
+            "initContainers": inits,
+            "containers": [main],
+        }
         assert self.run(kube, pod)["status"]["phase"] == "Succeeded"
         assert self.log(kube, "steps") == "12\n"
 
@@ -185,7 +192,10 @@ class PodBehaviour:
         assert "terminated" not in self.status(pod)["state"]
 
     def test_readiness_follows_its_probe(self, kube: Kube) -> None:
-        code = "import os, time; path = os.environ['HOME'] + '/up'; open(path, 'w').close(); time.sleep(3); os.remove(path); time.sleep(600)"
+        code = (
+            "import os, time; path = os.environ['HOME'] + '/up'; open(path, 'w').close();"
+            " time.sleep(3); os.remove(path); time.sleep(600)"
+        )
         probe = {"exec": {"command": ["sh", "-c", "test -e $HOME/up"]}, "periodSeconds": 1, "failureThreshold": 1}
         kube.create(make_pod("readiness", code, readinessProbe=probe))
 
@@ -290,12 +300,9 @@ class PodBehaviour:
     def test_exec_is_refused_with_what_to_do(self, kube: Kube) -> None:
         self.run(kube, make_pod("no-exec", FOREVER), "Running")
         path = f"{kube.resource('pods').path('default', 'no-exec')}/exec"
-        try:
+        with pytest.raises(KubeError) as refused:
             kube.request("POST", path, query={"command": "ls", "stdout": "true"})
-        except KubeError as error:
-            assert error.code >= 400
-        else:
-            raise AssertionError("exec is not possible")
+        assert refused.value.code >= 400
         kube.delete("pods", "no-exec", grace_s=0)
 
 

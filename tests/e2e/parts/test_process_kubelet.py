@@ -48,4 +48,3 @@ def test_kubectl_reads_logs(plane: ControlPlane) -> None:
         lambda: plane.kube.get("pods", "by-kubectl")["status"]["phase"] == "Succeeded", 60, "the pod has ended"
     )
     assert plane.kube.kubectl("logs", "by-kubectl") == "1\n"
-
