@@ -104,7 +104,7 @@ COMMANDS = (
     ),
     Command(
         "sandbox",
-        "Run a cluster on this machine: API server, scheduler, nodes and the controller.",
+        "Run a whole cluster with edl on this machine.",
         "edl.settings.sandbox:SandboxSettings",
         "edl.cli.sandbox:sandbox",
         "0 after SIGTERM or SIGINT, or when the demonstration went well; 1 a part has failed; 2 wrong usage",
