@@ -15,6 +15,8 @@ import pytest
 from tests.e2e.control_plane.processes import heed_interrupts
 from tests.e2e.worlds.harness import ROOT
 
+pytestmark = pytest.mark.cluster("the programs of the control plane")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
