@@ -19,7 +19,7 @@ from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.nodes import NodeSpec
 from tests.e2e.sandbox.plane import SandboxPlane
 
-_FIXTURES = {"control_plane", "shared_control_plane", "running"}
+_FIXTURES = {"control_plane", "shared_control_plane", "running", "plane", "servers"}
 PLANES = pytest.StashKey[list[ControlPlane]]()
 
 
