@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """The demonstration as `make demo` runs it."""
+    """The demonstration as `make demo-cluster` runs it."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.e2e.demo"],
         cwd=ROOT,
