@@ -32,7 +32,7 @@ def pod(name: str) -> client.V1Pod:
 
 
 def test_the_official_client_creates_lists_and_patches(api: client.ApiClient, space: str) -> None:
-    core = client.CoreV1Api(api)
+    core: Any = client.CoreV1Api(api)
     core.create_namespaced_pod(space, pod("p"))
     listed = core.list_namespaced_pod(space, label_selector="a=b")
     assert [one.metadata.name for one in listed.items] == ["p"]
@@ -48,7 +48,7 @@ def test_the_official_client_creates_lists_and_patches(api: client.ApiClient, sp
 
 
 def test_the_official_client_watches(api: client.ApiClient, space: str) -> None:
-    core = client.CoreV1Api(api)
+    core: Any = client.CoreV1Api(api)
     since = core.create_namespaced_pod(space, pod("p")).metadata.resource_version
     core.create_namespaced_pod(space, pod("q"))
     core.delete_namespaced_pod("q", space)
@@ -61,7 +61,7 @@ def test_the_official_client_watches(api: client.ApiClient, space: str) -> None:
 
 
 def test_the_official_client_handles_custom_objects(api: client.ApiClient, space: str) -> None:
-    custom = client.CustomObjectsApi(api)
+    custom: Any = client.CustomObjectsApi(api)
     where = ("paddlepaddle.org", "v1", space, "trainingjobs")
     custom.create_namespaced_custom_object(*where, make_manifest("job"))
     changed = custom.patch_namespaced_custom_object(*where, "job", {"spec": {"suspend": True}})
@@ -84,7 +84,7 @@ def test_the_official_leader_election_elects(api: client.ApiClient, server: Serv
     election = threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True)
     election.start()
     assert leading.wait(20)
-    leases = client.CoordinationV1Api(api)
+    leases: Any = client.CoordinationV1Api(api)
     assert leases.read_namespaced_lease("leader", space).spec.holder_identity == "me"
     leases.patch_namespaced_lease("leader", space, {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}})
     election.join(20)
