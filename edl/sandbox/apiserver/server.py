@@ -245,9 +245,9 @@ async def _stream(raw: web.BaseRequest, response: Response, *, cut: int | None =
                     return await _no_reply(raw, silent=False)
                 cut = None if cut is None else cut - 1
                 await reply.write(chunk)
-    except ConnectionError:
+        await reply.write_eof()
+    except ConnectionError:  # the client has gone
         return reply
-    await reply.write_eof()
     return reply
 
 
