@@ -17,7 +17,7 @@ STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\
 PYTEST := $(BIN)/python -m pytest
 IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check lint format unit thorough campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
+.PHONY: help demo test check lint format unit thorough campaign planted faults kills contract e2e scale-e2e quiet cluster cluster-down
 .PHONY: real-cluster real-cluster-down real-test real-missions generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
@@ -67,6 +67,9 @@ campaign: $(STAMP) ## new random events for jobs, far more than in make test
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
+
+contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
+	@$(PYTEST) $(IN_TWO) tests/contract
 
 e2e: $(STAMP) ## the tests on a real control plane
 	@$(PYTEST) $(IN_TWO) tests/e2e
