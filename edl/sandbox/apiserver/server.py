@@ -192,9 +192,7 @@ class ApiServer:
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
-        body = await raw.read() if raw.can_read_body else b""
-        if len(body) > MAX_BODY_BYTES:
-            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
+        body = await _body(raw) if raw.can_read_body else b""
         return Request(raw.method, path, dict(raw.query), headers, body, user, groups)
 
     def _who(self, path: str, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
@@ -215,6 +213,16 @@ class ApiServer:
         if found is None:
             raise unauthorized()
         return path, found
+
+
+async def _body(raw: web.BaseRequest) -> bytes:
+    parts, size = [], 0
+    async for part in raw.content.iter_any():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _plain(response: Response) -> web.Response:
