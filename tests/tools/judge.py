@@ -75,7 +75,7 @@ class Judge:
             current=now["current"],
             target=now["target"],
             admitted=bool(now["admitted"]),
-            victims=tuple(now["victims"]),
+            victims=tuple(now["victims"] or ()),
             nodes=tuple(sorted(now["nodes"].items())),
             moves=tuple(now["moves"] or ()),
             shrink_reason="because" if now["victims"] else "",
