@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest
 IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test check lint format unit thorough campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
-.PHONY: real-cluster real-cluster-down real-test real-missions generate sessions benchmarks example train-ft clean
+.PHONY: page-test real-cluster real-cluster-down real-test screenshots real-missions generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,12 @@ real-cluster-down: $(STAMP) ## as root: stop and remove that cluster
 
 real-test: $(STAMP) ## as root: the tests of images and installation in real containers (docs/real-cluster.md)
 	@$(PYTEST) $(patsubst %,tests/real/test_%.py,ending images installed kubelets removal)
+
+page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
+	@$(PYTEST) tests/browser
+
+screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
+	@$(BIN)/python -m tests.browser.screenshots
 
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real

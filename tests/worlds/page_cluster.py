@@ -14,6 +14,7 @@ from tests.worlds.fake_api import FakeApi, Object, connected
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
+_RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 HOSTILE = "<img src=x onerror=alert(1)>'\"&;${7*7}"
 
 PASTED = """apiVersion: paddlepaddle.org/v1
@@ -48,17 +49,17 @@ def node(name: str) -> Object:
 def job(name: str, *, least: int = 1, most: int = 8) -> Object:
     requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
     spec = {"trainer": {"min-instance": least, "max-instance": most, "entrypoint": "x", "resources": requests}}
-    return raw.job(name, uid=f"uid-{name}", spec=spec)
+    return raw.job(name, uid=f"uid-{name}", spec=spec, status={"phase": "Running"})
 
 
 def trainer(index: int, *, job: str = "ctr", node: str = "n000") -> Object:
     spec = {"nodeName": node, "containers": [raw.container("1", "1Gi")]}
-    return raw.trainer(index, job=job, owner=raw.owned_by(f"uid-{job}", job), spec=spec)
+    return raw.trainer(index, job=job, owner=raw.owned_by(f"uid-{job}", job), spec=spec, status=_RUNNING)
 
 
 def serving(name: str, *, node: str = "n001", cpu: str = "2") -> Object:
     spec = {**({"nodeName": node} if node else {}), "containers": [raw.container(cpu, "1Gi")]}
-    return raw.pod(name, namespace="web", spec=spec, status={"phase": "Running" if node else "Pending"})
+    return raw.pod(name, namespace="web", spec=spec, status=_RUNNING if node else {"phase": "Pending"})
 
 
 def fill(api: FakeApi, *, nodes: int = 4) -> None:

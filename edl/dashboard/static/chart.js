@@ -105,7 +105,7 @@ function summary(found, begin, end) {
 
 function niceTop(most) {
   const step = 10 ** Math.floor(Math.log10(most));
-  return [2, 4, 6, 8, 10, 20].map((times) => times * step).find((value) => value >= most);
+  return (step === 1 ? [2, 4, 6, 8, 10] : [1, 2, 3, 4, 5, 6, 8, 10]).map((times) => times * step).find((value) => value >= most);
 }
 
 function label(x, y, anchor, text) {
