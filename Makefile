@@ -95,6 +95,12 @@ real-cluster-down: $(STAMP) ## as root: stop and remove that cluster
 real-test: $(STAMP) ## as root: the tests of images and installation in real containers (docs/real-cluster.md)
 	@$(PYTEST) $(patsubst %,tests/real/test_%.py,ending images installed kubelets removal)
 
+page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
+	@$(PYTEST) tests/browser
+
+screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
+	@$(BIN)/python -m tests.browser.screenshots
+
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real
 
