@@ -19,7 +19,7 @@ from edl.planner.policies.base import Policy
 from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
+from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8
@@ -41,7 +41,11 @@ class Fulfilment:
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
         grown = _grown(packing, terms, deadline_s)
-        return Division(_reshare(packing, grown, terms, deadline_s), level)
+        shared = levelled(_reshare(packing, grown, terms, deadline_s), ceiling, {}, band=0.0)
+        admits = has_arrivals(packing)
+        if admits or is_at_rest(packing):
+            shared = levelled(shared, ceiling, givers(packing, admits=admits))
+        return Division(shared, level)
 
     def prove(
         self,
@@ -115,7 +119,7 @@ def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_
             return grown
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
-    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _from_worst(taken) > _from_worst(grown)
     return taken if is_worth_it else grown
 
 
@@ -266,10 +270,15 @@ def _worst(packing: TrialPacking) -> float:
     return round(min((packing.fulfilment(j) for j in packing.members), default=1.0), 9)
 
 
-def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], float]:
-    """How good a packing is: fulfilments up to the promised share, from the worst off upwards; then their sum."""
+def _from_worst(packing: TrialPacking) -> list[float]:
+    """The fulfilment of all jobs, from the worst off upwards."""
+    return sorted(round(packing.fulfilment(j), 9) for j in packing.members)
+
+
+def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], list[float]]:
+    """How good a packing is: fulfilments from the worst off upwards, first only up to the promised share."""
     demands = packing.problem.demands
     held = sorted(
         round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
     )
-    return tuple(held), round(sum(demands[j].job.weight * packing.fulfilment(j) for j in packing.members), 9)
+    return tuple(held), _from_worst(packing)
