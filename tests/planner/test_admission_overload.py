@@ -15,7 +15,8 @@ from edl.planner.admission import Admission, admit, cap, serve
 from edl.planner.admission_trial import AdmissionTrial
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
-from tests.worlds.small_clusters import examples, plan_for
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import plan_for
 
 DEADLINE_S = 60.0
 

@@ -20,7 +20,8 @@ from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import Program, make_columns, solve
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
-from tests.worlds.small_clusters import examples, plan_for
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import plan_for
 
 DEADLINE_S = 60.0
 MILLI = st.integers(3, 90).map(lambda tenths: tenths / 10)

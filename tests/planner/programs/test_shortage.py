@@ -16,7 +16,7 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import place_most_priced
 from edl.planner.programs.shortage import FEW_PRICED, Screen
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
-from tests.worlds.small_clusters import examples
+from tests.worlds.effort import examples
 
 DEADLINE_S = 60.0
 HALF_CORES = st.integers(1, 9).map(lambda halves: halves / 2)
