@@ -102,6 +102,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
+            problem.clock.check("the largest counts")
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
@@ -181,6 +182,7 @@ class _Trial:
         self.refused: set[tuple[tuple[int, ...], tuple[object, ...]]] = set()
 
     def __call__(self, members: Iterable[int]) -> TrialPacking | None:
+        self.problem.clock.check("admission")
         chosen = tuple(sorted(members))
         if self.meter(chosen).passed():
             return None

@@ -6,16 +6,16 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from edl.errors import PlanError, PlanFailure
+from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import admit, cap, serve
+from edl.planner.clock import Clock
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.context import DecisionContext
 from edl.planner.guard import RefusedPlanError, check
@@ -45,26 +45,13 @@ class Study:
     final_context: DecisionContext
 
 
-class _Watch:
-    """The deadline of one decision."""
-
-    def __init__(self, deadline_s: float) -> None:
-        self._started_s, self._deadline_s = time.perf_counter(), deadline_s
-
-    @property
-    def spent_s(self) -> float:
-        return time.perf_counter() - self._started_s
-
-    def check(self, stage: str) -> None:
-        """Raise PlanError once the deadline has passed."""
-        if self.spent_s > self._deadline_s:
-            raise PlanError(
-                f"no plan within {self._deadline_s:g} s (too late after {stage}); the last plan stays in force",
-                PlanFailure.LATE_SOLVER,
-            )
-
-
-def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+def study(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    limits: Limits,
+    columns: KeptColumns = NO_COLUMNS,
+    clock: Clock | None = None,
+) -> Study:
     """Decide which jobs run, how many trainers each has, where new ones go and which are deleted.
 
     Args:
@@ -73,14 +60,15 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
         limits: what the operator allows; `deadline_s` bounds each program and the decision as a whole.
         columns: those of the last plan, with which this one is made sooner. They belong to the input: equal snapshots
             and equal columns give equal plans.
+        clock: a clock that runs already; by default one that begins now and ends at `deadline_s`.
 
     Raises:
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    watch = _Watch(limits.deadline_s)
+    watch = clock or Clock(limits.deadline_s)
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    problem = read_problem(adapted, limits, columns)
+    problem = read_problem(adapted, limits, columns, watch)
     served = serve(problem, limits.deadline_s)
     watch.check("serving")
     problem, hopeless = cap(problem, served, limits.deadline_s)

@@ -73,6 +73,7 @@ def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, in
     left = deque(batch.owners)
     allowed = dict(allowance)
     while left:
+        packing.problem.clock.check("making room")
         before = len(left)
         for choice in choose(packing, batch.shape, len(left), allowed):
             deleted = Counter(packing.problem.live_trainers[i].demand for i in choice.live_trainers)
@@ -202,6 +203,7 @@ def grow(
     grower, meter = Grower(packing), packing.meter()
     heapq.heapify(heap)
     while heap:
+        packing.problem.clock.check("growth")
         _, j = heapq.heappop(heap)
         if packing.count[j] >= ceiling[j]:
             continue

@@ -86,7 +86,7 @@ def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
 
 def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
     """Add what each node holds as a pattern, given the node and the shape of each pod."""
-    if not columns.classes:
+    if not columns.classes or columns.buckets is not None:
         return
     row = np.full(max(columns.shapes) + 1, -1)
     row[list(columns.shapes)] = np.arange(len(columns.shapes))
@@ -208,6 +208,40 @@ def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: fl
     high = np.maximum(goal, stuck)
     program = _grouped(cluster, np.ones(len(goal)), stuck, high)
     return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
+
+
+def fluid_targets(
+    cluster: ShareProblem, gain: Mapping[int, float], least: Mapping[int, int], most: Mapping[int, int], deadline_s: float
+) -> tuple[dict[int, float], dict[int, float]]:
+    """How many trainers each job should have, in fractions, so that they gain most in all; and what their room is worth.
+
+    Args:
+        cluster: the jobs and their room.
+        gain: by job, what one trainer adds.
+        least, most: by job, the bounds of its trainers.
+        deadline_s: time for the program.
+
+    Returns:
+        By job, its trainers; by job, the price of a slot for one of them.
+    """
+    stuck = _stuck(cluster)
+    low = np.maximum([least[j] for j in cluster.jobs], stuck)
+    use = _use(cluster)
+    program = Program(
+        gain=np.array([gain[j] for j in cluster.jobs]),
+        low=low,
+        high=np.maximum([most[j] for j in cluster.jobs], low),
+        use=use,
+        need=cluster.need - use @ stuck,
+        rows=cluster.rows,
+        limits=cluster.limits,
+    )
+    solution = solve(program, cluster.columns, deadline_s)
+    price = solution.slot_price @ use
+    return (
+        {j: float(n) for j, n in zip(cluster.jobs, solution.v, strict=True)},
+        {j: float(n) for j, n in zip(cluster.jobs, price, strict=True)},
+    )
 
 
 def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.planner.problem import IntArray, count_slots
-from edl.planner.programs.patterns import ROUNDING, NodeClass, price
+from edl.planner.clock import Clock
+from edl.planner.problem import BoolArray, IntArray, count_slots
+from edl.planner.programs.patterns import ROUNDING, NodeClass, classify, price
 
 FloatArray = NDArray[np.float64]
 
 CELLS_LIMIT = 400_000  # cells of one table
 STEPS_LIMIT = 8_000  # rows times shapes of one table
+SEARCHES_LIMIT = 150  # classes times shapes that may be searched one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,25 @@ class _Table:
 class Pricer:
     """Finds the most valuable pattern of each class at given prices."""
 
-    def __init__(self, classes: Sequence[NodeClass], request: IntArray) -> None:
+    def __init__(self, classes: Sequence[NodeClass], request: IntArray, clock: Clock | None = None) -> None:
         """Prepare the tables.
 
         Args:
             classes: the node classes.
             request: (shapes, resources) what one pod of each shape requests.
+            clock: the time that is left; without one there is no deadline.
         """
+        self._clock = clock or Clock()
         self._classes, self._request = classes, request
         shapes, resources = request.shape
         self._capacity = np.array([g.capacity for g in classes], dtype=np.int64).reshape(len(classes), resources)
         self._most = np.array([g.most for g in classes], dtype=np.int64).reshape(len(classes), shapes)
         self._tables, self._searched = self._group_classes()
+
+    @property
+    def searches(self) -> int:
+        """Classes times shapes that are searched one by one, because no table holds them."""
+        return int((self._most[self._searched] > 0).sum())
 
     def best(self, worth: FloatArray) -> tuple[IntArray, FloatArray]:
         """The best pattern of each class at these prices, and a value that no pattern of the class exceeds.
@@ -72,10 +81,12 @@ class Pricer:
         patterns = np.zeros(self._most.shape, dtype=np.int64)
         bound = np.zeros(len(patterns))
         for table in self._tables:
+            self._clock.check("a knapsack")
             found, value = _solve(table, worth[table.shapes])
             patterns[np.ix_(table.members, table.shapes)] = found
             bound[table.members] = value
         for g in self._searched:
+            self._clock.check("the search for patterns")
             priced = price(self._classes[g], self._request, worth.tolist())
             patterns[g], bound[g] = priced.pattern, priced.bound
         return self.fill(patterns, np.argsort(-worth, kind="stable").tolist()), bound + ROUNDING
@@ -137,6 +148,31 @@ class Pricer:
                 members, shapes, np.pad(in_steps, ((0, 0), (0, 1))), np.pad(left, ((0, 0), (0, 1))), (*size, 1)
             )
         return _Table(members, shapes, in_steps, left, size)
+
+
+def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> bool:
+    """True if sizes are so many, or so odd, that patterns cannot be priced by tables.
+
+    Args:
+        capacity: (nodes, resources) what the planned pods of a node may use in all, >= 0.
+        request: (shapes, resources) what one pod of each shape requests.
+        opened: (shapes, nodes) True if a pod of the shape may go there.
+    """
+    if len(capacity) * len(request) <= SEARCHES_LIMIT or _fits_in_a_table(capacity, request):
+        return False
+    return Pricer(classify(capacity, request, opened), request).searches > SEARCHES_LIMIT
+
+
+def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
+    """True if one table surely holds all of it: each resource of every pod counts."""
+    used = np.flatnonzero((request > 0).any(axis=0))
+    if not len(used) or not (request[:, used] > 0).any():
+        return True
+    cells = capacity[:, used].max(axis=0, initial=0) // np.gcd.reduce(request[:, used], axis=0).clip(min=1) + 1
+    full = (request[:, used] > 0).all(axis=0)
+    return bool(
+        full.any() and np.prod(cells.astype(np.float64)) <= CELLS_LIMIT and cells[full].min() * len(request) <= STEPS_LIMIT
+    )
 
 
 def _binding(request: IntArray, capacity: IntArray) -> list[int]:
