@@ -120,6 +120,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
 
 def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
     """How many trainers fit beside all masters and pservers of the job; -1 if not even these fit."""
+    if not demand.job.fixed:
+        return int(idle.slots(demand.shape).sum())
     packing = idle.copy()
     number = {shape: index for index, shape in enumerate(packing.problem.shapes)}
     for fixed in sorted(demand.job.fixed, key=lambda f: -size_of(packing.problem, number[f.shape])):

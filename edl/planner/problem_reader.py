@@ -40,6 +40,7 @@ MAX_ALLOCATABLE = 2**48
 MAX_REQUEST = 2**49
 
 LARGE_NODES = 256  # a cluster with more nodes is planned in bulk, not node by node
+REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so many of them
 MANY_KINDS = 64  # so is a smaller cluster if its nodes differ in more ways than this in what is free on them
 
 
@@ -134,7 +135,7 @@ def read_problem(
         trainer_shape=np.array([trainer.shape for trainer in reader.live_trainers], dtype=np.int64),
         waiting=served,
         headroom=headroom,
-        reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
+        reference=_reference(demands, request, REFERENCES if is_many else len(shapes)),
         node_index=index,
         columns=columns,
         clock=clock or Clock(),
@@ -147,6 +148,15 @@ def _planned_shapes(demands: Iterable[JobDemand], waiting: Iterable[WaitingServi
     """Indices of the shapes that a plan may place, ascending."""
     new = {demand.shape for demand in demands} | {need.shape for demand in demands for need in demand.needs}
     return sorted(new | {group.shape for group in waiting})
+
+
+def _reference(demands: Iterable[JobDemand], request: IntArray, most: int) -> tuple[int, ...]:
+    """The shapes of trainers that may grow, ascending; if they are more than `most`, so many from small to large."""
+    shapes = np.array(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers}), dtype=np.int64)
+    if len(shapes) > most:
+        size = (request[shapes] / request.max(axis=0, initial=1).clip(min=1)).max(axis=1, initial=0.0)
+        shapes = shapes[np.argsort(size, kind="stable")[np.linspace(0, len(shapes) - 1, most).astype(np.int64)]]
+    return tuple(sorted(shapes.tolist()))
 
 
 def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> _PodList:
