@@ -39,6 +39,7 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
         "seconds": plan.seconds,
         **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
         **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
+        **({"cut": list(plan.cut)} if plan.cut else {}),
         **({"changes": changes_dict(changes)} if changes is not None else {}),
     }
 
@@ -67,6 +68,8 @@ def print_plan(plan: ScalePlan, console: Console | None = None, *, changes: Chan
     if plan.fallback is not None:
         told = f"No plan could be made ({plan.fallback}): this is what stands of the last one, as is the certificate"
         console.print(Text(told), soft_wrap=True)
+    if plan.cut:
+        console.print(Text(f"Cut short at the deadline: {', '.join(plan.cut)}"), soft_wrap=True)
     if plan.is_comparison:
         console.print(Text(_caveat(plan)), soft_wrap=True)
     if plan.prices:

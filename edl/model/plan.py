@@ -160,6 +160,7 @@ class ScalePlan:
     """One decision about the whole cluster; decisions are sorted by job key.
 
     Attributes:
+        cut: the stages that the deadline cut short; the plan keeps every rule, but may give less than it could.
         is_comparison: it may break our rules and is never carried out.
         fallback: how making a plan failed, where this is what stands of the last one; its certificate and its prices
             are then that one's.
@@ -175,6 +176,7 @@ class ScalePlan:
     policy: str = "maxmin"
     is_comparison: bool = False
     fallback: PlanFailure | None = None
+    cut: tuple[str, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

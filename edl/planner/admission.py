@@ -156,6 +156,11 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     return Admission(packing, queue.head, hopeless, queue.short)
 
 
+def running(problem: Problem) -> tuple[int, ...]:
+    """The jobs that were admitted and have pods: what a plan keeps if there is no time to decide who runs."""
+    return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
+
+
 def waiting_since_s(demand: JobDemand) -> float:
     """When a job that does not run began to wait: at its creation, or when it lost its admission."""
     status = demand.job.status

@@ -57,6 +57,11 @@ class Clock:
         """Seconds that one program may take: what is left, and `most_s` at most."""
         return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
 
+    def cut_short(self, stage: str) -> None:
+        """Note that a stage was cut short: the plan is made of what it had done."""
+        if stage not in self.cut:
+            self.cut.append(stage)
+
     def check(self, doing: str) -> None:
         """Raise once the time is over.
 

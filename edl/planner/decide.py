@@ -14,19 +14,24 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission import admit, cap, serve
-from edl.planner.clock import Clock
+from edl.planner.admission import Admission, admit, cap, running, serve
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.context import DecisionContext
 from edl.planner.guard import RefusedPlanError, check
+from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.prices import prices_of
+from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import keep_columns
 from edl.planner.programs.fair_share import Proof
 from edl.planner.reasons import find_reason
 from edl.planner.sharing import share
+from edl.planner.trial_packing import TrialPacking
+
+ADMIT_BY, SHARE_BY, PROVE_BY = 0.5, 0.85, 0.95  # parts of the deadline by which stages end
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +74,43 @@ def study(
     watch = clock or Clock(limits.deadline_s)
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
     problem = read_problem(adapted, limits, columns, watch)
-    served = serve(problem, limits.deadline_s)
-    watch.check("serving")
-    problem, hopeless = cap(problem, served, limits.deadline_s)
-    admission = admit(problem, served, hopeless, limits.deadline_s)
-    watch.check("admission")
+    watch.allow(ADMIT_BY)
+    problem, served, admission = _admitted(problem, limits.deadline_s)
     chosen = policy.chosen(admission.packing)
     objective = chosen.objective(admission.packing)
+    watch.allow(SHARE_BY if not watch.cut else 0.0)  # nothing grows into room that others may need first
     shared = share(admission.packing, served, objective, limits.deadline_s)
-    watch.check("sharing")
+    watch.allow(PROVE_BY)
     follow_preferences(shared.packing)
     proof = objective.prove(shared.packing, shared.level, limits.deadline_s)
     context = DecisionContext(problem, served, admission, shared)
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
-    if limits.consolidate_after_s:
+    if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         made = _consolidated(adapted, policy, replace(limits, deadline_s=limits.deadline_s - watch.spent_s), made)
-    plan = replace(made.plan, seconds=watch.spent_s)
+    plan = replace(made.plan, seconds=watch.spent_s, cut=tuple(watch.cut))
     if problems := check(adapted, plan, limits.quotas):
         raise RefusedPlanError(plan, problems)
     return replace(made, plan=plan)
+
+
+def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission]:
+    """Serving, caps and admission; if time does not suffice for them, what stands now and needs nothing.
+
+    Raises:
+        OutOfTimeError: jobs that run lack pods, which have no room that is free.
+    """
+    try:
+        served = serve(problem, deadline_s)
+        capped, hopeless = cap(problem, served, deadline_s)
+        return capped, served, admit(capped, served, hopeless, deadline_s)
+    except OutOfTimeError:
+        problem.clock.cut_short("admission")
+        problem.clock.allow(SHARE_BY)
+        nothing = Served({}, {}, 0)
+        packing = place_in_free_room(TrialPacking(problem, running(problem)), nothing)
+        if packing is None or packing.meter().passed():
+            raise
+        return problem, nothing, Admission(packing, {}, frozenset(), {})
 
 
 def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:

@@ -186,7 +186,8 @@ def grow(
 
     Members below their promise come first, the one with the least fulfilment before the others. What rounding has
     left goes where a trainer adds most, for its size, to what the certificate bounds: the sum of weighted fulfilment,
-    or of worths. A job whose queue has no quota left gets none.
+    or of worths. A job whose queue has no quota left gets none. At the deadline, growth ends where
+    it is.
 
     Args:
         packing: the packing.
@@ -203,7 +204,9 @@ def grow(
     grower, meter = Grower(packing), packing.meter()
     heapq.heapify(heap)
     while heap:
-        packing.problem.clock.check("growth")
+        if packing.problem.clock.is_over:
+            packing.problem.clock.cut_short("growth")
+            return
         _, j = heapq.heappop(heap)
         if packing.count[j] >= ceiling[j]:
             continue

@@ -111,7 +111,8 @@ def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[
 
 def _by_size(state: SwapState) -> list[int]:
     """The jobs by the dominant share of one trainer, the largest first."""
-    return np.argsort(-state.size, kind="stable").tolist()
+    order: list[int] = np.argsort(-state.size, kind="stable").tolist()
+    return order
 
 
 def _best_fit(state: SwapState, target: IntArray, by: FloatArray | None = None) -> None:

@@ -45,7 +45,11 @@ class Fulfilment:
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
         grown = _grown(packing, terms, deadline_s)
-        return Division(_reshare(packing, grown, terms, deadline_s), level)
+        try:
+            return Division(_reshare(packing, grown, terms, deadline_s), level)
+        except OutOfTimeError:
+            packing.problem.clock.cut_short("transfers")
+            return Division(grown, level)
 
     def prove(
         self,
@@ -141,6 +145,17 @@ def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | 
     best = _filled(packing, terms, deadline_s, take)
     if packing.problem.is_large:
         return best
+    try:
+        return _raised_as_far_as_possible(packing, best, terms, deadline_s, take)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("raising the worst off")
+        return best
+
+
+def _raised_as_far_as_possible(
+    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
+) -> TrialPacking:
+    """Raise the promise of the worst off by one trainer as long as all of them get it."""
     can_repack = len({place.shape for place in packing.placed}) > 1
     is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
 

@@ -272,6 +272,9 @@ def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GA
         return _solve_fluid(program, columns, columns.buckets, deadline_s)
     bound, best_slot = np.inf, None
     for _ in range(MAX_ROUNDS):
+        if columns.clock.is_over and np.isfinite(bound):
+            columns.clock.cut_short("column generation")
+            break
         columns.clock.check("a round of column generation")
         result = _solve_restricted(program, columns, deadline_s)
         value = -float(result.fun)
@@ -361,9 +364,7 @@ def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeR
     most = np.full(columns.size, np.inf) if buckets is None else most_places(buckets)
     uses, nodes = len(most), columns.node_counts if buckets is None else buckets.room.ravel()
     # the stubs of scipy lack sparse constraints and bounds in an array
-    left: Any = (
-        _constraints(program, columns) if buckets is None else constraints(buckets, program.use, program.rows)
-    )
+    left: Any = _constraints(program, columns) if buckets is None else constraints(buckets, program.use, program.rows)
     bounds: Any = np.zeros((variables + uses, 2))
     bounds[:variables] = np.column_stack([program.low, program.high])
     bounds[variables:, 1] = most

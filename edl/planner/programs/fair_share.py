@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.model.names import Role
+from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.planner.programs.patterns import distinct
@@ -211,14 +212,19 @@ def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: fl
 
 
 def fluid_targets(
-    cluster: ShareProblem, gain: Mapping[int, float], least: Mapping[int, int], most: Mapping[int, int], deadline_s: float
+    cluster: ShareProblem,
+    gain: Mapping[int, float],
+    least: Mapping[int, int],
+    most: Mapping[int, int],
+    deadline_s: float,
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """How many trainers each job should have, in fractions, so that they gain most in all; and what their room is worth.
+    """The counts that gain most in all, in fractions, and what the room of one trainer is worth.
 
     Args:
         cluster: the jobs and their room.
         gain: by job, what one trainer adds.
-        least, most: by job, the bounds of its trainers.
+        least: by job, its fewest trainers.
+        most: by job, its most trainers.
         deadline_s: time for the program.
 
     Returns:
@@ -297,7 +303,7 @@ def prove(
     Args:
         packing: the finished plan.
         level: by job, trainers that the fair share promises.
-        deadline_s: time for the program.
+        deadline_s: time for the program; without an answer in it, the bound is that of all jobs at their maximum.
         least: trainers that some jobs are to have in any case; the bound is then that of another plan.
     """
     cluster = read_share_problem(packing)
@@ -313,7 +319,11 @@ def prove(
     floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
     floor = np.maximum(floor, _stuck(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
-    solution = solve(program, cluster.columns, deadline_s)
+    try:
+        solution = solve(program, cluster.columns, deadline_s)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("proof")
+        return Proof(achieved, max(achieved, float(weight.sum())), cluster, None)
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
 

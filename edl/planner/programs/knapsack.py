@@ -171,7 +171,9 @@ def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
     cells = capacity[:, used].max(axis=0, initial=0) // np.gcd.reduce(request[:, used], axis=0).clip(min=1) + 1
     full = (request[:, used] > 0).all(axis=0)
     return bool(
-        full.any() and np.prod(cells.astype(np.float64)) <= CELLS_LIMIT and cells[full].min() * len(request) <= STEPS_LIMIT
+        full.any()
+        and np.prod(cells.astype(np.float64)) <= CELLS_LIMIT
+        and cells[full].min() * len(request) <= STEPS_LIMIT
     )
 
 
