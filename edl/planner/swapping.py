@@ -20,7 +20,7 @@ from edl.planner.swap_state import FloatArray, SwapState
 from edl.planner.trial_packing import TrialPacking
 
 PRESENT, PAIRED = 64, 24  # at most so many trainers are taken out, so many jobs put in pairs, on one node
-PASSES = 12
+PASSES = 20
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
 SMALLEST = 1e-12
@@ -89,7 +89,8 @@ def fill_by_swaps(
     _improve(state, Aim(target, price, np.minimum(price, gain), state.low))
     promise = np.full(len(gain), PROMISE_FACTOR * gain.max(initial=SMALLEST))
     true = Aim(state.due, promise, gain, state.low)
-    _repair(state, true)
+    _repair(state, true, gain)
+    _improve(state, Aim(target, price, np.minimum(price, gain), np.minimum(state.count, state.due)))
     _improve(state, true)
     _best_fit(state, state.high, by=gain / state.size)
     return state.packed()
@@ -124,7 +125,7 @@ def _best_fit(state: SwapState, target: IntArray, by: FloatArray | None = None) 
 
 def _improve(state: SwapState, aim: Aim) -> None:
     """Swap on node after node, the most wasteful first, until a pass gains too little or the time is over."""
-    value = float((aim.below * np.minimum(state.count, aim.target)).sum())
+    value = float((np.minimum(aim.below, aim.above) * state.count).sum())
     clock = state.base.problem.clock
     worth = aim.below / np.maximum(state.size, SMALLEST)
     scale = (state.request / state.total * worth[:, None]).mean(axis=0) if len(worth) else np.zeros(0)
@@ -180,35 +181,38 @@ def _net(request: IntArray, room: IntArray, gain: FloatArray, cost: FloatArray) 
     return np.where(fits, gain[None] - cost[:, None], -np.inf)
 
 
-def _repair(state: SwapState, aim: Aim) -> None:
-    """Give jobs below their promise what they lack, at the cost of what others have above theirs."""
+def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
+    """Give jobs below their promise what they lack, at the cost of what others have above theirs.
+
+    `cost`: (jobs,) what a trainer adds.
+    """
     lacking = np.flatnonzero(state.count < state.due)
     level = (state.count - state.low) / state.span
     for k in lacking[np.lexsort((lacking, level[lacking]))].tolist():
         while state.count[k] < state.due[k] and not state.base.problem.clock.is_over:
-            if not state.best_fit(k, 1) and not (_evict_one(state, aim, k) or _evict_some(state, aim, k)):
+            if not state.best_fit(k, 1) and not (_evict_one(state, aim, k, cost) or _evict_some(state, aim, k, cost)):
                 break
 
 
-def _evict_one(state: SwapState, aim: Aim, k: int) -> bool:
+def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
     """Put one trainer of a job in the place of the one that is worth least."""
     givers = np.flatnonzero(state.count > np.maximum(state.due, aim.least))
     givers = givers[givers != k]
-    nodes = np.flatnonzero(state.opened[k])
-    there = state.held[np.ix_(nodes, givers)] > 0
-    fits = (state.free[nodes][:, None] + state.request[givers][None] >= state.request[k]).all(axis=2) & there
-    cost = np.where(fits, aim.above[givers][None], np.inf)
-    if not cost.size or not np.isfinite(cost.min()):
+    node, giver = state.held[:, givers].nonzero()
+    giver = givers[giver]
+    fits = (state.free[node] + state.request[giver] >= state.request[k]).all(axis=1) & state.opened[k, node]
+    node, giver = node[fits], giver[fits]
+    if not len(node):
         return False
-    at, giver = divmod(int(cost.argmin()), len(givers))
-    if not state.allows([k], [int(givers[giver])]):
+    best = int(cost[giver].argmin())
+    if not state.allows([k], [int(giver[best])]):
         return False
-    state.add(int(nodes[at]), int(givers[giver]), -1)
-    state.add(int(nodes[at]), k)
+    state.add(int(node[best]), int(giver[best]), -1)
+    state.add(int(node[best]), k)
     return True
 
 
-def _evict_some(state: SwapState, aim: Aim, k: int, most: int = 8) -> bool:
+def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int = 8) -> bool:
     """The same on the node where several that are worth least together make room."""
     surplus = state.count - np.maximum(state.due, aim.least)
     surplus[k] = 0
@@ -217,14 +221,14 @@ def _evict_some(state: SwapState, aim: Aim, k: int, most: int = 8) -> bool:
     best: tuple[float, int, list[int]] | None = None
     for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:PRESENT].tolist():
         here = np.repeat(np.arange(len(surplus)), held[node])
-        here = here[np.argsort(aim.above[here] / state.size[here], kind="stable")][:most]
+        here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
         freed = state.free[node] + np.cumsum(state.request[here], axis=0)
         enough = np.flatnonzero((freed >= state.request[k]).all(axis=1))
         if len(enough):
             out = here[: int(enough[0]) + 1].tolist()
-            cost = float(aim.above[out].sum())
-            if best is None or cost < best[0]:
-                best = (cost, node, out)
+            lost = float(cost[out].sum())
+            if best is None or lost < best[0]:
+                best = (lost, node, out)
     if best is None or not state.allows([k], best[2]):
         return False
     for giver in best[2]:
