@@ -31,7 +31,7 @@ from edl.planner.reasons import find_reason
 from edl.planner.sharing import share
 from edl.planner.trial_packing import TrialPacking
 
-ADMIT_BY, SHARE_BY, PROVE_BY = 0.5, 0.85, 0.95  # parts of the deadline by which stages end
+ADMIT_BY, SHARE_BY, PROVE_BY = 0.75, 0.88, 0.96  # parts of the deadline by which stages end
 
 
 @dataclass(frozen=True, slots=True)
