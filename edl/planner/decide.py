@@ -25,8 +25,8 @@ from edl.planner.preference import follow_preferences
 from edl.planner.prices import prices_of
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.columns import keep_columns
 from edl.planner.programs.fair_share import Proof
+from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.reasons import find_reason
 from edl.planner.sharing import share
 from edl.planner.trial_packing import TrialPacking

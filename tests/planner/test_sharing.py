@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role

@@ -21,7 +21,6 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array
 
 from edl.errors import PlanError, PlanFailure
-from edl.model.plan import KeptColumns
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.problem import IntArray, Problem, UsedColumn
 from edl.planner.programs.fluid import (
@@ -32,6 +31,7 @@ from edl.planner.programs.fluid import (
     node_prices,
     worth_of_buckets,
 )
+from edl.planner.programs.kept_columns import recall
 from edl.planner.programs.knapsack import Pricer
 from edl.planner.programs.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns
 
@@ -199,7 +199,7 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
         none: list[dict[Pattern, None]] = [{} for _ in classes]
         columns = Columns(rows, classes, request, none, [False] * len(classes), clock=problem.clock)
         columns.is_lazy, columns.used = True, problem.used_columns
-        if not _recall(problem, columns):
+        if not recall(problem, columns):
             columns.widen()
         largest = np.argsort(-(request / problem.largest).max(axis=1, initial=0.0), kind="stable").tolist()
         start = columns.pricer.fill(np.zeros((len(classes), len(rows)), dtype=np.int64), largest)
@@ -210,50 +210,6 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     lists = [list_patterns(group, request, limit) for group in classes]
     listed, complete = [dict.fromkeys(m.patterns) for m in lists], [m.is_complete for m in lists]
     return Columns(rows, classes, request, listed, complete, clock=problem.clock)
-
-
-def _recall(problem: Problem, columns: Columns) -> bool:
-    """Begin with patterns that were used before, in this decision or the last; False if there are none."""
-    kept = problem.columns
-    number = {shape: index for index, shape in enumerate(problem.shapes)}
-    shapes = [number.get(shape, -1) for shape in kept.shapes]
-    capacities = [tuple(dict(amounts).get(name, 0) for name in problem.names) for amounts in kept.rooms]
-    known: dict[tuple[int, ...], list[tuple[tuple[int, int], ...]]] = {}
-    for number_of_class, held in kept.patterns:
-        known.setdefault(capacities[number_of_class], []).append(tuple((shapes[s], pods) for s, pods in held))
-    for capacity, pattern in problem.used_columns:
-        known.setdefault(capacity, []).append(pattern)
-    row = {s: k for k, s in enumerate(columns.shapes)}
-    patterns, owner = [], []
-    for g, group in enumerate(columns.classes):
-        for held in known.get(group.capacity, ()):
-            counts = [0] * len(row)
-            for s, pods in held:
-                if s in row:
-                    counts[row[s]] = pods
-            patterns.append(counts)
-            owner.append(g)
-    if not patterns:
-        return False
-    counted, of = np.array(patterns, dtype=np.int64), np.array(owner, dtype=np.int64)
-    usable = np.array([group.capacity for group in columns.classes], dtype=np.int64)[of]
-    most = np.array([group.most for group in columns.classes], dtype=np.int64)[of]
-    fits = (counted @ columns.request <= usable).all(axis=1) & (counted <= most).all(axis=1)
-    for column in np.flatnonzero(fits).tolist():
-        columns.add(owner[column], tuple(patterns[column]))
-    return True
-
-
-def keep_columns(problem: Problem) -> KeptColumns:
-    """The patterns that the programs of a decision used, for the next decision."""
-    capacities = {c: k for k, c in enumerate(sorted({capacity for capacity, _ in problem.used_columns}))}
-    shapes = {s: k for k, s in enumerate(sorted({s for _, pattern in problem.used_columns for s, _ in pattern}))}
-    patterns = [(capacities[c], tuple((shapes[s], n) for s, n in pattern)) for c, pattern in problem.used_columns]
-    return KeptColumns(
-        shapes=tuple(problem.shapes[s] for s in shapes),
-        rooms=tuple(tuple((r, n) for r, n in zip(problem.names, c, strict=True) if n) for c in capacities),
-        patterns=tuple(sorted(patterns)),
-    )
 
 
 def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GAP) -> Solution:

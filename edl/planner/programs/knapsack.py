@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +140,7 @@ class Pricer:
         leading = min(full, key=lambda r: cells[r])
         order = [leading, *(r for r in binding if r != leading)]
         size = tuple(cells[r] for r in order)
-        if float(np.prod([float(n) for n in size])) > CELLS_LIMIT or size[0] * len(shapes) > STEPS_LIMIT:
+        if prod(size) > CELLS_LIMIT or size[0] * len(shapes) > STEPS_LIMIT:
             return None
         step = np.array([steps[r] for r in order], dtype=np.int64)
         in_steps, left = request[:, order] // step, capacity[:, order] // step
@@ -172,7 +173,7 @@ def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
     full = (request[:, used] > 0).all(axis=0)
     return bool(
         full.any()
-        and np.prod(cells.astype(np.float64)) <= CELLS_LIMIT
+        and prod(cells.tolist()) <= CELLS_LIMIT
         and cells[full].min() * len(request) <= STEPS_LIMIT
     )
 
