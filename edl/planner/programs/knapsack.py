@@ -25,6 +25,7 @@ FloatArray = NDArray[np.float64]
 
 CELLS_LIMIT = 400_000  # cells of one table
 STEPS_LIMIT = 8_000  # rows times shapes of one table
+RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
 SEARCHES_LIMIT = 150  # classes times shapes that may be searched one by one
 
 
@@ -161,6 +162,8 @@ def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> 
     """
     if len(capacity) * len(request) <= SEARCHES_LIMIT or _fits_in_a_table(capacity, request):
         return False
+    if np.count_nonzero((request > 0).any(axis=0)) > RESOURCES_LIMIT:
+        return True
     return Pricer(classify(capacity, request, opened), request).searches > SEARCHES_LIMIT
 
 
@@ -172,9 +175,7 @@ def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
     cells = capacity[:, used].max(axis=0, initial=0) // np.gcd.reduce(request[:, used], axis=0).clip(min=1) + 1
     full = (request[:, used] > 0).all(axis=0)
     return bool(
-        full.any()
-        and prod(cells.tolist()) <= CELLS_LIMIT
-        and cells[full].min() * len(request) <= STEPS_LIMIT
+        full.any() and prod(cells.tolist()) <= CELLS_LIMIT and cells[full].min() * len(request) <= STEPS_LIMIT
     )
 
 
