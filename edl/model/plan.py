@@ -164,6 +164,7 @@ class ScalePlan:
     """The decisions for all jobs of a cluster, sorted by job key.
 
     Attributes:
+        cut: the stages that the deadline cut short; the plan keeps every rule, but may give less than it could.
         is_comparison: the plan of a policy that is only shown for comparison: it may break the rules of edl and is
             never carried out.
         fallback: how the planner failed, if this plan is the last plan without its growth; certificate and prices
@@ -180,6 +181,7 @@ class ScalePlan:
     policy: str = "maxmin"
     is_comparison: bool = False
     fallback: PlanFailure | None = None
+    cut: tuple[str, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

@@ -102,6 +102,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
+            problem.clock.check("the largest counts")
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
@@ -119,6 +120,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
 
 def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
     """How many trainers fit beside all masters and pservers of the job; -1 if not even these fit."""
+    if not demand.job.fixed:
+        return int(idle.slots(demand.shape).sum())
     packing = idle.copy()
     number = {shape: index for index, shape in enumerate(packing.problem.shapes)}
     for fixed in sorted(demand.job.fixed, key=lambda f: -size_of(packing.problem, number[f.shape])):
@@ -153,6 +156,11 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     return Admission(packing, queue.head, hopeless, queue.short)
 
 
+def running(problem: Problem) -> tuple[int, ...]:
+    """The jobs that were admitted and have pods: what a plan keeps if there is no time to decide who runs."""
+    return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
+
+
 def waiting_since_s(demand: JobDemand) -> float:
     """When a job that does not run began to wait: at its creation, or when it lost its admission."""
     status = demand.job.status
@@ -181,6 +189,7 @@ class _AdmissionTrial:
         self.refused: set[tuple[tuple[int, ...], tuple[object, ...]]] = set()
 
     def __call__(self, members: Iterable[int]) -> TrialPacking | None:
+        self.problem.clock.check("admission")
         chosen = tuple(sorted(members))
         if self.meter(chosen).passed():
             return None

@@ -18,6 +18,7 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
+from edl.planner.clock import Clock
 from edl.planner.eligibility import takes_each
 from edl.planner.guard import serving_grace_left_s
 from edl.planner.problem import (
@@ -82,13 +83,16 @@ class _PodList:
         self.shape.append(shape)
 
 
-def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Problem:
+def read_problem(
+    snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS, clock: Clock | None = None
+) -> Problem:
     """Read a snapshot into arrays.
 
     Args:
         snapshot: the cluster.
         limits: what the operator allows.
         columns: patterns that the linear programs begin with.
+        clock: the time that is left for the decision; without one there is no deadline.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
@@ -107,13 +111,14 @@ def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     shapes = tuple(table.number)
+    opened = _open_nodes(snapshot.nodes, shapes)
     return Problem(
         snapshot=snapshot,
         limits=limits,
         names=names,
         shapes=shapes,
         request=request,
-        opened=_open_nodes(snapshot.nodes, shapes),
+        opened=opened,
         empty=empty,
         now=empty - sum_requests(len(index), request, ours.node, ours.shape),
         leaving=sum_requests(len(index), request, leaving.node, leaving.shape),
@@ -129,6 +134,7 @@ def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
+        clock=clock or Clock(),
         is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
     )
 

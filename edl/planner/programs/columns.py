@@ -21,8 +21,17 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array
 
 from edl.errors import PlanError, PlanFailure
-from edl.model.plan import KeptColumns
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.problem import IntArray, Problem, UsedColumn
+from edl.planner.programs.fluid import (
+    Buckets,
+    constraints,
+    make_buckets,
+    most_places,
+    node_prices,
+    worth_of_buckets,
+)
+from edl.planner.programs.kept_columns import recall
 from edl.planner.programs.knapsack import Pricer
 from edl.planner.programs.patterns import ENUMERATION_LIMIT, NodeClass, Pattern, classify, list_patterns
 
@@ -49,6 +58,8 @@ class Columns:
         is_lazy: patterns are generated when they are needed; none is listed beforehand.
         spare: (class, pattern) that is added only if a program has no solution without it.
         used: the patterns that programs used; the programs add to it.
+        clock: the time that is left.
+        buckets: set if sizes are too many for patterns; the fluid program then takes their place.
         pricer: finds better patterns.
     """
 
@@ -60,12 +71,14 @@ class Columns:
     is_lazy: bool = False
     spare: list[tuple[int, Pattern]] = field(default_factory=list)
     used: dict[UsedColumn, None] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
+    buckets: Buckets | None = None
     pricer: Pricer = field(init=False)
     _owner: list[int] = field(default_factory=list)
     _patterns: list[Pattern] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.pricer = Pricer(self.classes, self.request)
+        self.pricer = Pricer(() if self.buckets else self.classes, self.request, self.clock)
         for g, menu in enumerate(self.menus):
             self._owner += [g] * len(menu)
             self._patterns += menu
@@ -176,12 +189,20 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     """
     rows = tuple(sorted(set(shapes)))
     request = problem.request[list(rows)]
+    if problem.is_many:
+        buckets = make_buckets(capacity.clip(min=0), request, problem.opened[list(rows)])
+        menus: list[dict[Pattern, None]] = [{} for _ in buckets.groups]
+        all_known = [True] * len(menus)
+        return Columns(rows, buckets.groups, request, menus, all_known, clock=problem.clock, buckets=buckets)
     classes = classify(capacity.clip(min=0), request, problem.opened[list(rows)])
     if problem.is_large or len(classes) > FEW_CLASSES:
         none: list[dict[Pattern, None]] = [{} for _ in classes]
-        columns = Columns(rows, classes, request, none, [False] * len(classes), used=problem.used_columns)
-        columns.is_lazy = True
-        if not _recall(problem, columns):
+        columns = Columns(rows, classes, request, none, [False] * len(classes), clock=problem.clock)
+        columns.is_lazy, columns.used = True, problem.used_columns
+        known = recall(problem, rows, classes)
+        for g, pattern in known:
+            columns.add(g, pattern)
+        if not known:
             columns.widen()
         largest = np.argsort(-(request / problem.largest).max(axis=1, initial=0.0), kind="stable").tolist()
         start = columns.pricer.fill(np.zeros((len(classes), len(rows)), dtype=np.int64), largest)
@@ -189,52 +210,9 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
             columns.add(g, tuple(start[g].tolist()))
         return columns
     limit = max(ENUMERATION_LIMIT, most // max(1, len(classes)))
-    menus = [list_patterns(group, request, limit) for group in classes]
-    return Columns(rows, classes, request, [dict.fromkeys(m.patterns) for m in menus], [m.is_complete for m in menus])
-
-
-def _recall(problem: Problem, columns: Columns) -> bool:
-    """Begin with patterns that were used before, in this decision or the last; False if there are none."""
-    kept = problem.columns
-    number = {shape: index for index, shape in enumerate(problem.shapes)}
-    shapes = [number.get(shape, -1) for shape in kept.shapes]
-    capacities = [tuple(dict(amounts).get(name, 0) for name in problem.names) for amounts in kept.rooms]
-    known: dict[tuple[int, ...], list[tuple[tuple[int, int], ...]]] = {}
-    for number_of_class, held in kept.patterns:
-        known.setdefault(capacities[number_of_class], []).append(tuple((shapes[s], pods) for s, pods in held))
-    for capacity, pattern in problem.used_columns:
-        known.setdefault(capacity, []).append(pattern)
-    row = {s: k for k, s in enumerate(columns.shapes)}
-    patterns, owner = [], []
-    for g, group in enumerate(columns.classes):
-        for held in known.get(group.capacity, ()):
-            counts = [0] * len(row)
-            for s, pods in held:
-                if s in row:
-                    counts[row[s]] = pods
-            patterns.append(counts)
-            owner.append(g)
-    if not patterns:
-        return False
-    counted, of = np.array(patterns, dtype=np.int64), np.array(owner, dtype=np.int64)
-    usable = np.array([group.capacity for group in columns.classes], dtype=np.int64)[of]
-    most = np.array([group.most for group in columns.classes], dtype=np.int64)[of]
-    fits = (counted @ columns.request <= usable).all(axis=1) & (counted <= most).all(axis=1)
-    for column in np.flatnonzero(fits).tolist():
-        columns.add(owner[column], tuple(patterns[column]))
-    return True
-
-
-def keep_columns(problem: Problem) -> KeptColumns:
-    """The patterns that the programs of a decision used, for the next decision."""
-    capacities = {c: k for k, c in enumerate(sorted({capacity for capacity, _ in problem.used_columns}))}
-    shapes = {s: k for k, s in enumerate(sorted({s for _, pattern in problem.used_columns for s, _ in pattern}))}
-    patterns = [(capacities[c], tuple((shapes[s], n) for s, n in pattern)) for c, pattern in problem.used_columns]
-    return KeptColumns(
-        shapes=tuple(problem.shapes[s] for s in shapes),
-        rooms=tuple(tuple((r, n) for r, n in zip(problem.names, c, strict=True) if n) for c in capacities),
-        patterns=tuple(sorted(patterns)),
-    )
+    lists = [list_patterns(group, request, limit) for group in classes]
+    listed, complete = [dict.fromkeys(m.patterns) for m in lists], [m.is_complete for m in lists]
+    return Columns(rows, classes, request, listed, complete, clock=problem.clock)
 
 
 def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GAP) -> Solution:
@@ -249,8 +227,14 @@ def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GA
     Raises:
         PlanError: the program is infeasible or unbounded, took too long, or holds a value that is not a number.
     """
+    if columns.buckets is not None:
+        return _solve_fluid(program, columns, columns.buckets, deadline_s)
     bound, best_slot = np.inf, None
     for _ in range(MAX_ROUNDS):
+        if columns.clock.is_over and np.isfinite(bound):
+            columns.clock.cut_short("column generation")
+            break
+        columns.clock.check("a round of column generation")
         result = _solve_restricted(program, columns, deadline_s)
         value = -float(result.fun)
         slot, node, row = _prices(result, columns)
@@ -308,28 +292,50 @@ def _lagrangian(
     program: Program, columns: Columns, prices: tuple[FloatArray, FloatArray], values: FloatArray
 ) -> float:
     """A value that no solution exceeds: classes take their best patterns, variables what pays at these prices."""
-    slot, row = prices[0], prices[1].clip(min=0)
+    return _lagrangian_of(program, prices[0], prices[1].clip(min=0), float(columns.node_counts @ values))
+
+
+def _lagrangian_of(program: Program, slot: FloatArray, row: FloatArray, nodes: float) -> float:
+    """A value that no solution exceeds, given what all nodes are worth at these prices; prices are >= 0."""
     pays = program.gain - slot @ program.use - row @ program.rows
     variables = np.where(pays > 0, pays * program.high, pays * program.low)
-    return float(columns.node_counts @ values - slot @ program.need + row @ program.limits + variables.sum())
+    return float(nodes - slot @ program.need + row @ program.limits + variables.sum())
+
+
+def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_s: float) -> Solution:
+    """Solve a program with pods that can be divided over buckets of nodes; see `fluid`."""
+    columns.clock.check("a fluid program")
+    result = _linprog(program, columns, deadline_s)
+    if not _is_solution(result):
+        raise _no_solution(result)
+    prices = -np.asarray(result.ineqlin.marginals, dtype=np.float64)
+    shapes, rooms = len(columns.shapes), buckets.room.size
+    slot, room = prices[:shapes].clip(min=0), prices[shapes : shapes + rooms].clip(min=0).reshape(buckets.room.shape)
+    row = prices[shapes + rooms :]
+    bound = _lagrangian_of(program, slot, row.clip(min=0), worth_of_buckets(buckets, slot, room))
+    value, v = -float(result.fun), np.asarray(result.x, dtype=np.float64)[: len(program.gain)]
+    return Solution(value, max(bound, value), v, np.zeros(0), slot, node_prices(buckets, slot, room), row)
 
 
 def _linprog(program: Program, columns: Columns, deadline_s: float) -> OptimizeResult:
-    """Solve the program over the columns known."""
-    variables, uses = len(program.gain), columns.size
-    left: Any = _constraints(program, columns)  # the stubs of scipy lack sparse constraints and bounds in an array
+    """Solve the program over the columns known, or over buckets."""
+    variables, buckets = len(program.gain), columns.buckets
+    most = np.full(columns.size, np.inf) if buckets is None else most_places(buckets)
+    uses, nodes = len(most), columns.node_counts if buckets is None else buckets.room.ravel()
+    # the stubs of scipy lack sparse constraints and bounds in an array
+    left: Any = _constraints(program, columns) if buckets is None else constraints(buckets, program.use, program.rows)
     bounds: Any = np.zeros((variables + uses, 2))
-    bounds[:, 1] = np.inf
     bounds[:variables] = np.column_stack([program.low, program.high])
+    bounds[variables:, 1] = most
     for presolve in (True, False):  # presolve sometimes calls a tight program infeasible
         try:
             result: OptimizeResult = linprog(
                 np.concatenate([-program.gain, np.zeros(uses)]),
                 A_ub=left,
-                b_ub=np.concatenate([-program.need, columns.node_counts, program.limits]),
+                b_ub=np.concatenate([-program.need, nodes, program.limits]),
                 bounds=bounds,
                 method="highs",
-                options={"time_limit": deadline_s, "presolve": presolve},
+                options={"time_limit": columns.clock.left_s(deadline_s), "presolve": presolve},
             )
         except ValueError as error:
             message = f"the solver rejected the linear program: {error}; the last plan stays in force"
@@ -373,6 +379,11 @@ def _solve_restricted(program: Program, columns: Columns, deadline_s: float) -> 
         if _is_solution(result):
             return result
         if not columns.widen():
-            failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
-            message = f"the solver found no solution: {result.message}; the last plan stays in force"
-            raise PlanError(message, failure)
+            raise _no_solution(result)
+
+
+def _no_solution(result: OptimizeResult) -> PlanError:
+    """The error of a program that has no solution, or none in time."""
+    failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
+    error = OutOfTimeError if failure is PlanFailure.LATE_SOLVER else PlanError
+    return error(f"the solver found no solution: {result.message}; the last plan stays in force", failure)

@@ -1,0 +1,237 @@
+"""Packs trainers of many sizes: best fit by dominant share, then swaps on single nodes as long as they gain.
+
+The fluid program says how many trainers each job should have, and what room is worth. Which sizes fill a node well
+together, it does not say. A swap takes nothing or one trainer from a node and puts one or two others there; all of
+them are compared at once as matrices. Every state on the way is a plan without overcommit.
+
+Source: best fit by dominant share (Ghodsi et al., NSDI 2011); swap search for bin packing, Fleszar and Hindi,
+Computers and Operations Research 29(7), 2002; cheapest eviction as in Borg (Verma et al., EuroSys 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edl.planner.problem import IntArray
+from edl.planner.swaps.state import FloatArray, SwapState
+from edl.planner.trial_packing import TrialPacking
+
+PRESENT, PAIRED = 64, 24  # at most so many trainers are taken out, so many jobs put in pairs, on one node
+PASSES = 20
+ENOUGH = 1e-4  # part of the value that a pass must gain for another one
+PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
+SMALLEST = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a search over swaps maximises.
+
+    Attributes:
+        target: (jobs,) trainers up to which each one is worth `below`; further ones are worth `above`.
+        below, above: (jobs,) what one trainer is worth.
+        least: (jobs,) trainers that a job keeps in any case.
+    """
+
+    target: IntArray
+    below: FloatArray
+    above: FloatArray
+    least: IntArray
+
+    def gain(self, count: IntArray, high: IntArray) -> FloatArray:
+        """(jobs,) what one more trainer is worth; 0 for a job at its ceiling."""
+        worth = np.where(count < self.target, self.below, self.above)
+        return np.where(count < high, worth, 0.0)
+
+    def loss(self, count: IntArray) -> FloatArray:
+        """(jobs,) what one trainer less costs; infinite for what a job keeps in any case."""
+        worth = np.where(count <= self.target, self.below, self.above)
+        return np.where(count <= self.least, np.inf, worth)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the fluid program says of the jobs.
+
+    Attributes:
+        target: by job, how many trainers it has in the program.
+        price: by job, what the room of one trainer is worth.
+        gain: by job, what one trainer more adds to the objective.
+    """
+
+    target: Mapping[int, float]
+    price: Mapping[int, float]
+    gain: Mapping[int, float]
+
+
+def fill_by_swaps(
+    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], wanted: Wanted
+) -> TrialPacking:
+    """Place all trainers that do not exist yet anew, and new ones up to each ceiling.
+
+    Args:
+        packing: every member at its minimum at least; not changed.
+        ceiling: the most trainers of each member.
+        promised: the fair share of each member, in whole trainers.
+        wanted: what the fluid program says.
+
+    Returns:
+        The packing; each member has its minimum, and as much of its promise as was found.
+    """
+    state = _start(packing, ceiling, promised)
+    gain = np.array([wanted.gain[j] for j in state.jobs])
+    price = np.maximum([wanted.price[j] for j in state.jobs], SMALLEST)
+    target = np.clip(np.floor([wanted.target[j] + 1e-6 for j in state.jobs]).astype(np.int64), state.due, state.high)
+    _best_fit(state, target)
+    _improve(state, Aim(target, price, np.minimum(price, gain), state.low))
+    promise = np.full(len(gain), PROMISE_FACTOR * gain.max(initial=SMALLEST))
+    true = Aim(state.due, promise, gain, state.low)
+    _repair(state, true, gain)
+    _improve(state, Aim(target, price, np.minimum(price, gain), np.minimum(state.count, state.due)))
+    _improve(state, true)
+    _best_fit(state, state.high, by=gain / state.size)
+    return state.packed()
+
+
+def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> SwapState:
+    """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so."""
+    state = SwapState(packing, ceiling, promised)
+    empty = state.copy()
+    for k in _by_size(state):
+        missing = int(state.low[k] - state.count[k])
+        if missing > 0 and state.best_fit(k, missing, is_bound=False) < missing:
+            state = empty
+            state.restore(packing)
+            break
+    _best_fit(state, state.due)
+    return state
+
+
+def _by_size(state: SwapState) -> list[int]:
+    """The jobs by the dominant share of one trainer, the largest first."""
+    order: list[int] = np.argsort(-state.size, kind="stable").tolist()
+    return order
+
+
+def _best_fit(state: SwapState, target: IntArray, by: FloatArray | None = None) -> None:
+    """Bring each job up to its target as far as that fits, the largest trainers first or those first in `by`."""
+    order = _by_size(state) if by is None else np.argsort(-by, kind="stable").tolist()
+    for k in order:
+        state.best_fit(k, int(target[k] - state.count[k]))
+
+
+def _improve(state: SwapState, aim: Aim) -> None:
+    """Swap on node after node, the most wasteful first, until a pass gains too little or the time is over."""
+    value = float((np.minimum(aim.below, aim.above) * state.count).sum())
+    clock = state.base.problem.clock
+    worth = aim.below / np.maximum(state.size, SMALLEST)
+    scale = (state.request / state.total * worth[:, None]).mean(axis=0) if len(worth) else np.zeros(0)
+    for _ in range(PASSES):
+        waste = (state.free.clip(min=0) / state.total) @ scale
+        gained = 0.0
+        for node in np.argsort(-waste, kind="stable").tolist():
+            if clock.is_over:
+                return
+            while (step := _swap(state, aim, node)) > 0:
+                gained += step
+        if gained <= ENOUGH * max(value, SMALLEST):
+            return
+
+
+def _swap(state: SwapState, aim: Aim, node: int) -> float:
+    """Make the best swap on a node; what it gains, 0 if none gains anything."""
+    gain = np.where(state.opened[:, node] & state.allowed(), aim.gain(state.count, state.high), 0.0)
+    out = np.flatnonzero(state.held[node])[:PRESENT]
+    loss = aim.loss(state.count)[out]
+    out, loss = out[np.isfinite(loss)], loss[np.isfinite(loss)]
+    room = np.vstack([state.free[node], state.free[node] + state.request[out]])  # (1 + out, resources)
+    cost = np.concatenate([[0.0], loss])
+    into = np.flatnonzero((gain > 0) & (state.request <= room.max(axis=0)).all(axis=1))
+    if not len(into):
+        return 0.0
+    single = _net(state.request[into], room, gain[into], cost)
+    best_single = int(single.argmax())
+    top = into[np.argsort(-gain[into], kind="stable")[:PAIRED]]
+    first, second = np.triu_indices(len(top))
+    a, b = top[first], top[second]
+    more = np.where(a == b, aim.gain(state.count + 1, state.high)[b], gain[b])
+    pair = _net(state.request[a] + state.request[b], room, np.where(more > 0, gain[a] + more, 0.0), cost)
+    best_pair = int(pair.argmax())
+    choices = [
+        (float(single.flat[best_single]), best_single // len(into), [int(into[best_single % len(into)])]),
+        (float(pair.flat[best_pair]), best_pair // len(a), [int(a[best_pair % len(a)]), int(b[best_pair % len(a)])]),
+    ]
+    for net, row, new in sorted(choices, reverse=True):
+        old = [int(out[row - 1])] if row else []
+        if net > 1e-9 * float(gain.max()) and state.allows(new, old):
+            for k in old:
+                state.add(node, k, -1)
+            for k in new:
+                state.add(node, k)
+            return net
+    return 0.0
+
+
+def _net(request: IntArray, room: IntArray, gain: FloatArray, cost: FloatArray) -> FloatArray:
+    """(rooms, candidates) what each candidate gains less what its room costs; minus infinity if it does not fit."""
+    fits = (request[None] <= room[:, None]).all(axis=2)
+    return np.where(fits, gain[None] - cost[:, None], -np.inf)
+
+
+def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
+    """Give jobs below their promise what they lack, at the cost of what others have above theirs.
+
+    `cost`: (jobs,) what a trainer adds.
+    """
+    lacking = np.flatnonzero(state.count < state.due)
+    level = (state.count - state.low) / state.span
+    for k in lacking[np.lexsort((lacking, level[lacking]))].tolist():
+        while state.count[k] < state.due[k] and not state.base.problem.clock.is_over:
+            if not state.best_fit(k, 1) and not (_evict_one(state, aim, k, cost) or _evict_some(state, aim, k, cost)):
+                break
+
+
+def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
+    """Put one trainer of a job in the place of the one that is worth least."""
+    givers = np.flatnonzero(state.count > np.maximum(state.due, aim.least))
+    givers = givers[givers != k]
+    node, giver = state.held[:, givers].nonzero()
+    giver = givers[giver]
+    fits = (state.free[node] + state.request[giver] >= state.request[k]).all(axis=1) & state.opened[k, node]
+    node, giver = node[fits], giver[fits]
+    if not len(node):
+        return False
+    best = int(cost[giver].argmin())
+    if not state.allows([k], [int(giver[best])]):
+        return False
+    state.add(int(node[best]), int(giver[best]), -1)
+    state.add(int(node[best]), k)
+    return True
+
+
+def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int = 8) -> bool:
+    """The same on the node where several that are worth least together make room."""
+    surplus = state.count - np.maximum(state.due, aim.least)
+    surplus[k] = 0
+    held = np.minimum(state.held, surplus.clip(min=0)[None])
+    room = state.free + held @ state.request
+    best: tuple[float, int, list[int]] | None = None
+    for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:PRESENT].tolist():
+        here = np.repeat(np.arange(len(surplus)), held[node])
+        here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
+        freed = state.free[node] + np.cumsum(state.request[here], axis=0)
+        enough = np.flatnonzero((freed >= state.request[k]).all(axis=1))
+        if len(enough):
+            out = here[: int(enough[0]) + 1].tolist()
+            lost = float(cost[out].sum())
+            if best is None or lost < best[0]:
+                best = (lost, node, out)
+    if best is None or not state.allows([k], best[2]):
+        return False
+    for giver in best[2]:
+        state.add(best[1], giver, -1)
+    state.add(best[1], k)
+    return True
