@@ -16,40 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.planner.problem import IntArray
+from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps
 from edl.planner.swaps.state import FloatArray, SwapState
 from edl.planner.trial_packing import TrialPacking
 
-PRESENT, PAIRED = 64, 24  # at most so many trainers are taken out, so many jobs put in pairs, on one node
+LOOKED_AT = 64  # nodes among which several are evicted
+BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
 PASSES = 20
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
-SMALLEST = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """What a search over swaps maximises.
-
-    Attributes:
-        target: (jobs,) trainers up to which each one is worth `below`; further ones are worth `above`.
-        below, above: (jobs,) what one trainer is worth.
-        least: (jobs,) trainers that a job keeps in any case.
-    """
-
-    target: IntArray
-    below: FloatArray
-    above: FloatArray
-    least: IntArray
-
-    def gain(self, count: IntArray, high: IntArray) -> FloatArray:
-        """(jobs,) what one more trainer is worth; 0 for a job at its ceiling."""
-        worth = np.where(count < self.target, self.below, self.above)
-        return np.where(count < high, worth, 0.0)
-
-    def loss(self, count: IntArray) -> FloatArray:
-        """(jobs,) what one trainer less costs; infinite for what a job keeps in any case."""
-        worth = np.where(count <= self.target, self.below, self.above)
-        return np.where(count <= self.least, np.inf, worth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +61,10 @@ def fill_by_swaps(
     price = np.maximum([wanted.price[j] for j in state.jobs], SMALLEST)
     target = np.clip(np.floor([wanted.target[j] + 1e-6 for j in state.jobs]).astype(np.int64), state.due, state.high)
     _best_fit(state, target)
-    _improve(state, Aim(target, price, np.minimum(price, gain), state.low))
+    _improve(state, Aim(target, price, np.minimum(price, gain), state.low, price))
     promise = np.full(len(gain), PROMISE_FACTOR * gain.max(initial=SMALLEST))
-    true = Aim(state.due, promise, gain, state.low)
+    true = Aim(state.due, promise, gain, state.low, price, thorough=True)
     _repair(state, true, gain)
-    _improve(state, Aim(target, price, np.minimum(price, gain), np.minimum(state.count, state.due)))
     _improve(state, true)
     _best_fit(state, state.high, by=gain / state.size)
     return state.packed()
@@ -124,61 +98,36 @@ def _best_fit(state: SwapState, target: IntArray, by: FloatArray | None = None) 
 
 
 def _improve(state: SwapState, aim: Aim) -> None:
-    """Swap on node after node, the most wasteful first, until a pass gains too little or the time is over."""
+    """Swap on the most wasteful nodes first, until a pass gains too little or the time is over."""
     value = float((np.minimum(aim.below, aim.above) * state.count).sum())
-    clock = state.base.problem.clock
     worth = aim.below / np.maximum(state.size, SMALLEST)
     scale = (state.request / state.total * worth[:, None]).mean(axis=0) if len(worth) else np.zeros(0)
     for _ in range(PASSES):
         waste = (state.free.clip(min=0) / state.total) @ scale
-        gained = 0.0
-        for node in np.argsort(-waste, kind="stable").tolist():
-            if clock.is_over:
-                return
-            while (step := _swap(state, aim, node)) > 0:
-                gained += step
-        if gained <= ENOUGH * max(value, SMALLEST):
+        order = np.argsort(-waste, kind="stable")
+        gained = sum(_settle(state, aim, order[at : at + BATCH]) for at in range(0, len(order), BATCH))
+        if gained <= ENOUGH * max(value, SMALLEST) or state.base.problem.clock.is_over:
             return
 
 
-def _swap(state: SwapState, aim: Aim, node: int) -> float:
-    """Make the best swap on a node; what it gains, 0 if none gains anything."""
-    gain = np.where(state.opened[:, node] & state.allowed(), aim.gain(state.count, state.high), 0.0)
-    out = np.flatnonzero(state.held[node])[:PRESENT]
-    loss = aim.loss(state.count)[out]
-    out, loss = out[np.isfinite(loss)], loss[np.isfinite(loss)]
-    room = np.vstack([state.free[node], state.free[node] + state.request[out]])  # (1 + out, resources)
-    cost = np.concatenate([[0.0], loss])
-    into = np.flatnonzero((gain > 0) & (state.request <= room.max(axis=0)).all(axis=1))
-    if not len(into):
-        return 0.0
-    single = _net(state.request[into], room, gain[into], cost)
-    best_single = int(single.argmax())
-    top = into[np.argsort(-gain[into], kind="stable")[:PAIRED]]
-    first, second = np.triu_indices(len(top))
-    a, b = top[first], top[second]
-    more = np.where(a == b, aim.gain(state.count + 1, state.high)[b], gain[b])
-    pair = _net(state.request[a] + state.request[b], room, np.where(more > 0, gain[a] + more, 0.0), cost)
-    best_pair = int(pair.argmax())
-    choices = [
-        (float(single.flat[best_single]), best_single // len(into), [int(into[best_single % len(into)])]),
-        (float(pair.flat[best_pair]), best_pair // len(a), [int(a[best_pair % len(a)]), int(b[best_pair % len(a)])]),
-    ]
-    for net, row, new in sorted(choices, reverse=True):
-        old = [int(out[row - 1])] if row else []
-        if net > 1e-9 * float(gain.max()) and state.allows(new, old):
-            for k in old:
-                state.add(node, k, -1)
-            for k in new:
-                state.add(node, k)
-            return net
-    return 0.0
-
-
-def _net(request: IntArray, room: IntArray, gain: FloatArray, cost: FloatArray) -> FloatArray:
-    """(rooms, candidates) what each candidate gains less what its room costs; minus infinity if it does not fit."""
-    fits = (request[None] <= room[:, None]).all(axis=2)
-    return np.where(fits, gain[None] - cost[:, None], -np.inf)
+def _settle(state: SwapState, aim: Aim, nodes: IntArray) -> float:
+    """Swap on some nodes until no swap on any of them gains; what they gain in all."""
+    gained = 0.0
+    for _ in range(STEPS):
+        if not len(nodes) or state.base.problem.clock.is_over:
+            break
+        swaps = best_swaps(state, aim, nodes)
+        for swap in swaps:
+            net = aim.net(state, swap.out, swap.into)  # those before it may have changed what it is worth
+            if net <= swap.net / 2 or not state.allows(swap.into, swap.out):
+                continue
+            for k in swap.out:
+                state.add(swap.node, k, -1)
+            for k in swap.into:
+                state.add(swap.node, k)
+            gained += net
+        nodes = np.array(sorted(swap.node for swap in swaps), dtype=np.int64)
+    return gained
 
 
 def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
@@ -219,7 +168,7 @@ def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int 
     held = np.minimum(state.held, surplus.clip(min=0)[None])
     room = state.free + held @ state.request
     best: tuple[float, int, list[int]] | None = None
-    for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:PRESENT].tolist():
+    for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:LOOKED_AT].tolist():
         here = np.repeat(np.arange(len(surplus)), held[node])
         here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
         freed = state.free[node] + np.cumsum(state.request[here], axis=0)
