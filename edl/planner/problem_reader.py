@@ -107,6 +107,8 @@ def read_problem(
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
+    columns_kept = _columns_that_differ(names, request)
+    names, request = tuple(names[c] for c in columns_kept), request[:, columns_kept]
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
@@ -170,6 +172,17 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
         held = {id(pod.shape): pod.shape for pod in pods}.values()
         names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
     return tuple(sorted(names))
+
+
+def _columns_that_differ(names: tuple[str, ...], request: IntArray) -> list[int]:
+    """All columns but those of host ports that every pod requests together with an earlier one.
+
+    Each node has one of each host port, so such columns say the same; a pod may ask for hundreds of ports.
+    """
+    kept: dict[object, int] = {}
+    for column, (name, amounts) in enumerate(zip(names, np.ascontiguousarray(request.T), strict=True)):
+        kept.setdefault(amounts.tobytes() if name.startswith(HOST_PORT_PREFIX) else name, column)
+    return sorted(kept.values())
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:
