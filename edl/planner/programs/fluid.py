@@ -52,7 +52,7 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
         request: (shapes, resources) what one pod of each shape requests.
         opened: (shapes, nodes) True if a pod of the shape may go there.
     """
-    slots = np.array([count_slots(capacity, row) for row in request], dtype=np.int64) * opened  # (shapes, nodes)
+    slots = np.array([count_slots(capacity, row) for row in request], dtype=np.int64).reshape(opened.shape) * opened
     used = np.flatnonzero(slots.any(axis=0))
     scale = capacity[used].sum(axis=0).clip(min=1).astype(np.float64)
     in_parts = request / scale

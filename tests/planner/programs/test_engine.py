@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.worlds import carried_out
-from benchmarks.worst_days import many_sizes, one_odd_job
+from benchmarks.worst_worlds import many_sizes, one_odd_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota, ScalePlan
 from edl.model.resources import CPU
@@ -37,7 +37,7 @@ def planned(snapshot: ClusterSnapshot, limits: Limits = LIMITS, policy: str = "m
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(**SMALL_LIMITS)
 def test_a_plan_keeps_every_rule_and_its_bound(nodes: int, jobs: int, seed: int) -> None:
-    snapshot = many_sizes(nodes, jobs, seed)
+    snapshot = many_sizes(nodes, jobs, seed).snapshot
     assert with_engine(read_problem(snapshot, LIMITS)).is_many
 
     plan = planned(snapshot)
@@ -50,14 +50,14 @@ def test_a_plan_keeps_every_rule_and_its_bound(nodes: int, jobs: int, seed: int)
 @settings(derandomize=True, deadline=None, max_examples=5)
 @given(**SMALL_LIMITS)
 def test_equal_snapshots_give_equal_plans(nodes: int, jobs: int, seed: int) -> None:
-    snapshot = many_sizes(nodes, jobs, seed)
+    snapshot = many_sizes(nodes, jobs, seed).snapshot
 
     assert planned(snapshot) == planned(snapshot)
 
 
 @pytest.mark.parametrize("policy", ["maxmin", "utility"])
 def test_what_runs_is_kept_and_jobs_may_join(policy: str) -> None:
-    snapshot = many_sizes(20, 24, 3)
+    snapshot = many_sizes(20, 24, 3).snapshot
     full = carried_out(snapshot, planned(snapshot, policy=policy))
     late = make_job("zz-late", cpu=2.37, memory_gib=3.125, max_trainers=9, age_s=-900.0)
     joined = replace(full, jobs=(*full.jobs, late))
@@ -69,7 +69,7 @@ def test_what_runs_is_kept_and_jobs_may_join(policy: str) -> None:
 
 
 def test_quotas_and_the_allowed_load_hold() -> None:
-    snapshot = many_sizes(20, 24, 5)
+    snapshot = many_sizes(20, 24, 5).snapshot
     snapshot = replace(snapshot, jobs=tuple(replace(job, queue="q") for job in snapshot.jobs))
     free = sum(node.allocatable[CPU] for node in snapshot.nodes)
     limits = replace(LIMITS, quotas=(Quota("q", ((CPU, free * 6 // 10),)),), max_load_desired=0.8)
@@ -81,7 +81,7 @@ def test_quotas_and_the_allowed_load_hold() -> None:
 
 
 def test_one_odd_job_does_not_slow_the_others() -> None:
-    snapshot = one_odd_job(30, 40, 1)
+    snapshot = one_odd_job(30, 40, 1).snapshot
 
     plan = planned(snapshot)
 
