@@ -23,6 +23,7 @@ from edl.planner.trial_packing import TrialPacking
 LOOKED_AT = 64  # nodes among which several are evicted
 BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
 PASSES = 20
+ROUNDS, NEAR, LEAST_GAIN = 3, 0.995, 5e-4  # further rounds while far from the fluid program, if the last one paid
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
 
@@ -56,6 +57,7 @@ def fill_by_swaps(
     Returns:
         The packing; each member has its minimum, and as much of its promise as was found.
     """
+    clock = packing.problem.clock
     state = _start(packing, ceiling, promised)
     gain = np.array([wanted.gain[j] for j in state.jobs])
     price = np.maximum([wanted.price[j] for j in state.jobs], SMALLEST)
@@ -66,6 +68,20 @@ def fill_by_swaps(
     true = Aim(state.due, promise, gain, state.low, price, thorough=True)
     _repair(state, true, gain)
     _improve(state, true)
+    best, goal = state, float(gain @ [wanted.target[j] for j in state.jobs])
+    for _ in range(ROUNDS):  # what fits well and what is worth most are aimed at in turn
+        if state.value(gain) >= NEAR * goal or clock.is_over:
+            break
+        state = best.copy()
+        _improve(state, Aim(target, price, np.minimum(price, gain), np.minimum(state.count, state.due), price))
+        _improve(state, true)
+        if state.rank(gain) <= best.rank(gain):
+            break
+        is_enough = state.value(gain) - best.value(gain) <= LEAST_GAIN * goal
+        best = state
+        if is_enough:
+            break
+    state = best
     _best_fit(state, state.high, by=gain / state.size)
     return state.packed()
 

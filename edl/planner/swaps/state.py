@@ -102,6 +102,14 @@ class SwapState:
         self.count[k] += number
         self._left -= number * self._rows[:, k]
 
+    def value(self, gain: FloatArray) -> float:
+        """What all trainers add, given what each one of a job adds."""
+        return float(gain @ self.count)
+
+    def rank(self, gain: FloatArray) -> tuple[int, float]:
+        """How good this is: the fewer promises missed the better, then what all trainers add."""
+        return -int((self.due - self.count).clip(min=0).sum()), self.value(gain)
+
     def best_fit(self, k: int, number: int, *, is_bound: bool = True) -> int:
         """Place up to so many trainers of a job where they leave least; how many were placed.
 
