@@ -37,6 +37,7 @@ class Clock:
         """
         self.deadline_s = deadline_s
         self.cut: list[str] = []
+        self._is_over = False
         self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
 
     @property
@@ -47,11 +48,13 @@ class Clock:
     @property
     def is_over(self) -> bool:
         """True once the time that is allowed now has passed."""
-        return self.spent_s > self._allowed_s
+        self._is_over = self._is_over or self.spent_s > self._allowed_s
+        return self._is_over
 
     def allow(self, part: float) -> None:
         """Allow the stages that follow no more than this part of the deadline, counted from the beginning."""
         self._allowed_s = part * self.deadline_s
+        self._is_over = False
 
     def left_s(self, most_s: float) -> float:
         """Seconds that one program may take: what is left, and `most_s` at most."""

@@ -14,14 +14,14 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission import Admission, admit, cap, running, serve
+from edl.planner.admission import Admission, admit, cap, serve
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.minimums import Served
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
@@ -30,9 +30,9 @@ from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.sharing import share
-from edl.planner.trial_packing import TrialPacking
+from edl.planner.stopgap import stopgap
 
-ADMIT_BY, SHARE_BY, PROVE_BY = 0.75, 0.88, 0.96  # parts of the deadline by which stages end
+ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.78, 0.88, 0.96  # parts of the deadline by which stages end
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,10 @@ def study(
     watch = clock or Clock(limits.deadline_s)
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
     problem = with_engine(read_problem(adapted, limits, columns, watch))
-    watch.allow(ADMIT_BY)
-    problem, served, admission = _admitted(problem, limits.deadline_s)
+    problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     chosen = policy.chosen(admission.packing)
     objective = chosen.objective(admission.packing)
-    watch.allow(SHARE_BY if not watch.cut else 0.0)  # nothing grows into room that others may need first
+    watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
     watch.allow(PROVE_BY)
     follow_preferences(shared.packing)
@@ -94,24 +93,28 @@ def study(
     return replace(made, plan=plan)
 
 
-def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission]:
-    """Serving, caps and admission; if time does not suffice for them, what stands now and needs nothing.
+def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
+    """Serving, caps and admission; if time does not suffice for them, what runs and what fits beside it.
+
+    Returns:
+        The problem with lower maximums, what serving gets, who runs, and False if free room is to be left to others.
 
     Raises:
         OutOfTimeError: jobs that run lack pods, which have no room that is free.
     """
+    served = None
+    problem.clock.allow(ADMIT_BY)
     try:
         served = serve(problem, deadline_s)
-        capped, hopeless = cap(problem, served, deadline_s)
-        return capped, served, admit(capped, served, hopeless, deadline_s)
+        problem, hopeless = cap(problem, served, deadline_s)
+        return problem, served, admit(problem, served, hopeless, deadline_s), True
     except OutOfTimeError:
         problem.clock.cut_short("admission")
-        problem.clock.allow(SHARE_BY)
-        nothing = Served({}, {}, 0)
-        packing = place_in_free_room(TrialPacking(problem, running(problem)), nothing)
-        if packing is None or packing.meter().passed():
+        problem.clock.allow(FIT_BY)
+        instead = stopgap(problem, served)
+        if instead is None:
             raise
-        return problem, nothing, Admission(packing, {}, frozenset(), {})
+        return problem, instead.served, instead.admission, instead.is_complete
 
 
 def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:

@@ -19,6 +19,7 @@ from edl.planner.programs.patterns import classify
 
 REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so many of them
 RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
+TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
 SEARCHES_LIMIT = 150  # classes times shapes that may be searched one by one
 
 
@@ -57,6 +58,9 @@ def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> 
     if len(capacity) * len(request) <= SEARCHES_LIMIT or _fits_in_a_table(capacity, request):
         return False
     if np.count_nonzero((request > 0).any(axis=0)) > RESOURCES_LIMIT:
+        return True
+    kinds = len(np.unique(opened, axis=1).T)
+    if kinds * len(request) > TABLES_LIMIT:
         return True
     return Pricer(classify(capacity, request, opened), request).searches > SEARCHES_LIMIT
 

@@ -24,6 +24,7 @@ from edl.planner.programs.patterns import NodeClass, distinct
 FloatArray = NDArray[np.float64]
 
 CELLS = 8  # so many kinds of nodes by the ratio of two resources
+MOST_BUCKETS = 48
 UNLIMITED = 1e9  # pods; what a node holds of a pod that requests nothing
 
 
@@ -60,7 +61,7 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
         return Buckets((), np.zeros((0, request.shape[1])), in_parts, np.zeros((0, len(request))))
     slots = slots[:, used].T.clip(max=int(UNLIMITED))
     usable = np.minimum(capacity[used], slots @ request)
-    kind = distinct(np.column_stack([opened[:, used].T, _cells(capacity[used])]))[1]
+    kind = _kinds(opened[:, used], distinct(_cells(capacity[used]))[1])
     members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
     groups = tuple(
         NodeClass(tuple(usable[m[0]].tolist()), tuple(slots[m].max(axis=0).tolist()), tuple(used[m].tolist()))
@@ -68,6 +69,20 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
     )
     room = np.array([usable[m].sum(axis=0) / scale for m in members])
     return Buckets(groups, room, in_parts, np.array([slots[m].sum(axis=0) for m in members], dtype=np.float64))
+
+
+def _kinds(opened: BoolArray, kind: IntArray) -> IntArray:
+    """(nodes,) the bucket of each node: refined by the shapes that it takes, as long as buckets stay few.
+
+    What most shapes have in common comes first. Where the limit leaves nodes together that take different shapes, a
+    bucket still has slots of a shape only for the nodes that take it.
+    """
+    first, same = distinct(opened)
+    for row in np.argsort(-np.bincount(same, minlength=len(first)), kind="stable").tolist():
+        finer = np.unique(2 * kind + opened[first[row]], return_inverse=True)[1].astype(np.int64)
+        if int(finer.max()) < MOST_BUCKETS:
+            kind = finer
+    return kind
 
 
 def _cells(capacity: IntArray) -> IntArray:
