@@ -9,7 +9,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
-LIVES ?= 20
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
 export EDL_STARTED := $(shell date +%s)
@@ -18,7 +17,7 @@ STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\
 PYTEST := $(BIN)/python -m pytest
 IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check lint format unit campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
+.PHONY: help demo test check lint format unit thorough campaign planted faults kills e2e scale-e2e quiet cluster cluster-down
 .PHONY: real-cluster real-cluster-down real-test real-missions generate sessions benchmarks example train-ft clean
 
 help: ## list the targets
@@ -60,8 +59,11 @@ format: $(STAMP) ## format the code with ruff
 unit: $(STAMP) ## the tests that need no control plane (a few minutes)
 	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e
 
-campaign: $(STAMP) ## new random events for jobs, far more than in make test: make campaign [LIVES=20]
-	@EDL_CAMPAIGN=$(LIVES) $(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
+thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
+	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e
+
+campaign: $(STAMP) ## new random events for jobs, far more than in make test
+	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted

@@ -22,9 +22,9 @@ MOST_WITHOUT_CONTRACT = 8
 
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
-    "aiohttp": {"kube", "master", "observability"},
+    "aiohttp": {"kube", "master", "observability", "sandbox"},
     "kubernetes": {"kube"},
-    "msgspec": {"kube", "master", "observability"},
+    "msgspec": {"kube", "master", "observability", "sandbox"},
     "numpy": {"planner"},
     "prometheus_client": {"master", "observability", "install"},
     "pydantic": {"api", "settings"},
@@ -33,7 +33,7 @@ ALLOWED = {
     "scipy": {"planner"},
     "torch": {"worker_torch"},
     "typer": {"cli"},
-    "yaml": {"install", "kube"},
+    "yaml": {"install", "kube", "sandbox"},
 }
 
 # What a trainer's image, a journal's audit or a simulator imports must not need more than Python itself.

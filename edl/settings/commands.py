@@ -95,6 +95,13 @@ COMMANDS = (
         "edl.settings.master:StatusSettings",
         "edl.cli.master:status",
     ),
+    Command(
+        "kubelet",
+        "Run nodes whose containers are local processes.",
+        "edl.settings.kubelet:KubeletSettings",
+        "edl.cli.kubelet:kubelet",
+        "0 after SIGTERM or SIGINT; 1 the API server refuses, or a part has ended; 2 wrong usage",
+    ),
 )
 
 

@@ -42,9 +42,12 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 NODES = dict(nodes(render_schema()))
 
 
-@pytest.mark.parametrize("name", sorted(generated_files()))
+GENERATED = generated_files()
+
+
+@pytest.mark.parametrize("name", sorted(GENERATED))
 def test_generated_files_are_up_to_date(name: str) -> None:
-    assert (ROOT / name).read_text() == generated_files()[name], "run `make generate`"
+    assert (ROOT / name).read_text() == GENERATED[name], "run `make generate`"
 
 
 def test_the_yaml_contains_the_rendered_objects() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from tests.worlds.builders import make_job, make_nodes, make_shape
+from tests.worlds.effort import some
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 
@@ -147,10 +149,9 @@ def test_a_crash_at_any_write_does_not_change_the_final_state(name: str) -> None
     scenario = SCENARIOS[name]
     with closing(begin(scenario)) as start:
         expected, effects = play(start, scenario)
-        for crash_at in crash_points(effects):
-            for absent_s in (0.0, 40.0):
-                found, _ = play(start, scenario, crash_at, absent_s)
-                assert found == expected, f"killed before write {crash_at} of {len(effects)}, absent for {absent_s} s"
+        for crash_at, absent_s in some(list(product(crash_points(effects), (0.0, 40.0)))):
+            found, _ = play(start, scenario, crash_at, absent_s)
+            assert found == expected, f"killed before write {crash_at} of {len(effects)}, absent for {absent_s} s"
 
 
 def crash_points(effects: list[bool]) -> list[int]:

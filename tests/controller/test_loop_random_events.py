@@ -1,17 +1,15 @@
 """Random events for jobs, pods, nodes and watches: the rules hold after each step, and the cluster becomes quiet.
 
 The controller runs with its real planner over a cluster in virtual time (`tests.worlds.simulated_controller`).
-`make campaign` plays many more examples, new ones each time; EDL_CAMPAIGN=N multiplies their number.
+`make campaign` plays many more examples, new ones each time.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -24,10 +22,10 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.status import Condition, JobPhase
 from tests.worlds.builders import make_job, make_nodes, make_shape
+from tests.worlds.effort import examples
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 
-SCALE = int(os.environ.get("EDL_CAMPAIGN", "1"))
 A, G = JobKey("default", "a"), JobKey("default", "g")
 NODES = make_nodes(4, cpu=8)
 MASTER = FixedPods(Role.MASTER, make_shape(0.25), 1)
@@ -339,9 +337,5 @@ class LifeMachine(RuleBasedStateMachine):
                 assert live[Role.TRAINER] == list(range(job.min_trainers))
 
 
-LifeMachine.TestCase.settings = settings(
-    max_examples=60 * SCALE,
-    stateful_step_count=50,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+LifeMachine.TestCase.settings = examples(60, stateful_step_count=50)
 TestLife = LifeMachine.TestCase

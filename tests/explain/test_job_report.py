@@ -17,7 +17,8 @@ from edl.model.plan import Limits
 from edl.model.status import Reason
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
-from tests.worlds.small_clusters import decision_of, examples, plan_for, running_worlds, targets, with_pods
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import decision_of, plan_for, running_worlds, targets, with_pods
 
 DEADLINE_S = 10.0
 

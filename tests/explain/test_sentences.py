@@ -15,10 +15,10 @@ from edl.model.plan import Limits
 from edl.model.resources import Placement, Resources, Taint
 from edl.model.status import Condition, JobStatus, Reason
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     cores_of,
     decision_of,
-    examples,
     free_cores,
     plan_for,
     running_worlds,

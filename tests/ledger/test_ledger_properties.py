@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.worlds.effort import examples
 from tests.worlds.ledger_simulation import FORGERIES, World, run
 
 NUMBER = st.integers(0, 3)
@@ -95,7 +95,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.world.finish()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+LedgerMachine.TestCase.settings = examples(60, stateful_step_count=60)
 TestLedger = LedgerMachine.TestCase
 
 

@@ -14,8 +14,8 @@ from edl.model.actions import CreatePod, DeletePod, EmitEvent, MarkPod, PatchSta
 from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, Reason, Resize
+from tests.worlds.effort import examples
 from tests.worlds.job_by_target import FIXED, KEY, Story, decision, gang, running, story
-from tests.worlds.small_clusters import examples
 
 
 def test_a_failed_trainer_is_counted_once_then_replaced() -> None:

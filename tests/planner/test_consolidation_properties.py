@@ -16,8 +16,9 @@ from edl.planner.consolidation import moves
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.pserver_jobs import REST, with_pservers
-from tests.worlds.small_clusters import apply_plan, cores_of, examples, later, plan_for, targets
+from tests.worlds.small_clusters import apply_plan, cores_of, later, plan_for, targets
 
 
 @st.composite

@@ -26,8 +26,9 @@ from edl.planner.guard import check
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
 from tests.worlds import brute_force as oracle
+from tests.worlds.effort import examples
 from tests.worlds.rich_clusters import nodes, rich_fresh_worlds, rich_running_worlds
-from tests.worlds.small_clusters import LIMITS, apply_plan, essence, examples, later, plan_for, victims
+from tests.worlds.small_clusters import LIMITS, apply_plan, essence, later, plan_for, victims
 
 fresh = rich_fresh_worlds()
 arrivals = rich_running_worlds(("a job comes",))

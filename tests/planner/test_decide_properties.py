@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.planner.guard import check
 from tests.worlds.builders import make_serving
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     apply_plan,
     cluster_of,
     cores_of,
     essence,
-    examples,
     free_cores,
     fresh_worlds,
     plan_for,
@@ -114,7 +116,16 @@ def test_planning_again_while_pods_come_and_go_changes_nothing(
     between = apply_plan(world, plan, gone=gone, bound=False, only_startable=only_startable)
     again = plan_for(between)
     assert not victims(again)
-    assert essence(again) == essence(plan)
+    if not _may_return(world, plan):
+        assert essence(again) == essence(plan)
+
+
+def _may_return(world: ClusterSnapshot, plan: ScalePlan) -> bool:
+    """Whether a job gives up running pservers; started anew they may fit elsewhere, so the job may return at once."""
+    keeps = {decision.job for decision in plan.decisions if decision.admitted}
+    return any(
+        pod.node and pod.role is not Role.TRAINER for job in world.jobs if job.key not in keeps for pod in job.pods
+    )
 
 
 def _fits(world: ClusterSnapshot, jobs: tuple[Job, ...]) -> bool:

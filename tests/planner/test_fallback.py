@@ -19,7 +19,7 @@ from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
-from tests.worlds.small_clusters import examples
+from tests.worlds.effort import examples
 
 KEY = JobKey("default", "a")
 LATE = PlanFailure.LATE_SOLVER

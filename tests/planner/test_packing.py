@@ -17,11 +17,11 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import SERVING, TrialPacking
 from edl.planner.victims import choose
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     apply_plan,
     cluster_of,
     decision_of,
-    examples,
     later,
     plan_for,
     running_worlds,

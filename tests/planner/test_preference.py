@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot, Node
@@ -19,6 +19,7 @@ from edl.planner.preference import follow_preferences
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import decision_of, plan_for, running_worlds, targets, victims
 
 
@@ -190,7 +191,7 @@ def worlds_with_wishes(draw: st.DrawFn) -> ClusterSnapshot:
 
 
 @given(worlds_with_wishes())
-@settings(derandomize=True, deadline=None, max_examples=100)
+@examples(100)
 def test_a_preference_costs_nobody_a_trainer_and_no_pod_its_start(world: ClusterSnapshot) -> None:
     indifferent = replace(
         world,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
@@ -19,6 +19,7 @@ from edl.planner.guard import check
 from edl.planner.quota import QuotaMeter, most_alone, quota_uses_of
 from tests.planner.policies.test_utility import curves, half_shares, utility
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     apply_plan,
     cluster_of,
@@ -38,12 +39,7 @@ from tests.worlds.small_clusters import (
     with_pods,
 )
 
-quick = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+quick = examples(100)
 policies = st.sampled_from(["maxmin", "utility"])
 
 

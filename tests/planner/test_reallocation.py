@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from tests.worlds.builders import make_job
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     apply_plan,
     cluster_of,
@@ -22,7 +23,7 @@ from tests.worlds.small_clusters import (
     with_jobs,
 )
 
-quick = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = examples(60)
 
 
 def arrival(cores: list[int], running: list[Job], new: Job) -> ClusterSnapshot:

@@ -7,13 +7,14 @@ from itertools import pairwise
 from math import log
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.planner.speedup import SLOWEST, curve_of, worth_of
 from tests.worlds.builders import make_job
+from tests.worlds.effort import examples
 
-quick = settings(derandomize=True, deadline=None, max_examples=200)
+quick = examples(200)
 seen_points = st.lists(st.tuples(st.integers(1, 40), st.floats(0.0, 1e6)), max_size=6)
 
 

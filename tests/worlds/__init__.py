@@ -10,6 +10,7 @@ Builders of single objects:
 
 Clusters for the planner:
 
+- `effort`: how many of its cases a test tries.
 - `small_clusters`: random clusters in which only cpu is scarce, and what a plan makes of them.
 - `rich_clusters`: random clusters with several resources, selectors and taints. For planner/test_decide_brute_force.
 - `brute_force`: the best possible plan of a tiny cluster, found without the planner's code.

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from edl.explain.decision import decide
@@ -34,12 +33,6 @@ from tests.worlds.builders import (
 
 LIMITS = Limits()
 Vector = tuple[int, ...]
-
-
-def examples(count: int) -> settings:
-    """Try that many examples, or proportionally more under a profile with more than 100."""
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=max(1, count * settings().max_examples // 100), suppress_health_check=slow)
 
 
 def plan_for(snapshot: ClusterSnapshot, limits: Limits = LIMITS, policy: str = "maxmin") -> ScalePlan:
@@ -315,7 +308,7 @@ def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
 
 
 __all__ = [
-    "CHANGES", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence", "examples",
+    "CHANGES", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence",
     "free_cores", "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources",
     "make_serving", "make_shape", "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs",
     "small_nodes", "targets", "victims", "with_jobs", "with_pods", "with_status",

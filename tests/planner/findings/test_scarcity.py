@@ -16,7 +16,8 @@ from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.scarcity import nearest
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
-from tests.worlds.small_clusters import cores_of, examples, running_worlds
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import cores_of, running_worlds
 
 
 def context_of(world: ClusterSnapshot) -> DecisionContext:

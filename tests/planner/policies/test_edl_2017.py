@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from edl.explain.sentences import with_comparison_sentences
 from edl.model.cluster import ClusterSnapshot, Node
@@ -18,6 +18,7 @@ from edl.model.status import Reason
 from edl.planner.eligibility import takes
 from edl.planner.policies import edl_2017
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import cores_of, decision_of, running_worlds, targets, victims
 
 
@@ -129,7 +130,7 @@ def test_the_plan_says_that_it_is_only_to_compare_with() -> None:
     assert (plan.is_comparison, plan.policy) == (True, "edl-2017")
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(running_worlds())
 def test_what_is_said_to_have_room_has_it_and_the_bound_holds(world: ClusterSnapshot) -> None:
     plan = edl_2017.Edl2017().plan(world, Limits())

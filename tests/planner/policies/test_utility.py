@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import log
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.explain.decision import decide
@@ -22,6 +22,7 @@ from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.speedup import curve_of
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     LIMITS,
     apply_plan,
@@ -43,12 +44,7 @@ from tests.worlds.small_clusters import (
     with_pods,
 )
 
-quick = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+quick = examples(100)
 curves = st.sampled_from(
     [
         (),

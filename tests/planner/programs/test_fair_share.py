@@ -14,7 +14,8 @@ from edl.planner.programs.fair_share import fair_shares, place_most, prove, read
 from edl.planner.programs.integer import pack_most
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_serving
-from tests.worlds.small_clusters import cluster_of, examples, reachable, small_nodes, with_pods
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import cluster_of, reachable, small_nodes, with_pods
 
 DEADLINE_S = 10.0
 quick = examples(80)

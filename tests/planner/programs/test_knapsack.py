@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.planner.programs.knapsack import Pricer
 from edl.planner.programs.patterns import classify, price
+from tests.worlds.effort import examples
 
 requests = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6), st.integers(0, 1)), min_size=1, max_size=4)
 capacities = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 30), st.integers(0, 3)), min_size=1, max_size=6)
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = examples(150)
 
 
 @given(capacities, requests, st.lists(st.floats(0, 5), min_size=4, max_size=4), st.integers(0, 2**24 - 1))

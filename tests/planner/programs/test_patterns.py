@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edl.planner.programs import patterns
 from edl.planner.programs.patterns import NodeClass, Pattern, classify, list_patterns, price
-from tests.worlds.small_clusters import examples
+from tests.worlds.effort import examples
 
 requests = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=3)
 capacities = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4)

@@ -1,0 +1,1 @@
+"""What a request and its response look like on the wire. Start with `request.py`."""

@@ -1,0 +1,138 @@
+"""ValidatingAdmissionPolicies: the stored policies and their bindings, evaluated on a write.
+
+Parameters, namespace and object selectors and audit annotations are stored and not evaluated: edl uses none of them.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from edl.sandbox.apiserver.cel.functions import CelError
+from edl.sandbox.apiserver.cel.program import program
+from edl.sandbox.apiserver.cel.syntax import CelSyntaxError
+from edl.sandbox.apiserver.cluster import Cluster
+from edl.sandbox.apiserver.errors import ApiError, forbidden
+from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
+from edl.sandbox.apiserver.writing import Write
+
+_POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
+_BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+_CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What the authorizer answers: yes, as to everyone with a token."""
+
+    def cel_allowed(self) -> bool:
+        return True
+
+    def cel_reason(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Authorizer:
+    """The authorizer of a policy's expressions, at any step of its questions."""
+
+    def cel_group(self, _name: str) -> _Authorizer:
+        return self
+
+    cel_resource = cel_subresource = cel_namespace = cel_name = cel_path = cel_group
+
+    def cel_check(self, _verb: str) -> _Decision:
+        return _Decision()
+
+
+class Policies:
+    """The admission policies of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def admit(self, write: Write, value: Object, old: Object | None) -> None:
+        """Refuse an object that a policy denies.
+
+        Raises:
+            ApiError: with the code of the policy's reason.
+        """
+        operation = "CREATE" if old is None else "UPDATE"
+        for name, binding, policy in self._bound():
+            if not _matches(policy, write.kind, operation, write.subresource):
+                continue
+            variables = self._variables(write, value, old, operation)
+            for rule in dig(policy, "spec", "validations", default=()):
+                told = _refusal(rule, variables, dig(policy, "spec", "failurePolicy", default="Fail"))
+                if told:
+                    source = f"'{name}' with binding '{binding}'"
+                    raise _denied(write.kind, value["metadata"].get("name", ""), source, rule, told)
+
+    def _bound(self) -> Iterator[tuple[str, str, Object]]:
+        """Each binding that denies: the names of the policy and of the binding, and the policy."""
+        for (_, binding), entry in self._cluster.store.entries(_BINDINGS):
+            spec = entry.value.get("spec", {})
+            policy = self._cluster.find(_POLICIES, "", spec.get("policyName", ""))
+            if policy is not None and "Deny" in spec.get("validationActions", ()):
+                yield spec["policyName"], binding, policy
+
+    def _variables(self, write: Write, value: Object, old: Object | None, operation: str) -> dict[str, Any]:
+        request = write.request
+        kind = write.kind
+        namespace = value["metadata"].get("namespace", "")
+        return {
+            "object": value,
+            "oldObject": old,
+            "request": {
+                "operation": operation,
+                "namespace": namespace,
+                "name": value["metadata"].get("name", ""),
+                "userInfo": {"username": request.user, "groups": list(request.groups)},
+                "kind": {"group": kind.group, "version": kind.version, "kind": kind.name},
+                "resource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
+                "subResource": write.subresource,
+                "dryRun": request.is_dry_run,
+            },
+            "namespaceObject": self._cluster.find("namespaces", "", namespace),
+            "authorizer": _Authorizer(),
+            "params": None,
+        }
+
+
+def _matches(policy: Object, kind: Kind, operation: str, subresource: str) -> bool:
+    plural = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    return any(
+        _names(rule.get("apiGroups"), kind.group)
+        and _names(rule.get("apiVersions"), kind.version)
+        and _names(rule.get("operations"), operation)
+        and _names(rule.get("resources"), plural)
+        for rule in dig(policy, "spec", "matchConstraints", "resourceRules", default=())
+    )
+
+
+def _names(words: list[str] | None, word: str) -> bool:
+    return words is not None and (word in words or "*" in words)
+
+
+def _refusal(rule: Object, variables: dict[str, Any], failure_policy: str) -> str:
+    """Why a rule refuses; empty if it does not."""
+    text = rule["expression"]
+    try:
+        if program(text).evaluate(variables) is True:
+            return ""
+    except (CelError, CelSyntaxError) as error:
+        return f"expression '{text}' resulted in error: {error}" if failure_policy == "Fail" else ""
+    return str(rule.get("message") or f"failed expression: {text.strip()}")
+
+
+def _denied(kind: Kind, name: str, source: str, rule: Object, told: str) -> ApiError:
+    reason = rule.get("reason", "Invalid")
+    why = f"ValidatingAdmissionPolicy {source} denied request: {told}"
+    error = forbidden(kind.plural, kind.group, name, why)
+    if reason != "Forbidden":
+        error.code = error.status["code"] = _CODES.get(reason, 422)
+        error.status["reason"] = reason
+    return error

@@ -1,0 +1,1 @@
+"""Types of objects: decoding, structural schemas of custom resources, CEL rules. Start with `types.py`."""

@@ -1,0 +1,44 @@
+"""The controllers of a sandbox together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from edl.kube.client.session import ApiSession
+from edl.sandbox.controllers.cluster import ClaimController, EndpointsController, NodeController
+from edl.sandbox.controllers.garbage import GarbageCollector
+from edl.sandbox.controllers.loop import COLLECTIONS, Informers
+from edl.sandbox.controllers.replicas import ReplicaController
+
+STORAGE_CLASS = "folder"
+STORAGE_CLASS_MANIFEST = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {
+        "name": STORAGE_CLASS,
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": "paddlepaddle.org/folder",
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "Immediate",
+}
+
+
+async def run_controllers(session: ApiSession) -> None:
+    """Run all controllers forever.
+
+    Args:
+        session: an API server that has every kind of COLLECTIONS.
+    """
+    informers = Informers(session, list(COLLECTIONS))
+    controllers = (
+        GarbageCollector(session, informers),
+        ReplicaController(session, informers),
+        EndpointsController(session, informers),
+        NodeController(session, informers),
+        ClaimController(session, informers, STORAGE_CLASS),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(informers.run())
+        for controller in controllers:
+            group.create_task(controller.run())

@@ -1,0 +1,132 @@
+"""The HTTPS server of the kubelet: logs of containers, as the API server asks for them, and a clear no to the rest.
+
+It listens on loopback only, and serves whoever is on this machine. `kubectl exec`, `attach` and `port-forward` need a
+protocol between API server and kubelet (SPDY) for which there is no maintained Python library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from edl.sandbox.certificate import write_certificate
+from edl.sandbox.kubelet.container import Container
+from edl.sandbox.kubelet.host import LOOPBACK
+
+FindContainer = Callable[[str, str, str], Container | None]
+"""(namespace, pod, container) -> the container; None if this kubelet does not run it."""
+
+_POLL_S = 0.2
+_CHUNK = 1 << 16
+_NO_TIMES = ("timestamps", "sinceTime", "sinceSeconds")
+
+
+class LogServer:
+    """Serves the logs of one kubelet.
+
+    Args:
+        find: finds a container.
+        folder: for the certificate.
+    """
+
+    def __init__(self, find: FindContainer, folder: Path) -> None:
+        self._find, self._folder = find, folder
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Start it at a free port; returns the port."""
+        application = web.Application()
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        application.router.add_get("/healthz", self._health)
+        for verb in ("exec", "attach", "portForward", "run"):
+            application.router.add_route("*", f"/{verb}/{{rest:.*}}", self._refuse)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(write_certificate(self._folder / "kubelet.pem"))
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, LOOPBACK, 0, ssl_context=context).start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _refuse(self, request: web.Request) -> web.Response:
+        verb = request.path.split("/")[1]
+        text = (
+            f"{verb} is not possible in a container of the process kubelet: it is a plain process of this machine;"
+            " use kubectl logs, or run the command on this machine\n"
+        )
+        return web.Response(status=501, text=text)
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        where, query = request.match_info, request.query
+        container = self._find(where["namespace"], where["pod"], where["container"])
+        if container is None:
+            return web.Response(
+                status=404, text=f"container {where['container']} of pod {where['pod']} is not here\n"
+            )
+        if any(query.get(name) not in {None, "", "false"} for name in _NO_TIMES):
+            return web.Response(
+                status=400,
+                text="the process kubelet keeps no times of log lines; leave out --timestamps and --since\n",
+            )
+        is_previous = query.get("previous") == "true"
+        path = container.previous_log if is_previous else container.log
+        if not path.exists():
+            kind = "previous terminated container" if is_previous else "container"
+            return web.Response(status=400, text=f'{kind} "{where["container"]}" has no log yet\n')
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        follows = query.get("follow") == "true" and not is_previous
+        await _send(response, path, container, query.get("tailLines"), query.get("limitBytes"), follows=follows)
+        return response
+
+
+async def _send(
+    response: web.StreamResponse,
+    path: Path,
+    container: Container,
+    tail: str | None,
+    limit: str | None,
+    *,
+    follows: bool,
+) -> None:
+    """Send a log, and what is added to it until the container has ended."""
+    left = int(limit) if limit else None
+    with path.open("rb") as file:
+        if tail is not None and tail.isdecimal():
+            file.seek(_start_of_last(path, int(tail)))
+        while left is None or left > 0:
+            is_running = container.process is not None
+            data = file.read(_CHUNK if left is None else min(_CHUNK, left))
+            if data:
+                left = None if left is None else left - len(data)
+                await response.write(data)
+            elif follows and is_running:
+                await asyncio.sleep(_POLL_S)
+            else:
+                return
+
+
+def _start_of_last(path: Path, lines: int) -> int:
+    """The position of the last lines of a file."""
+    if lines == 0:
+        return path.stat().st_size
+    starts: deque[int] = deque(maxlen=lines)
+    position = 0
+    with path.open("rb") as file:
+        for line in file:
+            starts.append(position)
+            position += len(line)
+    return starts[0] if starts else 0

@@ -1,0 +1,198 @@
+"""The loop: bind each pod to its best node, or preempt, or say why not.
+
+An ordinary client of an API server. It takes care of pods whose schedulerName is `default-scheduler`, one by one, the
+most important and then the oldest first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from edl.errors import ConfigError, ConflictError, EdlError
+from edl.kube.client.api_errors import NotFoundError
+from edl.kube.client.session import ApiSession
+from edl.sandbox.events import NORMAL, WARNING, EventRecorder
+from edl.sandbox.informer import Informer, Wakeup
+from edl.sandbox.objects import condition, is_deleted, is_finished, is_true, now_text, pod_path, uid_of
+from edl.sandbox.scheduler.filters import explain, refusal_for_good, shortages
+from edl.sandbox.scheduler.preemption import Preemption, find_preemption, may_preempt, refusal_note
+from edl.sandbox.scheduler.scores import Packing, best_node
+from edl.sandbox.scheduler.view import NodeView, PodView, node_views, pod_view
+
+Object = dict[str, Any]
+NAME = "default-scheduler"
+_LONGEST_S = 5.0
+_STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class Scheduler:
+    """Schedules the pods of a cluster.
+
+    Args:
+        session: the API server.
+        packing: which nodes are better.
+    """
+
+    def __init__(self, session: ApiSession, packing: Packing = Packing.LEAST) -> None:
+        self._session, self._packing = session, packing
+        self._wakeup = Wakeup(0.01)
+        self.pods = Informer(session, "Pod", "/api/v1/pods", self._wakeup.set)
+        self.nodes = Informer(session, "Node", "/api/v1/nodes", self._wakeup.set)
+        self.claims = Informer(session, "PersistentVolumeClaim", "/api/v1/persistentvolumeclaims", self._wakeup.set)
+        self._events = EventRecorder(session, NAME)
+        self._assumed: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Schedule forever."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self.pods, self.nodes, self.claims):
+                group.create_task(informer.run())
+            group.create_task(self._loop())
+
+    async def _loop(self) -> None:
+        await asyncio.gather(*(one.wait_until_synced() for one in (self.pods, self.nodes, self.claims)))
+        while True:
+            await self._round()
+            await self._wakeup.wait(_LONGEST_S)
+
+    async def _round(self) -> None:
+        """Try every waiting pod once."""
+        known = {uid_of(pod): pod for pod in self.pods}
+        self._assumed = {
+            uid: node
+            for uid, node in self._assumed.items()
+            if uid in known and not known[uid]["spec"].get("nodeName")
+        }
+        self._told = {uid: text for uid, text in self._told.items() if uid in known}
+        waiting = [_view(pod) for pod in known.values() if self._is_waiting(pod)]
+        for pod in sorted(filter(None, waiting), key=lambda one: (-one.priority, one.created, one.key)):
+            try:
+                await self._schedule(pod)
+            except (NotFoundError, ConflictError):
+                continue
+            except EdlError:
+                self._wakeup.set()
+                await asyncio.sleep(0.2)
+                return
+
+    def _is_waiting(self, pod: Object) -> bool:
+        spec = pod["spec"]
+        return (
+            not spec.get("nodeName")
+            and uid_of(pod) not in self._assumed
+            and (spec.get("schedulerName") or NAME) == NAME
+            and not spec.get("schedulingGates")
+            and not is_deleted(pod)
+            and not is_finished(pod)
+        )
+
+    async def _schedule(self, pod: PodView) -> None:
+        nodes = node_views(self.nodes, self.pods, self._assumed)
+        if problem := self._claim_problem(pod):
+            await self._refuse(pod, f"0/{len(nodes)} nodes are available: {problem}. not found")
+            return
+        seen = [_with_nominated(node, pod, self._nominated(pod)) for node in nodes]
+        reasons = {node.name: [refusal_for_good(pod, node)] for node in seen if refusal_for_good(pod, node)}
+        for node in seen:
+            if node.name not in reasons and (missing := shortages(pod, node)):
+                reasons[node.name] = missing
+        fitting = [node for node in seen if node.name not in reasons]
+        own = next((node for node in fitting if node.name == pod.nominated), None)
+        if fitting:
+            await self._bind(pod, own or best_node(pod, fitting, self._packing))
+            return
+        texts = [reason for found in reasons.values() for reason in found]
+        preemption = find_preemption(pod, seen) if may_preempt(pod, seen) else None
+        if preemption is not None:
+            await self._preempt(pod, preemption)
+            await self._refuse(pod, explain(len(nodes), texts), nominated=preemption.node)
+        else:
+            await self._refuse(pod, explain(len(nodes), texts, refusal_note(pod, seen)))
+
+    def _nominated(self, pod: PodView) -> list[PodView]:
+        """Other pods that wait for a node after a preemption, and are no less important."""
+        views = [_view(one) for one in self.pods if self._is_waiting(one)]
+        return [one for one in views if one and one.nominated and one.uid != pod.uid and one.priority >= pod.priority]
+
+    def _claim_problem(self, pod: PodView) -> str:
+        for volume in pod.body["spec"].get("volumes") or ():
+            if source := volume.get("persistentVolumeClaim"):
+                claim = self.claims.get(pod.key[0], source["claimName"])
+                if claim is None:
+                    return f'persistentvolumeclaim "{source["claimName"]}" not found'
+                if (claim.get("status") or {}).get("phase") != "Bound":
+                    return "pod has unbound immediate PersistentVolumeClaims"
+        return ""
+
+    async def _bind(self, pod: PodView, node: NodeView) -> None:
+        self._assumed[pod.uid] = node.name
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.key[1], "namespace": pod.key[0], "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+        }
+        try:
+            await self._session.request("POST", pod_path(pod.body, "binding"), body=body)
+        except EdlError:
+            del self._assumed[pod.uid]
+            raise
+        self._told.pop(pod.uid, None)
+        message = f"Successfully assigned {pod.key[0]}/{pod.key[1]} to {node.name}"
+        self._events.emit(pod.body, NORMAL, "Scheduled", message)
+
+    async def _preempt(self, pod: PodView, preemption: Preemption) -> None:
+        """Nominate the pod, then delete the victims with their grace period."""
+        status = {"nominatedNodeName": preemption.node}
+        await self._session.patch(pod_path(pod.body, "status"), {"status": status}, content_type=_STRATEGIC)
+        for victim in preemption.victims:
+            if is_deleted(victim.body):
+                continue
+            disrupted = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "message": f"{NAME}: preempting to accommodate a higher priority pod",
+                "lastTransitionTime": now_text(),
+            }
+            try:
+                body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [disrupted]}}
+                await self._session.patch(pod_path(victim.body, "status"), body, content_type=_STRATEGIC)
+                await self._session.delete(pod_path(victim.body), uid=victim.uid)
+            except (NotFoundError, ConflictError):
+                continue
+            message = f"Preempted by pod {pod.uid} on node {preemption.node}"
+            self._events.emit(victim.body, NORMAL, "Preempted", message)
+
+    async def _refuse(self, pod: PodView, message: str, nominated: str = "") -> None:
+        """Say in the condition PodScheduled and in an event why a pod waits, once for each reason."""
+        if self._told.get(pod.uid) == message and not nominated:
+            return
+        self._told[pod.uid] = message
+        before = condition(pod.body, "PodScheduled")
+        if before is None or before.get("message") != message or is_true(pod.body, "PodScheduled"):
+            told = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": message,
+                "lastTransitionTime": (before or {}).get("lastTransitionTime") or now_text(),
+            }
+            body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [told]}}
+            await self._session.patch(pod_path(pod.body, "status"), body, content_type=_STRATEGIC)
+            self._events.emit(pod.body, WARNING, "FailedScheduling", message)
+
+
+def _view(pod: Object) -> PodView | None:
+    try:
+        return pod_view(pod)
+    except ConfigError:
+        return None
+
+
+def _with_nominated(node: NodeView, pod: PodView, nominated: list[PodView]) -> NodeView:
+    """The node, with the pods that wait for it."""
+    own = [one for one in nominated if one.nominated == node.name and one.uid != pod.uid]
+    return node.with_pods([*node.pods, *own]) if own else node
