@@ -37,6 +37,7 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
         "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
         "seconds": plan.seconds,
+        **({"stages": {name: round(seconds, 6) for name, seconds in plan.stages}} if plan.stages else {}),
         **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
         **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
         **({"cut": list(plan.cut)} if plan.cut else {}),

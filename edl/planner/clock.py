@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import inf
 
 from edl.errors import PlanError, PlanFailure
+from edl.model.plan import CutStage
 
 LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no limit
 
@@ -26,6 +27,7 @@ class Clock:
     Attributes:
         deadline_s: seconds that the decision may take.
         cut: the stages that were cut short, in their order.
+        stages: seconds of each stage that has ended, in their order.
     """
 
     def __init__(self, deadline_s: float = inf, now_s: Callable[[], float] = time.perf_counter) -> None:
@@ -36,7 +38,9 @@ class Clock:
             now_s: the time now, in seconds; only differences count.
         """
         self.deadline_s = deadline_s
-        self.cut: list[str] = []
+        self.cut: list[CutStage] = []
+        self.stages: dict[str, float] = {}
+        self._stage, self._stage_since_s = "", 0.0
         self._is_over = False
         self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
 
@@ -60,7 +64,14 @@ class Clock:
         """Seconds that one program may take: what is left, and `most_s` at most."""
         return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
 
-    def cut_short(self, stage: str) -> None:
+    def begin(self, stage: str) -> None:
+        """End the stage that runs, and begin another one; an empty name begins none."""
+        now_s = self.spent_s
+        if self._stage:
+            self.stages[self._stage] = self.stages.get(self._stage, 0.0) + now_s - self._stage_since_s
+        self._stage, self._stage_since_s = stage, now_s
+
+    def cut_short(self, stage: CutStage) -> None:
         """Note that a stage was cut short: the plan is made of what it had done."""
         if stage not in self.cut:
             self.cut.append(stage)

@@ -73,24 +73,31 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     watch = clock or Clock(limits.deadline_s)
+    watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
     problem = with_engine(read_problem(adapted, limits, columns, watch))
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
+    watch.begin("sharing")
     chosen = policy.chosen(admission.packing)
     objective = chosen.objective(admission.packing)
     watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
     watch.allow(PROVE_BY)
+    watch.begin("proof")
     follow_preferences(shared.packing)
     proof = objective.prove(shared.packing, shared.level, limits.deadline_s)
     context = DecisionContext(problem, served, admission, shared)
+    watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
+    watch.begin("consolidation")
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         made = _consolidated(adapted, policy, replace(limits, deadline_s=limits.deadline_s - watch.spent_s), made)
-    plan = replace(made.plan, seconds=watch.spent_s, cut=tuple(watch.cut))
-    if problems := check(adapted, plan, limits.quotas):
-        raise RefusedPlanError(plan, problems)
-    return replace(made, plan=plan)
+    watch.begin("check")
+    if problems := check(adapted, made.plan, limits.quotas):
+        raise RefusedPlanError(made.plan, problems)
+    watch.begin("")
+    stages = tuple(watch.stages.items())
+    return replace(made, plan=replace(made.plan, seconds=watch.spent_s, stages=stages, cut=tuple(watch.cut)))
 
 
 def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
@@ -98,22 +105,18 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
 
     Returns:
         The problem with lower maximums, what serving gets, who runs, and False if free room is to be left to others.
-
-    Raises:
-        OutOfTimeError: jobs that run lack pods, which have no room that is free.
     """
     served = None
     problem.clock.allow(ADMIT_BY)
     try:
+        problem.clock.begin("serving")
         served = serve(problem, deadline_s)
+        problem.clock.begin("admission")
         problem, hopeless = cap(problem, served, deadline_s)
         return problem, served, admit(problem, served, hopeless, deadline_s), True
     except OutOfTimeError:
         problem.clock.cut_short("admission")
-        problem.clock.allow(FIT_BY)
-        instead = stopgap(problem, served)
-        if instead is None:
-            raise
+        instead = stopgap(problem, served, FIT_BY)
         return problem, instead.served, instead.admission, instead.is_complete
 
 

@@ -8,12 +8,15 @@ that has waited too long still keeps younger ones of its tier from passing it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from edl.model.names import Role
 from edl.planner.admission import Admission, running, waiting_since_s
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.clock import OutOfTimeError
+from edl.planner.minimums import Served, batches_of, place_in_free_room
 from edl.planner.packing import PodBatch, make_room
 from edl.planner.problem import JobDemand, Problem
+from edl.planner.quota import QuotaMeter
 from edl.planner.trial_packing import TrialPacking
 
 NOTHING_SERVED = Served({}, {}, 0)
@@ -34,29 +37,49 @@ class Stopgap:
     is_complete: bool
 
 
-def stopgap(problem: Problem, served: Served | None) -> Stopgap | None:
+def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
     """Keep what runs, serve from free room, and start whoever fits beside it.
 
-    The clock is asked for each job that waits; at the end of the time the others keep waiting.
+    Jobs that run and lack pods get these from free room; those for which there is none lose their admission. The
+    clock is asked for each job that waits; at the end of the time the others keep waiting.
 
     Args:
         problem: the arrays.
         served: what serving pods are due; None if there was no time to find out.
-
-    Returns:
-        None if what runs lacks pods for which no room is free.
+        part: the part of the deadline until which jobs that wait are tried.
     """
+    problem.clock.allow(inf)  # what runs is kept, however late it is
     members, packing = running(problem), None
     if served is not None:
         packing = place_in_free_room(TrialPacking(problem, members), served)
     is_served = packing is not None
-    packing = packing or place_in_free_room(TrialPacking(problem, members), NOTHING_SERVED)
-    if packing is None or packing.meter().passed():
-        return None
+    packing = packing or _standing(problem, members)
+    problem.clock.allow(part)
     packing, head = _joined(packing)
     given = served if served is not None and is_served else NOTHING_SERVED
-    admission = Admission(packing, head, frozenset(), {})
-    return Stopgap(admission, given, is_served and not problem.clock.is_over)
+    return Stopgap(Admission(packing, head, frozenset(), {}), given, is_served and not problem.clock.is_over)
+
+
+def _standing(problem: Problem, members: tuple[int, ...]) -> TrialPacking:
+    """The running jobs that are whole, or that free room makes whole, within the quotas."""
+    while True:
+        packing = TrialPacking(problem, members)
+        broken = set(_beyond_quota(packing))
+        for batch in batches_of(packing, NOTHING_SERVED):
+            placed = make_room(packing, batch, {})
+            broken.update(j for j, _ in batch.owners[placed:])
+        if not broken:
+            return packing
+        members = tuple(j for j in members if j not in broken)
+
+
+def _beyond_quota(packing: TrialPacking) -> list[int]:
+    """The job that began last of those whose minimums pass a quota together; empty if none is passed."""
+    demands = packing.problem.demands
+    limited = {j: demands[j].quota_uses for j in packing.members if demands[j].quota_uses}
+    passed = QuotaMeter(limited, {j: demands[j].min_trainers for j in limited}).passed()
+    users = [j for j, uses in limited.items() if any(use.row in passed for use in uses)]
+    return sorted(users, key=lambda j: _turn(demands[j]))[-1:]
 
 
 def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
@@ -93,6 +116,10 @@ def _with(packing: TrialPacking, demand: JobDemand) -> TrialPacking | None:
     joined = packing.with_member(demand.index)
     missing = [(need.shape, need.role, need.missing) for need in demand.needs]
     for shape, role, count in (*missing, (demand.shape, Role.TRAINER, demand.min_trainers)):
-        if make_room(joined, PodBatch(shape, ((demand.index, role),) * count), {}) < count:
+        try:
+            placed = make_room(joined, PodBatch(shape, ((demand.index, role),) * count), {})
+        except OutOfTimeError:
+            return None
+        if placed < count:
             return None
     return joined

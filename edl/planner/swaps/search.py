@@ -122,7 +122,10 @@ def _improve(state: SwapState, aim: Aim) -> None:
         waste = (state.free.clip(min=0) / state.total) @ scale
         order = np.argsort(-waste, kind="stable")
         gained = sum(_settle(state, aim, order[at : at + BATCH]) for at in range(0, len(order), BATCH))
-        if gained <= ENOUGH * max(value, SMALLEST) or state.base.problem.clock.is_over:
+        if state.base.problem.clock.is_over:
+            state.base.problem.clock.cut_short("growth")
+            return
+        if gained <= ENOUGH * max(value, SMALLEST):
             return
 
 
