@@ -29,7 +29,7 @@ ALLOWED = {
     "prometheus_client": {"master", "observability", "install"},
     "pydantic": {"api", "settings"},
     "pydantic_core": {"api", "settings"},
-    "rich": {"explain", "observability"},
+    "rich": {"explain", "observability", "sandbox"},
     "scipy": {"planner"},
     "torch": {"worker_torch"},
     "typer": {"cli"},

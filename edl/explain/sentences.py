@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from edl.explain.places import Places
-from edl.explain.waiting import quota_of, reasons_shut, requests_of_serving, waiting_sentence
+from edl.explain.waiting import WaitingWriter, quota_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision, ScalePlan
@@ -103,6 +103,7 @@ class _Writer:
     def __init__(self, context: DecisionContext) -> None:
         self._context = context
         self._places = Places(context.problem.snapshot.nodes)
+        self._waiting = WaitingWriter(context)
         self._full: dict[int, tuple[str, str]] = {}
 
     def write(self, job: Job) -> Sentence:
@@ -111,7 +112,7 @@ class _Writer:
         if demand is None:
             return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
         if demand.index not in self._context.shared.packing.count:
-            return Sentence(*waiting_sentence(found, demand, self._context))
+            return Sentence(*self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
         short, full = self._admitted(found, demand)
         return Sentence(f"{of}: {short}", f"{of}: {full}" if full != short else "")
@@ -177,7 +178,7 @@ class _Writer:
         if not scarce.shortages:
             if not open_nodes(packing, demand.shape):
                 short = "no node accepts new trainers of it"
-                return short, f"{short} ({reasons_shut(demand.job.trainer, problem)})"
+                return short, f"{short} ({self._waiting.rejections.of_all(demand.job.trainer)})"
             return _same(f"--max-load-desired {problem.limits.max_load_desired:g} is reached")
         short, full = self._what_is_full(demand.shape, scarce)
         if packing.count[demand.index] >= demand.max_trainers:
@@ -203,7 +204,7 @@ class _Writer:
         nodes = sorted({problem.live_trainers[i].node for i in deleted} - {-1})
         usable = sorted({*nodes, *open_nodes(packing, demand.shape)})
         where = f" on {self._places.where(nodes, usable)}" if nodes else ""
-        return f"{yields} to serving", f"{yields}{where} to {requests_of_serving(self._context)}"
+        return f"{yields} to serving", f"{yields}{where} to {self._waiting.requests_of_serving()}"
 
     def _kept(self, places: int) -> str:
         """For which serving pods free room is kept."""

@@ -1,53 +1,175 @@
 """Why a job does not run: what it needs, which of it is missing on which nodes, and which job it waits behind.
 
-Times are given in whole minutes, and none that has passed, so that a sentence seldom changes by itself.
+Times are given in whole minutes, and none that has passed, so that a sentence seldom changes by itself. Thousands of
+jobs may wait at once, so what jobs of one kind share is written once and filled in.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-
-from edl.model.cluster import Node
-from edl.model.names import Role
-from edl.model.resources import PodShape, Resources
+from edl.explain.rejections import Rejections
+from edl.model.names import JobKey
+from edl.model.resources import Resources
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
-from edl.planner.admission import waiting_since_s
-from edl.planner.eligibility import UNSCHEDULABLE, first_untolerated
+from edl.planner.admission_trial import waiting_since_s
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.reasons import Cause, Finding
-from edl.planner.findings.scarcity import open_to_any
-from edl.planner.problem import BoolArray, JobDemand, Problem, count_slots
+from edl.planner.findings.scarcity import held_by_minimums, open_to_any
+from edl.planner.problem import BoolArray, IntArray, JobDemand, count_slots
 from edl.planner.quota import QuotaRow, QuotaShortage
 
+Kind = tuple[object, ...]
 
-def waiting_sentence(found: Finding, demand: JobDemand, context: DecisionContext) -> tuple[str, str]:
-    """The short line and the account of a job that could be given something and is given nothing."""
-    needs, queue = needs_of(demand), demand.job.queue
-    match found.cause:
-        case Cause.QUOTA_TOO_SMALL:
-            row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
-            return (
-                f"its minimum exceeds the quota of queue {queue}",
-                f"needs {needs}; queue {row.queue} may never use more than {quota_of(row)}",
-            )
-        case Cause.WAITS_FOR_QUOTA if found.shortage is not None:
-            behind = f" behind {found.other}" if found.other is not None else ""
-            waits = f"waits for quota of queue {queue}{behind}"
-            return waits, f"{waits}: needs {needs}; {_used(found.shortage)}"
-        case Cause.NEVER_FITS:
-            short, full = _misfit(demand, context.problem)
-            return short, f"needs {needs}, which does not fit even without other jobs: {full}"
-        case Cause.LOST_TO_SERVING:
-            return "serving took its room", f"needs {needs}; {requests_of_serving(context)} took the room"
-        case Cause.BEHIND_HEAD:
-            head = context.problem.demands[context.admission.head[demand.index]]
-            return f"waits behind {found.other}", f"{_behind(head, context)}; it needs {needs}"
-        case _:
-            return (
-                f"waits for room for {_pods_of(demand)}",
-                f"waits for room: needs {needs}; {_lacks(demand, context)}",
-            )
+
+class WaitingWriter:
+    """Writes why jobs of one plan do not run."""
+
+    def __init__(self, context: DecisionContext) -> None:
+        """Read what the sentences of all jobs share."""
+        self._context, self._problem = context, context.problem
+        self._number = {shape: i for i, shape in enumerate(context.problem.shapes)}
+        self.rejections = Rejections(context.problem)
+        self._misfits: dict[Kind, tuple[str, str]] = {}
+        self._needs: dict[Kind, str] = {}
+        self._lacking: dict[Kind, str] = {}
+        self._behind: dict[int, str] = {}
+        self._left: dict[bytes, IntArray] = {}
+        self._held: dict[bytes, IntArray] = {}
+        self._most: dict[bytes, IntArray] = {}
+        self._serving = ""
+
+    def write(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
+        """The short line and the account of a job that could be given something and is given nothing."""
+        needs, queue = self._needs_of(demand), demand.job.queue
+        match found.cause:
+            case Cause.QUOTA_TOO_SMALL:
+                row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
+                return (
+                    f"its minimum exceeds the quota of queue {queue}",
+                    f"needs {needs}; queue {row.queue} may never use more than {quota_of(row)}",
+                )
+            case Cause.WAITS_FOR_QUOTA if found.shortage is not None:
+                behind = f" behind {found.other}" if found.other is not None else ""
+                waits = f"waits for quota of queue {queue}{behind}"
+                return waits, f"{waits}: needs {needs}; {_used(found.shortage)}"
+            case Cause.NEVER_FITS:
+                short, full = self._misfit(demand)
+                return short, f"needs {needs}, which does not fit even without other jobs: {full}"
+            case Cause.LOST_TO_SERVING:
+                return "serving took its room", f"needs {needs}; {self.requests_of_serving()} took the room"
+            case Cause.BEHIND_HEAD:
+                head = self._context.admission.head[demand.index]
+                return f"waits behind {found.other}", f"{self._waits_behind(head)}; it needs {needs}"
+            case _:
+                return (
+                    f"waits for room for {_pods_of(demand)}",
+                    f"waits for room: needs {needs}; {self._lacks(demand)}",
+                )
+
+    def requests_of_serving(self) -> str:
+        """The serving pods for which trainers are deleted: the pod's name if it is one, and what they request."""
+        if not self._serving:
+            self._serving = _requests_of_serving(self._context)
+        return self._serving
+
+    def _needs_of(self, demand: JobDemand) -> str:
+        """Everything that a job needs to start, in pods and in total."""
+        kind = _kind_of(demand)
+        if kind not in self._needs:
+            self._needs[kind] = f"{_pods_of(demand)} ({amounts(_needed(demand))} in total)"
+        return self._needs[kind]
+
+    def _waits_behind(self, head: int) -> str:
+        if head not in self._behind:
+            self._behind[head] = _behind(self._problem.demands[head], self._context)
+        return self._behind[head]
+
+    def _lacks(self, demand: JobDemand) -> str:
+        """What is left for the first job in the queue once running jobs are at their minimums."""
+        kind = _kind_of(demand)
+        if kind not in self._lacking:
+            self._lacking[kind] = self._write_lack(demand)
+        return self._lacking[kind]
+
+    def _write_lack(self, demand: JobDemand) -> str:
+        shapes = [demand.job.trainer, *(f.shape for f in demand.job.fixed if f.count)]
+        is_open = open_to_any(self._problem, [self._number[s] for s in shapes])
+        left = dict(zip(self._problem.names, self._left_on(is_open).tolist(), strict=True))
+        needed = _needed(demand)
+        leave = "serving and the minimums of running jobs leave"
+        for name in sorted(needed, key=rank_of):
+            if left[name] < needed[name]:
+                return f"{leave} at most {amount(name, left[name])}{self._largest_minimum(name, is_open)}"
+        return f"{leave} enough in total, but not on nodes that could hold its pods"
+
+    def _left_on(self, is_open: BoolArray) -> IntArray:
+        """(resources,) what is free on some nodes, and what all surplus trainers request."""
+        known = is_open.tobytes()
+        if known not in self._left:
+            packing, problem = self._context.admission.packing, self._problem
+            free = packing.free[is_open].clip(min=0).sum(axis=0)
+            for j in packing.members:
+                surplus = max(0, packing.count[j] - problem.demands[j].min_trainers)
+                free = free + surplus * problem.request[problem.demands[j].shape]
+            self._left[known] = free
+        return self._left[known]
+
+    def _largest_minimum(self, resource: str, is_open: BoolArray) -> str:
+        """The running job whose minimum holds most of a resource on those nodes, in brackets; empty if none does."""
+        known = is_open.tobytes()
+        if known not in self._held:
+            self._held[known] = held_by_minimums(self._context.admission.packing, is_open)
+        held = self._held[known][:, self._problem.names.index(resource)].tolist()
+        most, key = max(
+            ((n, demand.job.key) for n, demand in zip(held, self._problem.demands, strict=True) if n),
+            default=(0, JobKey("", "")),
+        )
+        return f" (the largest minimum there is that of {key}: {amount(resource, most)})" if most else ""
+
+    def _misfit(self, demand: JobDemand) -> tuple[str, str]:
+        """Which pod fits on no node and what it lacks, in short and in full; else that they do not fit together."""
+        kind = _kind_of(demand)
+        if kind not in self._misfits:
+            self._misfits[kind] = self._write_misfit(demand)
+        return self._misfits[kind]
+
+    def _write_misfit(self, demand: JobDemand) -> tuple[str, str]:
+        problem = self._problem
+        shapes = [("trainer", demand.job.trainer), *((f.role.value, f.shape) for f in demand.job.fixed if f.count)]
+        for role, shape in shapes:
+            is_open = problem.opened[self._number[shape]]
+            if not problem.snapshot.nodes:
+                return "the cluster has no nodes", "the cluster has no nodes"
+            if not is_open.any():
+                short = f"no node accepts its {role}s"
+                return short, f"{short} ({self.rejections.of_all(shape)})"
+            largest = dict(zip(problem.names, self._most_free(is_open).tolist(), strict=True))
+            for name in problem.names:
+                requested, most = shape.request[name], max(0, largest[name])
+                if requested > most:
+                    requests = f"a {role} requests {amount(name, requested)}"
+                    return (
+                        f"{requests}, and the largest node has {amount(name, most)}",
+                        f"{requests}, and no node that accepts it has more than {amount(name, most)}"
+                        f"{self.rejections.of_larger(shape)}",
+                    )
+        return self._do_not_fit_together(demand)
+
+    def _most_free(self, is_open: BoolArray) -> IntArray:
+        """(resources,) the most that one of some nodes has free without any training."""
+        known = is_open.tobytes()
+        if known not in self._most:
+            self._most[known] = self._problem.empty[is_open].max(axis=0)
+        return self._most[known]
+
+    def _do_not_fit_together(self, demand: JobDemand) -> tuple[str, str]:
+        problem = self._problem
+        free = count_slots(problem.empty, problem.request[demand.shape])
+        slots = int((free * problem.opened[demand.shape]).sum())
+        full = "each pod fits on some node, but all of them together do not"
+        if slots >= demand.min_trainers:
+            return "its pods do not fit on the nodes together", full
+        fit = f"the nodes can hold at most {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
+        return fit, f"{full}; {fit}"
 
 
 def quota_of(row: QuotaRow) -> str:
@@ -55,9 +177,9 @@ def quota_of(row: QuotaRow) -> str:
     return f"its quota of {amount(row.resource, row.limit)}"
 
 
-def needs_of(demand: JobDemand) -> str:
-    """Everything that a job needs to start, in pods and in total."""
-    return f"{_pods_of(demand)} ({amounts(_needed(demand))} in total)"
+def _kind_of(demand: JobDemand) -> Kind:
+    """What the room that a job needs depends on; jobs of one kind differ in name, age and queue only."""
+    return demand.shape, demand.min_trainers, demand.job.fixed
 
 
 def _pods_of(demand: JobDemand) -> str:
@@ -65,8 +187,7 @@ def _pods_of(demand: JobDemand) -> str:
     return listed([count(demand.min_trainers, "trainer"), *pods])
 
 
-def requests_of_serving(context: DecisionContext) -> str:
-    """The serving pods for which trainers are deleted: the pod's name if it is one, and what they request."""
+def _requests_of_serving(context: DecisionContext) -> str:
     due = sum(context.served.due.values())
     snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving_grace_s
     pods = [p for p in snapshot.pods if p.needs_room and (p.tried or snapshot.observed_at_s - p.created_s >= grace_s)]
@@ -76,38 +197,6 @@ def requests_of_serving(context: DecisionContext) -> str:
     if due == len(pods) == 1:
         return f"serving pod {pods[0].namespace}/{pods[0].name} ({amounts(total)})"
     return f"{count(due, 'serving pod')} ({amounts(total)} in total)"
-
-
-def reasons_shut(shape: PodShape, problem: Problem) -> str:
-    """Why no node accepts a pod, however much room it has."""
-    nodes = problem.snapshot.nodes
-    if not nodes:
-        return "the cluster has no nodes"
-    return f"of {count(len(nodes), 'node')}: {listed(_why_shut(nodes, shape))}"
-
-
-def _why_shut(nodes: Sequence[Node], shape: PodShape) -> Iterator[str]:
-    """How many of some nodes reject a pod for which reason."""
-    found: Counter[str] = Counter()
-    for node in nodes:
-        taint = first_untolerated(node, shape.placement.tolerations)
-        if not node.ready:
-            found["not ready"] += 1
-        elif taint is not None:
-            found["cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"] += 1
-        else:
-            found["excluded by its node selector or affinity"] += 1
-    yield from (f"{number} {why}" for why, number in found.items())
-
-
-def _large_but_shut(shape: PodShape, problem: Problem) -> str:
-    """Nodes that are large enough for a pod and reject it, with the reason; empty if there are none."""
-    number = problem.shapes.index(shape)
-    large = ~problem.opened[number] & (problem.empty >= problem.request[number]).all(axis=1)
-    nodes = [problem.snapshot.nodes[i] for i in large.nonzero()[0].tolist()]
-    if not nodes:
-        return ""
-    return f"; {count(len(nodes), 'larger node')}: {listed(_why_shut(nodes, shape))}"
 
 
 def _needed(demand: JobDemand) -> Resources:
@@ -133,74 +222,3 @@ def _behind(first: JobDemand, context: DecisionContext) -> str:
         f"waits behind {key}, which has waited {minutes(waited_s)};"
         f" after {minutes(limit_s)} no younger job starts before it"
     )
-
-
-def _lacks(demand: JobDemand, context: DecisionContext) -> str:
-    """What is left for the first job in the queue once running jobs are at their minimums."""
-    packing, problem = context.admission.packing, context.problem
-    number = {shape: i for i, shape in enumerate(problem.shapes)}
-    shapes = [demand.job.trainer, *(f.shape for f in demand.job.fixed if f.count)]
-    is_open = open_to_any(problem, [number[s] for s in shapes])
-    free = packing.free[is_open].clip(min=0).sum(axis=0)
-    for j in packing.members:
-        surplus = max(0, packing.count[j] - problem.demands[j].min_trainers)
-        free = free + surplus * problem.request[problem.demands[j].shape]
-    left = dict(zip(problem.names, free.tolist(), strict=True))
-    needed = _needed(demand)
-    leave = "serving and the minimums of running jobs leave"
-    for name in sorted(needed, key=rank_of):
-        if left[name] < needed[name]:
-            return f"{leave} at most {amount(name, left[name])}{_largest_minimum(name, is_open, context)}"
-    return f"{leave} enough in total, but not on nodes that could hold its pods"
-
-
-def _largest_minimum(resource: str, is_open: BoolArray, context: DecisionContext) -> str:
-    """The running job whose minimum holds most of a resource on those nodes, in brackets; empty if none does."""
-    packing, problem = context.admission.packing, context.problem
-    column = problem.names.index(resource)
-    requested = problem.request[:, column].tolist()
-    held: Counter[int] = Counter()
-    fixed = ~problem.held.is_trainer & is_open[problem.held.node]
-    for j, shape in zip(problem.held.demand[fixed].tolist(), problem.held.shape[fixed].tolist(), strict=True):
-        held[j] += requested[shape] * (j in packing.count)
-    for place in packing.placed:
-        if is_open[place.node] and place.role not in {None, Role.TRAINER}:
-            held[place.owner] += requested[place.shape]
-    here = Counter(problem.live_trainers[i].demand for i, node in packing.node_of.items() if is_open[node])
-    here.update(p.owner for p in packing.placed if p.role is Role.TRAINER and is_open[p.node])
-    for j, trainers in here.items():
-        held[j] += min(trainers, problem.demands[j].min_trainers) * requested[problem.demands[j].shape]
-    most, key = max(((n, problem.demands[j].job.key) for j, n in held.items()), default=(0, None))
-    return f" (the largest minimum there is that of {key}: {amount(resource, most)})" if most else ""
-
-
-def _misfit(demand: JobDemand, problem: Problem) -> tuple[str, str]:
-    """Which pod fits on no node and what it lacks, in short and in full; else that the pods do not fit together."""
-    shapes = [("trainer", demand.job.trainer), *((f.role.value, f.shape) for f in demand.job.fixed if f.count)]
-    number = {shape: i for i, shape in enumerate(problem.shapes)}
-    for role, shape in shapes:
-        nodes = problem.opened[number[shape]].nonzero()[0].tolist()
-        if not nodes:
-            if not problem.snapshot.nodes:
-                return "the cluster has no nodes", "the cluster has no nodes"
-            short = f"no node accepts its {role}s"
-            return short, f"{short} ({reasons_shut(shape, problem)})"
-        for column, name in enumerate(problem.names):
-            requested, most = shape.request[name], max(0, *(int(problem.empty[n, column]) for n in nodes))
-            if requested > most:
-                requests = f"a {role} requests {amount(name, requested)}"
-                return (
-                    f"{requests}, and the largest node has {amount(name, most)}",
-                    f"{requests}, and no node that accepts it has more than {amount(name, most)}"
-                    f"{_large_but_shut(shape, problem)}",
-                )
-    return _do_not_fit_together(demand, problem, number[demand.job.trainer])
-
-
-def _do_not_fit_together(demand: JobDemand, problem: Problem, shape: int) -> tuple[str, str]:
-    slots = int((count_slots(problem.empty, problem.request[shape]) * problem.opened[shape]).sum())
-    full = "each pod fits on some node, but all of them together do not"
-    if slots >= demand.min_trainers:
-        return "its pods do not fit on the nodes together", full
-    fit = f"the nodes can hold at most {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
-    return fit, f"{full}; {fit}"

@@ -13,26 +13,21 @@ Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations
 
-from edl.planner.minimums import (
-    ORDERS_TRIED,
-    Served,
-    batches_of,
-    by_size,
-    for_serving,
-    place_in_free_room,
-    place_required,
-    size_of,
-)
+from edl.planner.admission_trial import AdmissionTrial
+from edl.planner.minimums import ORDERS_TRIED, Served, by_size, for_serving, size_of
 from edl.planner.packing import make_room
-from edl.planner.problem import JobDemand, Problem, count_misplaced, count_without_slot, free_beside_fixed
+from edl.planner.problem import JobDemand, Problem, count_without_slot
 from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
-from edl.planner.quota import QuotaMeter, QuotaShortage, most_alone
+from edl.planner.quota import QuotaShortage, most_alone
 from edl.planner.trial_packing import TrialPacking
+
+FEW_JOBS = 20  # up to so many jobs are tried one by one if no program proves which of them do not fit
+UNPROVED = 4  # so often the jobs that one packing left out are dropped; after that, the youngest
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +56,25 @@ def serve(problem: Problem, deadline_s: float) -> Served:
     """
     wanted = {group.shape: group.due + group.in_grace for group in problem.waiting}
     best: Counter[int] = Counter()
+    found: tuple[int, ...] = ()
     if wanted:
         goal = min(sum(wanted.values()), int(place_most(problem, problem.empty, wanted, deadline_s) + 1e-6))
         for order in islice(permutations(by_size(problem, wanted)), ORDERS_TRIED):
             packing = TrialPacking(problem, ())
             placed = Counter({s: make_room(packing, for_serving(s, wanted[s]), {}) for s in order})
-            best = max(best, placed, key=Counter.total)
+            if placed.total() > best.total():
+                best, found = placed, order
             if best.total() >= goal:
                 break
         if best.total() < goal and (packed := pack_most(problem, problem.empty, wanted, deadline_s)) is not None:
             exact: Counter[int] = Counter()
             for _, shape, pods in packed:
                 exact[shape] += pods
-            best = max(best, exact, key=Counter.total)
+            if exact.total() > best.total():
+                best, found = exact, ()
     due = {group.shape: min(group.due, best[group.shape]) for group in problem.waiting}
     in_grace = {group.shape: best[group.shape] - due[group.shape] for group in problem.waiting}
-    return Served(due, in_grace, sum(wanted.values()) - best.total())
+    return Served(due, in_grace, sum(wanted.values()) - best.total(), found)
 
 
 def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, frozenset[int]]:
@@ -93,11 +91,12 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     Returns:
         The problem with the lower maximums, and the indices of the hopeless jobs.
     """
-    trial = _AdmissionTrial(problem, served, deadline_s)
+    trial = AdmissionTrial(problem, served, deadline_s)
     idle = trial(()) or TrialPacking(problem, ())
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
+    slots: dict[int, int] = {}
     demands, hopeless, without_slot = [], set(), count_without_slot(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
@@ -106,10 +105,15 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
+        if demand.shape not in slots:
+            slots[demand.shape] = int(TrialPacking(problem, ()).slots(demand.shape).sum())
         if quota < demand.min_trainers or (
             most < demand.min_trainers
             and not (demand.job.was_admitted and demand.live_trainers)
-            and trial.beside((), demand.index) is None
+            and (
+                slots[demand.shape] + without_slot[demand.index] < demand.min_trainers
+                or trial.beside((), demand.index) is None
+            )
         ):
             hopeless.add(demand.index)
         demands.append(
@@ -140,7 +144,7 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
         hopeless: indices of jobs that cannot run.
         deadline_s: time for each program.
     """
-    trial = _AdmissionTrial(problem, served, deadline_s)
+    trial = AdmissionTrial(problem, served, deadline_s)
     hopeful = [c for c in problem.demands if c.index not in hopeless]
     packing = trial([c.index for c in hopeful])
     if packing is not None:
@@ -149,7 +153,7 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     queue = _Queue(trial)
     for tier in sorted({c.job.tier for c in hopeful}, reverse=True):
         ranked = sorted((c for c in hopeful if c.job.tier == tier), key=_seniority)
-        packing = queue.keep_admitted(packing, [c.index for c in ranked if c.job.was_admitted])
+        packing = queue.keep_admitted(packing, [c for c in ranked if c.job.was_admitted])
         packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
     if packing is None:
         packing = TrialPacking(problem, ())
@@ -161,103 +165,32 @@ def running(problem: Problem) -> tuple[int, ...]:
     return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
 
 
-def waiting_since_s(demand: JobDemand) -> float:
-    """When a job that does not run began to wait: at its creation, or when it lost its admission."""
-    status = demand.job.status
-    admitted = status.condition("Admitted") if status is not None else None
-    if status is not None and status.start_s is not None and admitted is not None and admitted.status == "False":
-        return admitted.since_s
-    return demand.job.created_s
-
-
 def _seniority(demand: JobDemand) -> tuple[bool, float, object]:
     """Sort key: whole jobs before those that lack pods, then older before younger."""
     is_broken = bool(demand.needs) or len(demand.live_trainers) < demand.min_trainers
     return (demand.job.was_admitted and is_broken, demand.job.created_s, demand.job.key)
 
 
-class _AdmissionTrial:
-    """Tries sets of jobs: whether all that they need fits beside serving; rejected sets are remembered.
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """Whom waiting jobs wait behind.
 
-    Calling it with the indices of jobs returns the packing, or None if they do not fit together.
+    Attributes:
+        first: the first job of the tier that does not fit; None if all that have quota do.
+        held: the jobs that may not pass it.
     """
 
-    def __init__(self, problem: Problem, served: Served, deadline_s: float) -> None:
-        self.problem = problem
-        self.served = served
-        self.deadline_s = deadline_s
-        self.refused: set[tuple[tuple[int, ...], tuple[object, ...]]] = set()
+    first: int | None
+    held: frozenset[int]
 
-    def __call__(self, members: Iterable[int]) -> TrialPacking | None:
-        self.problem.clock.check("admission")
-        chosen = tuple(sorted(members))
-        if self.meter(chosen).passed():
-            return None
-        packing = TrialPacking(self.problem, chosen)
-        if not batches_of(packing, self.served):
-            return packing
-        if self.problem.is_large and place_in_free_room(packing, self.served) is not None:
-            return packing  # placing the pods is faster than proving that they fit
-        return place_required(self.problem, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
-    def beside(self, members: tuple[int, ...], newcomer: int) -> TrialPacking | None:
-        """Try one more job; a job that needs the same as a rejected one is rejected at once."""
-        demand = self.problem.demands[newcomer]
-        kind = (
-            members,
-            (
-                demand.shape,
-                demand.min_trainers,
-                demand.needs,
-                demand.unbound_fixed,
-                demand.live_trainers,
-                demand.quota_uses,
-            ),
-        )
-        if kind in self.refused:
-            return None
-        packing = self((*members, newcomer))
-        if packing is None:
-            self.refused.add(kind)
-        return packing
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What one pass over jobs came to; see `_Queue` for `head` and `short`."""
 
-    def meter(self, members: Iterable[int]) -> QuotaMeter:
-        """What the minimums of some jobs use of the quotas of their queues."""
-        limited = {j: demand for j in members if (demand := self.problem.demands[j]).quota_uses}
-        return QuotaMeter(
-            {j: c.quota_uses for j, c in limited.items()}, {j: c.min_trainers for j, c in limited.items()}
-        )
-
-    def quota_shortage(self, members: Iterable[int], newcomer: int) -> QuotaShortage | None:
-        """The quota that keeps a job from running beside others at their minimums; None if there is none."""
-        demand = self.problem.demands[newcomer]
-        return (
-            self.meter(members).short_of_start(demand.quota_uses, demand.min_trainers) if demand.quota_uses else None
-        )
-
-    def has_waited(self, demand: JobDemand) -> bool:
-        """True if a job has waited so long that no younger job may pass it."""
-        now_s = self.problem.snapshot.observed_at_s
-        return now_s - waiting_since_s(demand) >= self.problem.limits.head_wait_s
-
-    def _could_fit(self, members: tuple[int, ...]) -> bool:
-        """False if the linear program proves that they do not fit, even with trainers moved and pods split."""
-        problem = self.problem
-        wanted: Counter[int] = Counter({s: n for s, n in self.served.due.items() if n})
-        misplaced = count_misplaced(problem)
-        for j in members:
-            demand = problem.demands[j]
-            wanted[demand.shape] += max(0, demand.min_trainers - misplaced[j])
-            for need in demand.needs:
-                wanted[need.shape] += need.missing
-            for shape, _ in demand.unbound_fixed:
-                wanted[shape] += 1
-        wanted = +wanted
-        if not wanted:
-            return True
-        return (
-            place_most(problem, free_beside_fixed(problem, members), wanted, self.deadline_s) >= wanted.total() - 1e-6
-        )
+    taken: list[int] = field(default_factory=list)
+    head: dict[int, int] = field(default_factory=dict)
+    short: dict[int, QuotaShortage] = field(default_factory=dict)
 
 
 class _Queue:
@@ -268,19 +201,16 @@ class _Queue:
         short: of each job that waits for quota, or behind one that does, the quota that is short.
     """
 
-    def __init__(self, trial: _AdmissionTrial) -> None:
+    def __init__(self, trial: AdmissionTrial) -> None:
         self._trial = trial
         self.head: dict[int, int] = {}
         self.short: dict[int, QuotaShortage] = {}
 
-    def keep_admitted(self, packing: TrialPacking | None, running: list[int]) -> TrialPacking | None:
+    def keep_admitted(self, packing: TrialPacking | None, running: list[JobDemand]) -> TrialPacking | None:
         """Keep the running jobs; if not all of them fit, the youngest lose their admission."""
-        if not running or (together := self._trial([*_members(packing), *running])) is None:
-            for j in running:
-                if (shortage := self._trial.quota_shortage(_members(packing), j)) is not None:
-                    self.short[j] = shortage
-                packing = self._trial.beside(_members(packing), j) or packing
-            return packing
+        indices = [demand.index for demand in running]
+        if not running or (together := self._trial([*_members(packing), *indices])) is None:
+            return self._in_turn(packing, running, None)
         return together
 
     def admit_waiting(self, packing: TrialPacking | None, waiting: list[JobDemand]) -> TrialPacking | None:
@@ -288,38 +218,128 @@ class _Queue:
 
         A job that lacks quota is left out of the prefix and becomes the head of its queue.
         """
-        before = _members(packing)
-        order = self._with_quota(before, waiting)
-        count, packing = _longest(lambda n: self._trial([*before, *order[:n]]) if n else packing, len(order), packing)
+        order = self._with_quota(_members(packing), waiting)
+        count, packing = self._longest_prefix(packing, order)
         if count == len(waiting):
             return packing
         first = order[count] if count < len(order) else None
         if first is not None:
             self.head[first] = first
         may_pass = first is None or not self._trial.has_waited(self._trial.problem.demands[first])
-        heads: dict[str, int] = {}
-        is_younger = False
-        for demand in waiting:
-            is_younger = is_younger or demand.index == first
-            if demand.index == first or demand.index in order[:count]:
+        indices = [demand.index for demand in waiting]
+        younger = frozenset(indices[indices.index(first) :]) if first is not None else frozenset()
+        settled = {*order[:count], first}
+        others = [demand for demand in waiting if demand.index not in settled]
+        return self._in_turn(packing, others, _Behind(first, frozenset() if may_pass else younger))
+
+    def _longest_prefix(self, packing: TrialPacking | None, order: list[int]) -> tuple[int, TrialPacking | None]:
+        """How many jobs, the oldest first, fit together beside those that run, and their packing."""
+        before = _members(packing)
+
+        trial = self._prefixes(before, order)
+
+        def attempt(count: int) -> TrialPacking | None:
+            return trial(count) if count else packing
+
+        most = self._trial.passing(before, order)
+        while (tried := attempt(most)) is None:
+            known = most
+            most = self._trial.passing(before, order)
+            if most >= known:
+                return _longest(attempt, known - 1, packing)
+        return most, tried
+
+    def _in_turn(
+        self, packing: TrialPacking | None, candidates: list[JobDemand], behind: _Behind | None
+    ) -> TrialPacking | None:
+        """Let each job run, one after the other, that fits beside those before it.
+
+        All that no proof rejects are tried together. If they do not fit, the program proves why, and that rejects
+        some of them. Jobs are tried one by one only if nothing is proved.
+        """
+        before = _members(packing)
+        refused: set[int] = set()
+        screen = self._trial.screen
+
+        def admits(j: int) -> bool:
+            if j in refused or not screen.admits(j):
+                return False
+            screen.add(j)
+            return True
+
+        def chosen() -> _Pass:
+            screen.start(before, [demand.index for demand in candidates])
+            return self._pass(before, candidates, behind, admits)
+
+        passed, unproved = chosen(), 0
+        while passed.taken and (together := self._trial([*before, *passed.taken])) is None:
+            known, passed = passed, chosen()
+            if known.taken != passed.taken:
                 continue
-            queue_head = heads.get(demand.job.queue, demand.index)
-            shortage = self._trial.quota_shortage(_members(packing), demand.index) or self._shortage_of_head(
-                queue_head, demand.index
-            )
-            if shortage is not None:
-                self.head[demand.index] = heads.setdefault(demand.job.queue, demand.index)
-                self.short[demand.index] = shortage
-                continue
-            tried = self._trial.beside(_members(packing), demand.index) if may_pass or not is_younger else None
+            if len(candidates) <= FEW_JOBS:
+                return self._one_by_one(packing, candidates, behind)
+            unproved += 1
+            fitting = self._trial.fitting(before, known.taken) if unproved < UNPROVED else ()
+            if not fitting or len(fitting) == len(known.taken):
+                count = _longest_of_many(self._prefixes(before, known.taken), len(known.taken))[0]
+                fitting = known.taken[:count]
+            refused = {demand.index for demand in candidates} - {*fitting}
+            passed = chosen()
+        self.head.update(passed.head)
+        self.short.update(passed.short)
+        return together if passed.taken else packing
+
+    def _prefixes(self, before: tuple[int, ...], order: list[int]) -> Callable[[int], TrialPacking | None]:
+        """The trial of the first so many jobs of an order."""
+        return lambda count: self._trial([*before, *order[:count]])
+
+    def _one_by_one(
+        self, packing: TrialPacking | None, candidates: list[JobDemand], behind: _Behind | None
+    ) -> TrialPacking | None:
+        """The same by one packing for each job."""
+
+        def admits(j: int) -> bool:
+            nonlocal packing
+            tried = self._trial.beside(_members(packing), j)
             packing = tried or packing
-            if tried is None:
-                self.head[demand.index] = demand.index if first is None else first
+            return tried is not None
+
+        passed = self._pass(_members(packing), candidates, behind, admits)
+        self.head.update(passed.head)
+        self.short.update(passed.short)
         return packing
 
-    def _shortage_of_head(self, head: int, j: int) -> QuotaShortage | None:
+    def _pass(
+        self,
+        before: tuple[int, ...],
+        candidates: list[JobDemand],
+        behind: _Behind | None,
+        admits: Callable[[int], bool],
+    ) -> _Pass:
+        """Go through jobs in their order and take those that have quota, may pass the head and are admitted."""
+        meter, passed = self._trial.meter(before), _Pass()
+        heads: dict[str, int] = {}
+        for demand in candidates:
+            j, queue = demand.index, demand.job.queue
+            shortage = meter.short_of_start(demand.quota_uses, demand.min_trainers)
+            if behind is not None and shortage is None:
+                shortage = self._shortage_of_head(passed, heads.get(queue, j), j)
+            if shortage is not None:
+                passed.short[j] = shortage
+                if behind is not None:
+                    passed.head[j] = heads.setdefault(queue, j)
+            elif (behind is None or j not in behind.held) and admits(j):
+                meter.start(demand.quota_uses, demand.min_trainers)
+                passed.taken.append(j)
+            elif behind is not None:
+                passed.head[j] = j if behind.first is None else behind.first
+        return passed
+
+    def _shortage_of_head(self, passed: _Pass, head: int, j: int) -> QuotaShortage | None:
         """What the head of the queue lacks, if it has waited so long that job j may not pass it."""
-        return self.short[head] if head != j and self._trial.has_waited(self._trial.problem.demands[head]) else None
+        if head == j or not self._trial.has_waited(self._trial.problem.demands[head]):
+            return None
+        return passed.short[head]
 
     def _with_quota(self, members: tuple[int, ...], waiting: list[JobDemand]) -> list[int]:
         """The jobs that have quota once all older ones among them run.
@@ -363,3 +383,14 @@ def _longest(
         else:
             high = middle
     return low, packing
+
+
+def _longest_of_many(attempt: Callable[[int], TrialPacking | None], known: int) -> tuple[int, TrialPacking | None]:
+    """The same if `known` fails and a little less probably succeeds: the steps down double until one does."""
+    step, high = 1, known
+    while (low := max(0, known - step)) and (tried := attempt(low)) is None:
+        high, step = low, 2 * step
+    if not low:
+        return _longest(attempt, high - 1, None)
+    more, packing = _longest(lambda n: attempt(low + n), high - low - 1, tried)
+    return low + more, packing

@@ -15,7 +15,7 @@ from edl.model.names import Role
 from edl.planner.packing import PodBatch, make_room, place
 from edl.planner.problem import Problem
 from edl.planner.programs.integer import fewest_victims
-from edl.planner.trial_packing import SERVING, TrialPacking
+from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
 ORDERS_TRIED = 6  # at most so many orders of placing the shapes are compared
 
@@ -28,11 +28,13 @@ class Served:
         due: by shape, pods that must be placed, even if trainers are deleted for them.
         in_grace: by shape, pods for which only free capacity is reserved.
         short: how many pods do not fit even without training.
+        order: the shapes in an order of placing in which so many fit; empty if no order was tried.
     """
 
     due: Mapping[int, int]
     in_grace: Mapping[int, int]
     short: int
+    order: tuple[int, ...] = ()
 
 
 def place_required(
@@ -141,21 +143,45 @@ def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacki
     return packing
 
 
+def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int, int]) -> frozenset[int] | None:
+    """Place all that must fit, over any trainer, and leave out the jobs for which that fails.
+
+    Args:
+        packing: the packing; it is changed.
+        served: what serving pods get.
+        rank: of each member; the lowest is served first.
+
+    Returns:
+        The jobs that lack pods now; None if serving pods do.
+    """
+    without: set[int] = set()
+    for batch in batches_of(packing, served):
+        if batch.owners[0][0] != SERVING:
+            break
+        if make_room(packing, batch, packing.count) < len(batch.owners):
+            return None
+    for batch in batches_of(packing, replace(served, due={})):
+        owners = tuple(sorted(batch.owners, key=lambda owner: rank[owner[0]]))
+        placed = make_room(packing, PodBatch(batch.shape, owners), _surplus(packing))
+        without.update(j for j, _ in owners[placed:])
+    return frozenset(without)
+
+
 def spare_victims(packing: TrialPacking) -> None:
     """Take victims back whose capacity turns out to be free, or whose job gets a new trainer on the same node.
 
     The last in the order of deletion come first. The packing is changed.
     """
-    meter = packing.meter()
+    meter, new = packing.meter(), Counter(place for place in packing.placed if place.role is Role.TRAINER)
     for index in sorted(packing.victims, key=lambda i: packing.problem.live_trainers[i].order, reverse=True):
         trainer = packing.problem.live_trainers[index]
         demand = packing.problem.demands[trainer.demand]
         if trainer.node < 0 or packing.count[trainer.demand] > demand.max_trainers:
             continue
-        wanted = (demand.index, Role.TRAINER, trainer.shape, trainer.node)
-        new = next((p for p in packing.placed if (p.owner, p.role, p.shape, p.node) == wanted), None)
-        if new is not None:
-            packing.drop(new)
+        twin = Placed(demand.index, Role.TRAINER, trainer.shape, trainer.node)
+        if new[twin]:
+            new[twin] -= 1
+            packing.drop(twin)
             packing.undelete(index)
         elif (
             packing.count[trainer.demand] < demand.max_trainers
@@ -169,7 +195,8 @@ def spare_victims(packing: TrialPacking) -> None:
 def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
     """The pods that must fit and have no node yet.
 
-    Serving pods come first, then masters and pservers, then minimums; within each group, larger pods first. Trainers
+    Serving pods come first, in the order in which they fit without training, then masters and pservers, then
+    minimums; within these groups, larger pods first. Trainers
     come last because a trainer costs one slot of a trainer wherever it goes. The other pods can go where they cost
     less.
     """
@@ -185,7 +212,8 @@ def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
             missing = need.missing - placed[j, need.role, need.shape]
             fixed.setdefault(need.shape, []).extend([(j, need.role)] * missing)
         trainers.setdefault(demand.shape, []).extend([(j, Role.TRAINER)] * (demand.min_trainers - packing.count[j]))
-    serving = [for_serving(s, served.due[s]) for s in by_size(problem, served.due) if served.due[s]]
+    shapes = served.order or by_size(problem, served.due)
+    serving = [for_serving(s, served.due[s]) for s in shapes if served.due.get(s)]
     return [*serving, *(PodBatch(s, tuple(g[s])) for g in (fixed, trainers) for s in by_size(problem, g) if g[s])]
 
 

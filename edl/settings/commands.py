@@ -102,6 +102,13 @@ COMMANDS = (
         "edl.cli.kubelet:kubelet",
         "0 after SIGTERM or SIGINT; 1 the API server refuses, or a part has ended; 2 wrong usage",
     ),
+    Command(
+        "sandbox",
+        "Run a whole cluster with edl on this machine.",
+        "edl.settings.sandbox:SandboxSettings",
+        "edl.cli.sandbox:sandbox",
+        "0 after SIGTERM or SIGINT, or when the demonstration went well; 1 a part has failed; 2 wrong usage",
+    ),
 )
 
 

@@ -5,16 +5,18 @@ Everything here is read from the finished packing: whole pods on real nodes. Not
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from edl.model.cluster import Node
 from edl.model.names import Role
 from edl.model.units import rank_of
 from edl.planner.objective import Exchange
-from edl.planner.problem import BoolArray, Problem
-from edl.planner.trial_packing import TrialPacking
+from edl.planner.problem import BoolArray, IntArray, Problem
+from edl.planner.trial_packing import SERVING, TrialPacking
 
 IMPOSSIBLE = 1 << 30
 HOLDERS_TRIED = 8  # best-off holders for which the cost of one more trainer is computed
@@ -62,6 +64,51 @@ def open_to_any(problem: Problem, shapes: Sequence[int]) -> BoolArray:
     """(nodes,) True if a node accepts new pods of at least one of some shapes."""
     found: BoolArray = np.logical_or.reduce([problem.opened[shape] for shape in shapes])
     return found
+
+
+def held_by_minimums(packing: TrialPacking, is_open: BoolArray) -> IntArray:
+    """(demands, resources) what the minimums, masters and pservers of running jobs hold on some nodes."""
+    problem = packing.problem
+    runs = np.zeros(len(problem.demands), dtype=np.bool_)
+    runs[list(packing.members)] = True
+    bound = ~problem.held.is_trainer & is_open[problem.held.node] & runs[problem.held.demand]
+    held = np.zeros((len(problem.demands), len(problem.names)), dtype=np.int64)
+    np.add.at(held, problem.held.demand[bound], problem.request[problem.held.shape[bound]])
+    here = Counter(problem.live_trainers[i].demand for i, node in packing.node_of.items() if is_open[node])
+    for place in packing.placed:
+        if place.owner == SERVING or not is_open[place.node]:
+            continue
+        if place.role is Role.TRAINER:
+            here[place.owner] += 1
+        else:
+            held[place.owner] += problem.request[place.shape]
+    for j, trainers in here.items():
+        held[j] += min(trainers, problem.demands[j].min_trainers) * problem.request[problem.demands[j].shape]
+    return held
+
+
+class NodeKinds:
+    """The nodes in kinds that no toleration can tell apart, because thousands may be asked about thousands of times.
+
+    Nodes of a kind may differ in labels and in what is free.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Group the nodes."""
+        kinds: dict[tuple[object, ...], int] = {}
+        self._examples: list[Node] = []
+        order = []
+        for node in nodes:
+            kind = kinds.setdefault((node.ready, node.cordoned, node.taints), len(self._examples))
+            if kind == len(self._examples):
+                self._examples.append(node)
+            order.append(kind)
+        self._kind_of = np.array(order, dtype=np.int64)
+
+    def among(self, chosen: BoolArray) -> list[tuple[Node, int]]:
+        """The first node of each kind among some, and how many there are of the kind; the first kind first."""
+        kinds, first, number = np.unique(self._kind_of[chosen], return_index=True, return_counts=True)
+        return [(self._examples[int(kinds[at])], int(number[at])) for at in np.argsort(first).tolist()]
 
 
 def open_nodes(packing: TrialPacking, shape: int) -> list[int]:

@@ -256,6 +256,30 @@ def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GA
     return Solution(value, max(bound, value), v, y, slot, node, row)
 
 
+def without_limits(program: Program) -> Program:
+    """The program of phase one: slots may be missing and rows exceeded, at a price, and nothing else counts.
+
+    It has a solution over any columns. Solving it adds the columns with which the program itself has one, if there is
+    one at all; patterns that are merely full need not be among them.
+
+    Source: the two-phase method for column generation, Desrosiers and Luebbecke (2005), section 1.4.
+    """
+    shapes, rows = len(program.need), len(program.limits)
+    missing = (program.need + program.use @ program.high).clip(min=0)
+    excess = (np.maximum(program.rows * program.low, program.rows * program.high).sum(axis=1) - program.limits).clip(
+        min=0
+    )
+    return Program(
+        gain=np.concatenate([np.zeros(len(program.gain)), np.full(shapes + rows, -1.0)]),
+        low=np.concatenate([program.low, np.zeros(shapes + rows)]),
+        high=np.concatenate([program.high, missing, excess]),
+        use=np.hstack([program.use, -np.eye(shapes), np.zeros((shapes, rows))]),
+        need=program.need,
+        rows=np.hstack([program.rows, np.zeros((rows, shapes)), -np.eye(rows)]),
+        limits=program.limits,
+    )
+
+
 def _prices(result: OptimizeResult, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The duals of slots, (shapes,), of nodes, (classes,), and of the further rows, (rows,)."""
     prices = -np.asarray(result.ineqlin.marginals, dtype=np.float64)
@@ -375,11 +399,17 @@ def _is_solution(result: OptimizeResult) -> bool:
 
 def _solve_restricted(program: Program, columns: Columns, deadline_s: float) -> OptimizeResult:
     """Solve the program over the columns known, or over more if these are not enough."""
+    may_search = True
     while True:
         result = _linprog(program, columns, deadline_s)
         if _is_solution(result):
             return result
-        if not columns.widen():
+        if columns.widen():
+            continue
+        if may_search and _FAILURES.get(result.status) is PlanFailure.INFEASIBLE:
+            may_search = False
+            solve(without_limits(program), columns, deadline_s)
+        else:
             raise _no_solution(result)
 
 

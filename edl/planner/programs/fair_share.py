@@ -107,13 +107,23 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
 
 
 def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
-    """Bound from above how many pods of some shapes fit.
+    """Bound from above how many pods of some shapes fit; see `place_most_priced`."""
+    return place_most_priced(problem, room, wanted, deadline_s)[0]
+
+
+def place_most_priced(
+    problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float
+) -> tuple[float, dict[int, float]]:
+    """Bound from above how many pods of some shapes fit, with prices.
 
     Args:
         problem: the shapes, and the nodes that accept them.
         room: (nodes, resources) what is free for them.
         wanted: by shape, how many at most.
         deadline_s: time for the program.
+
+    Returns:
+        The bound; by shape, what one more slot would add to it.
     """
     columns = make_columns(problem, room, wanted)
     size = len(columns.shapes)
@@ -126,7 +136,8 @@ def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], dead
         rows=np.zeros((0, size)),
         limits=np.zeros(0),
     )
-    return solve(program, columns, deadline_s).bound
+    solution = solve(program, columns, deadline_s)
+    return solution.bound, dict(zip(columns.shapes, solution.slot_price.tolist(), strict=True))
 
 
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:

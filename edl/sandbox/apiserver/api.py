@@ -135,7 +135,7 @@ class Api:
     # Writing
 
     def _create(self, request: Request, kind: Kind, target: Target, form: Accepted) -> Response:
-        body = request.decoded(kind.name)
+        body = request.decoded(kind.name, kind.type_name)
         if kind.name in _REVIEWS:
             return answer(review(self.cluster, kind, body, request), 201)
         if kind.name == "Binding":
@@ -208,10 +208,10 @@ class Api:
             raise method_not_allowed()
         match name:
             case "binding":
-                body = request.decoded("Binding")
+                body = request.decoded("Binding", "io.k8s.api.core.v1.Binding")
                 return answer(bind(self.cluster, kind, key, body, dry_run=request.is_dry_run), 201)
             case "eviction":
-                body = request.decoded("Eviction") if request.body else {}
+                body = request.decoded("Eviction", "io.k8s.api.policy.v1.Eviction") if request.body else {}
                 told = evict(self.cluster, self._deleter, kind, key, body, dry_run=request.is_dry_run)
                 return answer(told, 201)
             case "token":

@@ -17,6 +17,7 @@ from edl.sandbox.apiserver.kinds.pods import FINISHED
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.storage.store import Entry, Key
 
+_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -33,7 +34,7 @@ class Deleter:
         Raises:
             ApiError: 400.
         """
-        body = request.decoded("DeleteOptions") if request.body.strip() else None
+        body = request.decoded("DeleteOptions", _OPTIONS) if request.body.strip() else None
         options: Object = dict(body) if isinstance(body, dict) else {}
         for name in ("propagationPolicy", "gracePeriodSeconds"):
             if name in request.query and name not in options:

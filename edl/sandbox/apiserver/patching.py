@@ -17,6 +17,7 @@ from edl.sandbox.apiserver.schema.types import builtin_types
 from edl.sandbox.apiserver.storage.store import Entry
 from edl.sandbox.apiserver.writing import Write, Writer, type_of
 
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
@@ -79,7 +80,7 @@ class Patcher:
             ApiError: 400, 415 or 422.
         """
         if request.method == "PUT":
-            return request.decoded(kind.name if kind else "object")
+            return request.decoded(kind.name, kind.type_name) if kind else request.decoded("Scale", _SCALE)
         match request.content_type:
             case "application/json-patch+json":
                 return json_patch(current, request.decoded("patch"))

@@ -12,7 +12,7 @@ from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 def review(cluster: Cluster, kind: Kind, body: Any, request: Request) -> Object:
     """The answer to a review."""
     spec = dig(body, "spec", default={})
-    user = {"username": request.user, "groups": list(request.groups)}
+    user = {"username": request.user, "uid": request.user, "groups": list(request.groups)}
     status: Object
     match kind.name:
         case "SelfSubjectReview":

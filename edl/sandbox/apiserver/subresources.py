@@ -183,7 +183,7 @@ def issue_token(cluster: Cluster, kind: Kind, key: Key, request: Request) -> Obj
         ApiError: 404, there is no such account.
     """
     cluster.entry(kind, key)
-    body = request.decoded("TokenRequest")
+    body = request.decoded("TokenRequest", "io.k8s.api.authentication.v1.TokenRequest")
     spec = dict(body.get("spec") or {}) if isinstance(body, dict) else {}
     seconds = spec.setdefault("expirationSeconds", 3600)
     spec.setdefault("audiences", ["https://kubernetes.default.svc"])

@@ -11,6 +11,16 @@ from edl.sandbox.apiserver.kinds.kind import Object, dig
 from edl.sandbox.apiserver.registry import DEFINITIONS
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_KUBERNETES = {
+    "clusterIP": "10.96.0.1",
+    "clusterIPs": ["10.96.0.1"],
+    "internalTrafficPolicy": "Cluster",
+    "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+    "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+    "sessionAffinity": "None",
+    "type": "ClusterIP",
+}
 _CLASSES = {
     "system-cluster-critical": (2_000_000_000, "used for pods that the cluster cannot do without, on any node"),
     "system-node-critical": (2_000_001_000, "used for pods that their node cannot do without"),
@@ -35,6 +45,19 @@ def furnish(cluster: Cluster, namespaces: tuple[str, ...] = ()) -> None:
             },
         )
         furnish_namespace(cluster, space)
+    _put(
+        cluster,
+        "services",
+        "default",
+        "kubernetes",
+        {
+            "kind": "Service",
+            "apiVersion": "v1",
+            "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": _KUBERNETES,
+            "status": {"loadBalancer": {}},
+        },
+    )
     for name, (value, description) in _CLASSES.items():
         _put(
             cluster,

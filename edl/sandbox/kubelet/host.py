@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,10 +95,10 @@ class Host:
         for kind, name in sorted(set(_references(pod))):
             plural = "secrets" if kind == "Secret" else "configmaps"
             key = (kind, namespace, name)
-            self.data.pop(key, None)
-            with suppress(NotFoundError):
-                path = f"/api/v1/namespaces/{namespace}/{plural}/{name}"
-                self.data[key] = await _get(self.session, path)
+            try:
+                self.data[key] = await _get(self.session, f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+            except NotFoundError:
+                self.data.pop(key, None)
 
     async def token(self, pod: Object, source: Object) -> str:
         """A token of the pod's ServiceAccount for a projected volume."""

@@ -33,13 +33,15 @@ class Image:
     Attributes:
         pattern: of the name without tag and digest; `*` stands for any text.
         about: what runs, for people.
-        command: runs if the container has neither command nor args.
+        entrypoint: the program; args are its arguments, and a command replaces it.
+        command: the arguments of the entrypoint, or the program if there is none; args replace it.
         folders: folder of the image -> folder of this machine.
         env: variables of the image; `{root}` is the folder of the container.
     """
 
     pattern: str
     about: str
+    entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     folders: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
@@ -55,14 +57,15 @@ def default_images() -> tuple[Image, ...]:
     serve = (sys.executable, "-m", "edl.sandbox.kubelet.serve")
     example = source_folder() / "example"
     rows = [
-        Image("*edl/edl-controller", "edl of this Python: the data master of a job", ("edl", "controller")),
-        Image("*edl/trainer-base", "this Python with edl", ("python",), {"/workspace": "{root}/workspace"}),
+        Image("*edl/edl-controller", "edl of this Python: the data master of a job", ("edl",), ("controller",)),
+        Image("*edl/trainer-base", "this Python with edl", (), ("python",), {"/workspace": "{root}/workspace"}),
     ]
     if example.is_dir():
         rows.append(
             Image(
                 "*edl/fit-flights",
                 f"this Python with {example}/fit_flights",
+                (),
                 ("python",),
                 {"/workspace": str(example)},
                 {"CHECKPOINT_DIR": "{root}/checkpoints"},
@@ -75,8 +78,8 @@ def default_images() -> tuple[Image, ...]:
         Image(
             "*pause", "waits until it is stopped", (sys.executable, "-m", "edl.sandbox.kubelet.serve", "--no-ports")
         ),
-        Image("*python", "this Python", ("python",)),
-        Image("*busybox", "the programs of this machine", ("sh",)),
+        Image("*python", "this Python", (), ("python",)),
+        Image("*busybox", "the programs of this machine", (), ("sh",)),
     )
 
 

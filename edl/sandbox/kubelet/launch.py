@@ -176,11 +176,11 @@ def _image_variables(image: Image, root: Path) -> dict[str, str]:
 
 
 def _words(container: Object, image: Image) -> list[str]:
-    """Command and arguments: those of the container win, and its command also drops the image's own."""
+    """Command and arguments: those of the container win, and its command also drops the image's own arguments."""
     command, arguments = container.get("command") or [], container.get("args") or []
-    if command or (arguments and not image.command):
+    if command:
         return [*command, *arguments]
-    return [*image.command, *arguments]
+    return [*image.entrypoint, *(arguments or image.command)]
 
 
 def _working_folder(container: Object, image: Image, paths: PathMap, root: Path) -> Path:

@@ -100,6 +100,11 @@ class Runtime:
             await made._send({"own": str(owned)})
         return made
 
+    @property
+    def supervisor_pid(self) -> int:
+        """The process id of the supervisor."""
+        return self._helper.pid
+
     async def start(self, spec: ProcessSpec) -> Process:
         """Start a container.
 
@@ -182,6 +187,7 @@ class Runtime:
                 for line in lines:
                     self._take(json.loads(line))
         self._fail("the supervisor of the containers has ended")
+        await self._helper.wait()  # only then do its orphans belong to this process
         sweep_orphans()
         if not self.lost.done():
             self.lost.set_result(None)

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from edl.sandbox.apiserver.errors import ApiError, bad_request
+from edl.sandbox.apiserver.errors import bad_request, unsupported_media
+from edl.sandbox.apiserver.schema.protobuf import MEDIA_TYPE, ProtobufError, decode_protobuf
 
 Object = dict[str, Any]
 
@@ -136,17 +137,23 @@ class Request:
         agent = self.headers.get("user-agent", "").partition("/")[0].strip()
         return self.query.get("fieldManager") or agent or "unknown"
 
-    def decoded(self, kind: str = "object") -> Any:
+    def decoded(self, kind: str = "object", type_name: str = "") -> Any:
         """The body as a value.
 
         Args:
             kind: what it should be, for the message.
+            type_name: its full type, for a protobuf body.
 
         Raises:
             ApiError: 400, it cannot be parsed; 415, it is of another type.
         """
-        if self.content_type == "application/vnd.kubernetes.protobuf":
-            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        if self.content_type == MEDIA_TYPE:
+            if not type_name:
+                raise unsupported_media()
+            try:
+                return decode_protobuf(self.body, type_name)
+            except ProtobufError as error:
+                raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {error}") from None
         try:
             if self.content_type in _YAML and self.body[:1] != b"{":
                 return yaml.safe_load(self.body)

@@ -1,0 +1,105 @@
+"""`edl sandbox`: starts a sandbox, says how to use it, shows it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+
+from edl.errors import EdlError
+from edl.sandbox.demo import Demo, demo_jobs, summary
+from edl.sandbox.kubelet.command import make_folder
+from edl.sandbox.kubelet.images import default_images, table
+from edl.sandbox.kubelet.node import NodeShape
+from edl.sandbox.stack import Stack, StackSettings, check_kubeconfig, started
+from edl.sandbox.view.live import View
+from edl.settings.sandbox import SandboxSettings
+from edl.waiting import wait_for_first
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def serve_sandbox(settings: SandboxSettings) -> int:
+    """Run a sandbox until a signal, or until the demonstration ends.
+
+    Returns:
+        The exit code: 0 after a signal or a good demonstration, 1 after a bad one.
+
+    Raises:
+        ConfigError: a flag, a port or a folder cannot be used.
+        EdlError: a part does not start, or has ended.
+    """
+    stop = asyncio.Event()
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if settings.demo:
+        demo_jobs()
+    if settings.kubeconfig is not None:
+        check_kubeconfig(settings.kubeconfig)
+    folder = make_folder(None, "TMPDIR")
+    kubeconfig = (settings.kubeconfig or folder / "kubeconfig").absolute()
+    try:
+        work, stopped = await wait_for_first(_run(settings, folder, kubeconfig), stop.wait())
+        return 0 if not stopped.cancelled() else work.result()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        kubeconfig.unlink(missing_ok=True)
+
+
+async def _run(settings: SandboxSettings, folder: Path, kubeconfig: Path) -> int:
+    stack_settings = StackSettings(
+        settings.nodes,
+        NodeShape(settings.cpu, settings.memory),
+        settings.port,
+        folder,
+        default_images(),
+        kubeconfig,
+    )
+    async with started(stack_settings) as stack:
+        _introduce(kubeconfig, is_demo=settings.demo)
+        view = View(stack.session)
+        main: Awaitable[int] = _demonstrate(stack, view) if settings.demo else _forever()
+        done = await wait_for_first(main, stack.wait(), view.run())
+        finished = next(one for one in done if not one.cancelled())
+        result: int = finished.result()
+        return result
+
+
+async def _forever() -> int:
+    await asyncio.Event().wait()
+    return 0
+
+
+async def _demonstrate(stack: Stack, view: View) -> int:
+    """Play the demonstration and print its summary."""
+    demo = Demo(stack.session, stack.kubelet, view)
+    problems = demo.account.problems
+    try:
+        await demo.play()
+    except EdlError as error:
+        problems.append(str(error))
+    lines = summary(demo.account, view.seconds)
+    sys.stdout.write("\n".join(["", "What happened", *(f"  {line}" for line in lines), ""]))
+    for problem in problems:
+        sys.stderr.write(f"edl: {problem}\n")
+    sys.stdout.flush()
+    return 1 if problems else 0
+
+
+def _introduce(kubeconfig: Path, *, is_demo: bool) -> None:
+    """Print how to use the sandbox; the first line can be evaluated by a shell."""
+    lines = [f"KUBECONFIG={kubeconfig}", "", "images that this machine runs:", table(default_images())]
+    if not is_demo:
+        lines += [
+            "",
+            "in another terminal:",
+            f"  export KUBECONFIG={kubeconfig}",
+            "  kubectl create -f example/fit_flights/job.yaml",
+            "  kubectl get tj -w",
+            "Ctrl-C stops the sandbox and removes everything.",
+        ]
+    sys.stdout.write("\n".join([*lines, "", ""]))
+    sys.stdout.flush()

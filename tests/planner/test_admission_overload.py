@@ -1,0 +1,101 @@
+"""Who runs when serving waits for more than surplus can free: found in few packings, and the same as one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.overload_worlds import half_lost, outage, overload
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.model.status import Reason
+from edl.planner import admission_trial
+from edl.planner.admission import Admission, admit, cap, serve
+from edl.planner.admission_trial import AdmissionTrial
+from edl.planner.problem_reader import read_problem
+from edl.planner.trial_packing import TrialPacking
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import plan_for
+
+DEADLINE_S = 60.0
+
+
+def admitted(snapshot: ClusterSnapshot) -> Admission:
+    problem = read_problem(snapshot, Limits())
+    served = serve(problem, DEADLINE_S)
+    capped, hopeless = cap(problem, served, DEADLINE_S)
+    return admit(capped, served, hopeless, DEADLINE_S)
+
+
+def one_by_one(snapshot: ClusterSnapshot) -> tuple[int, ...]:
+    """Each running job by age, kept if it fits beside those kept before, without any proof that is kept."""
+    problem = read_problem(snapshot, Limits())
+    served = serve(problem, DEADLINE_S)
+    problem, _ = cap(problem, served, DEADLINE_S)
+    kept: tuple[int, ...] = ()
+
+    def seniority(j: int) -> tuple[bool, float]:
+        demand = problem.demands[j]
+        return bool(demand.needs) or len(demand.live_trainers) < demand.min_trainers, demand.job.created_s
+
+    for j in sorted(range(len(problem.demands)), key=seniority):
+        if AdmissionTrial(problem, served, DEADLINE_S)((*kept, j)) is not None:
+            kept = (*kept, j)
+    return tuple(sorted(kept))
+
+
+@examples(12)
+@given(st.integers(20, 60), st.integers(22, 40), st.integers(0, 1000))
+def test_who_stays_is_whom_trying_jobs_one_by_one_would_keep(nodes: int, jobs: int, seed: int) -> None:
+    snapshot = overload(nodes, jobs, seed)
+    assert admitted(snapshot).packing.members == one_by_one(snapshot)
+
+
+class _Counted:
+    """Counts the calls of a function."""
+
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls = 0
+        self._function = getattr(admission_trial, name)
+        monkeypatch.setattr(admission_trial, name, self)
+
+    def __call__(self, *given: object) -> object:
+        self.calls += 1
+        return self._function(*given)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_overload_takes_a_handful_of_packings_and_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    packings, programs = _Counted("place_required", monkeypatch), _Counted("place_most_priced", monkeypatch)
+    found = admitted(overload(400, 100, seed))
+    assert 0 < len(found.packing.members) < 100
+    assert packings.calls <= 4
+    assert programs.calls <= 12
+
+
+def test_half_of_the_nodes_lost_takes_a_handful_of_packings_and_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    packings, programs = _Counted("place_required", monkeypatch), _Counted("place_most_priced", monkeypatch)
+    plan_for(half_lost(300, 80, 3))
+    assert packings.calls <= 30
+    assert programs.calls <= 30
+
+
+def test_an_outage_is_explained_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    packings, programs = _Counted("place_required", monkeypatch), _Counted("place_most_priced", monkeypatch)
+    plan = plan_for(outage(300, 200))
+    assert packings.calls == programs.calls == 0
+    assert {decision.reason for decision in plan.decisions} == {Reason.UNSCHEDULABLE}
+    details = {decision.details for decision in plan.decisions}
+    assert all("no node accepts its trainers (of 300 nodes: 300 not ready)" in line for line in details)
+
+
+def test_who_stays_has_its_minimum_and_all_serving_that_fits_is_placed() -> None:
+    found = admitted(overload(300, 80, 5))
+    packing, problem = found.packing, found.packing.problem
+    assert all(packing.count[j] >= problem.demands[j].min_trainers for j in packing.members)
+    assert (packing.free >= 0).all()
+    alone = TrialPacking(problem, ())
+    due = sum(group.due for group in problem.waiting)
+    slots = sum(int(alone.slots(group.shape).sum()) for group in problem.waiting)
+    assert sum(place.role is None for place in packing.placed) == min(due, slots)
