@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from benchmarks.worlds import carried_out, fleet
+from benchmarks import overload_worlds
+from benchmarks.worlds import carried_out
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
-from edl.model.names import JobKey, Role
+from edl.model.names import Role
 from edl.model.plan import Limits, Quota
 from edl.model.resources import (
     CPU,
@@ -99,42 +100,6 @@ def one_odd_job(nodes: int, jobs: int, seed: int) -> World:
         for i in range(jobs)
     )
     return World(make_snapshot(rows, (*round_ones, make_job("odd", cpu=0.1, memory_gib=2.0, max_trainers=5))))
-
-
-def overload(nodes: int, jobs: int, seed: int) -> World:
-    """A full cluster at its best plan, and more waiting serving pods of three cores than its surplus has room for."""
-    full = running(World(fleet(nodes, jobs, seed)))
-    waiting = tuple(make_serving(f"w{i:05d}", cpu=3, memory_gib=4) for i in range(nodes * 3 // 10))
-    return replace(full, snapshot=replace(full.snapshot, pods=(*full.snapshot.pods, *waiting)))
-
-
-def outage(nodes: int, jobs: int, seed: int) -> World:
-    """No node is ready, and no job has a pod."""
-    snapshot = fleet(nodes, jobs, seed)
-    return World(replace(snapshot, nodes=tuple(replace(node, ready=False) for node in snapshot.nodes)))
-
-
-def mass_arrival(nodes: int, jobs: int, seed: int) -> World:
-    """Half of the jobs run and fill the cluster; the other half, of other sizes, arrive at once."""
-    full = running(World(fleet(nodes, jobs - jobs // 2, seed))).snapshot
-    random = Random(seed)  # noqa: S311
-    new = tuple(replace(_odd_job(i, 8.0 * nodes / jobs, random), created_s=2000.0) for i in range(jobs // 2))
-    renamed = (replace(job, key=JobKey("new", job.key.name)) for job in new)
-    return World(replace(full, jobs=tuple(sorted((*full.jobs, *renamed), key=lambda job: job.key))))
-
-
-def half_lost(nodes: int, jobs: int, seed: int) -> World:
-    """A full cluster of which every second node is gone with its pods."""
-    full = running(World(fleet(nodes, jobs, seed))).snapshot
-    left = {node.name for i, node in enumerate(full.nodes) if i % 2}
-    return World(
-        replace(
-            full,
-            nodes=tuple(node for node in full.nodes if node.name in left),
-            pods=tuple(pod for pod in full.pods if pod.node in left),
-            jobs=tuple(replace(j, pods=tuple(p for p in j.pods if p.node in left)) for j in full.jobs),
-        )
-    )
 
 
 def host_ports(nodes: int, jobs: int, seed: int) -> World:
@@ -271,14 +236,19 @@ def tiny_requests(nodes: int, jobs: int, seed: int) -> World:
     return World(replace(world, jobs=made))
 
 
+def _plain(make: Callable[[int, int, int], ClusterSnapshot]) -> Callable[[int, int, int], World]:
+    """A family whose operator sets nothing."""
+    return lambda nodes, jobs, seed: World(make(nodes, jobs, seed))
+
+
 FAMILIES: dict[str, Callable[[int, int, int], World]] = {
     "many sizes": many_sizes,
     "tight memory": tight_memory,
     "one odd job": one_odd_job,
-    "overload": overload,
-    "outage": outage,
-    "mass arrival": mass_arrival,
-    "half lost": half_lost,
+    "overload": _plain(overload_worlds.overload),
+    "outage": _plain(overload_worlds.outage),
+    "mass arrival": _plain(overload_worlds.mass_arrival),
+    "half lost": _plain(overload_worlds.half_lost),
     "host ports": host_ports,
     "affinity lists": affinity_lists,
     "quotas exhausted": quotas_exhausted,

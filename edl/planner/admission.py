@@ -91,8 +91,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     Returns:
         The problem with the lower maximums, and the indices of the hopeless jobs.
     """
-    trial = AdmissionTrial(problem, served, deadline_s)
-    idle = trial(()) or TrialPacking(problem, ())
+    trial, empty = AdmissionTrial(problem, served, deadline_s), TrialPacking(problem, ())
+    idle = trial(()) or empty.copy()
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
@@ -106,7 +106,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         if demand.shape not in slots:
-            slots[demand.shape] = int(TrialPacking(problem, ()).slots(demand.shape).sum())
+            slots[demand.shape] = int(empty.slots(demand.shape).sum())
         if quota < demand.min_trainers or (
             most < demand.min_trainers
             and not (demand.job.was_admitted and demand.live_trainers)
