@@ -73,6 +73,7 @@ def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, in
     left = deque(batch.owners)
     allowed = dict(allowance)
     while left:
+        packing.problem.clock.check("making room")
         before = len(left)
         for choice in choose(packing, batch.shape, len(left), allowed):
             deleted = Counter(packing.problem.live_trainers[i].demand for i in choice.live_trainers)
@@ -185,7 +186,7 @@ def grow(
 
     Members below their promise come first, the one with the least fulfilment before the others. What rounding has
     left goes to the worst off that it fits or, with worths, where a trainer adds most for its size. A job whose queue
-    has no quota left gets none.
+    has no quota left gets none. At the deadline, growth ends where it is.
 
     Args:
         packing: the packing.
@@ -202,6 +203,9 @@ def grow(
     grower, meter = Grower(packing), packing.meter()
     heapq.heapify(heap)
     while heap:
+        if packing.problem.clock.is_over:
+            packing.problem.clock.cut_short("growth")
+            return
         _, j = heapq.heappop(heap)
         if packing.count[j] >= ceiling[j]:
             continue

@@ -103,6 +103,9 @@ def levelled(
     standings = _Standings(best, keep, band)
     stuck: set[int] = set()
     for _ in range(TRANSFERS):
+        if packing.problem.clock.is_over:
+            packing.problem.clock.cut_short("transfers")
+            break
         needy = standings.neediest(ceiling)
         gift = next((g for j in needy if j not in stuck and (g := standings.best_gift(j))), None)
         if gift is None and stuck:  # they were tried before the last transfers

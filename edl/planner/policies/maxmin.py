@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from edl.errors import PlanError
+from edl.planner.clock import OutOfTimeError
 from edl.planner.filling import fill
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
-from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
+from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
+from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
@@ -41,7 +44,12 @@ class Fulfilment:
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
         grown = _grown(packing, terms, deadline_s)
-        shared = levelled(_reshare(packing, grown, terms, deadline_s), ceiling, {}, band=0.0)
+        try:
+            shared = _reshare(packing, grown, terms, deadline_s)
+        except OutOfTimeError:
+            packing.problem.clock.cut_short("transfers")
+            return Division(grown, level)
+        shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
         if admits or is_at_rest(packing):
             shared = levelled(shared, ceiling, givers(packing, admits=admits))
@@ -141,6 +149,17 @@ def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | 
     best = _filled(packing, terms, deadline_s, take)
     if packing.problem.is_large:
         return best
+    try:
+        return _raised_as_far_as_possible(packing, best, terms, deadline_s, take)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("raising the worst off")
+        return best
+
+
+def _raised_as_far_as_possible(
+    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
+) -> TrialPacking:
+    """Raise the promise of the worst off by one trainer as long as all of them get it."""
     can_repack = len({place.shape for place in packing.placed}) > 1
     is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
 
@@ -245,6 +264,8 @@ def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms |
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
     """Grow; if that may fall short of what is possible, also pack all pods anew that do not exist yet."""
     taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if packing.problem.is_many:
+        return _filled_by_swaps(packing, terms, deadline_s)
     if packing.problem.is_large:
         filled = fill(packing, terms.ceiling, terms.promised, deadline_s)
         grow(filled, terms.ceiling, terms.promised, taking)
@@ -256,6 +277,23 @@ def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take |
         return grown
     grow(anew, terms.ceiling, terms.promised)
     return max((grown, anew), key=lambda trial: _standing(trial, terms))
+
+
+def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
+    """Place the new trainers by a search over swaps, towards the counts of the fluid program."""
+    demands, jobs = packing.problem.demands, packing.members
+    gain = {j: d.job.weight / max(1, d.max_trainers - d.min_trainers) for j in jobs for d in (demands[j],)}
+    most = {j: max(terms.ceiling[j], demands[j].min_trainers) for j in jobs}
+    least = {j: min(max(terms.promised[j], demands[j].min_trainers), most[j]) for j in jobs}
+    cluster = read_share_problem(packing)
+    try:
+        target, price = fluid_targets(cluster, gain, least, most, deadline_s)
+    except OutOfTimeError:
+        raise
+    except PlanError:  # the promises do not fit together any more
+        least = {j: demands[j].min_trainers for j in jobs}
+        target, price = fluid_targets(cluster, gain, least, most, deadline_s)
+    return fill_by_swaps(packing, most, terms.promised, Wanted(target, price, gain))
 
 
 def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
