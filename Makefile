@@ -17,8 +17,8 @@ STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\
 PYTEST := $(BIN)/python -m pytest
 IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check lint format unit thorough campaign planted faults kills contract e2e scale-e2e quiet cluster cluster-down
-.PHONY: real-cluster real-cluster-down real-test real-missions generate sessions benchmarks example train-ft clean
+# Every target with a description is a command, not a file.
+.PHONY: $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,12 @@ real-cluster-down: $(STAMP) ## as root: stop and remove that cluster
 real-test: $(STAMP) ## as root: the tests of images and installation in real containers (docs/real-cluster.md)
 	@$(PYTEST) $(patsubst %,tests/real/test_%.py,ending images installed kubelets removal)
 
+page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
+	@$(PYTEST) tests/browser
+
+screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
+	@$(BIN)/python -m tests.browser.screenshots
+
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real
 
@@ -110,8 +116,12 @@ faults: $(STAMP) ## 100,000 simulated faults of trainers, network and master: no
 kills: $(STAMP) ## real trainers and a real master as processes, killed 60 times
 	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILLS=60 $(PYTEST) tests/master/test_master_kills.py
 
+certificates: $(STAMP) ## 100,000 changed plans and certificates: every harmful change is refused (about five minutes)
+	@$(BIN)/python -m tests.tools.mutations 100000
+
 benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) and the data master (tasks/s, latency)
 	@$(BIN)/python -m benchmarks.planner
+	@$(BIN)/python -m benchmarks.certificate
 	@$(BIN)/python -m benchmarks.journal
 	@$(BIN)/python -m benchmarks.master
 

@@ -25,13 +25,15 @@ settings.register_profile("thorough", derandomize=True, deadline=None, max_examp
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-_REAL = Path(__file__).parent / "real"
+_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "real"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the tests that need root and Debian packages, unless the command line names their folder."""
-    asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(_REAL) for argument in config.args)
-    return True if collection_path == _REAL and not asked else None
+    """Leave out the tests that need Debian packages, unless the command line names their folder."""
+    if collection_path not in _WITH_PACKAGES:
+        return None
+    asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(collection_path) for argument in config.args)
+    return None if asked else True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
