@@ -22,7 +22,7 @@ MOST_WITHOUT_CONTRACT = 8
 
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
-    "aiohttp": {"kube", "master", "observability", "sandbox"},
+    "aiohttp": {"dashboard", "kube", "master", "observability", "sandbox"},
     "kubernetes": {"kube"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "numpy": {"planner"},

@@ -29,12 +29,8 @@ _LIST_PARAMETERS = (
     "timeoutSeconds",
 )
 _BODIES = ("application/json", "application/yaml")
-_PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def index(registry: Registry) -> Object:
@@ -170,7 +166,8 @@ def _single(kind: Kind, name: str) -> Object:
     if "update" in kind.verbs:
         operations["put"] = _operation(kind, "put", name, _WRITE_PARAMETERS, _BODIES)
     if "patch" in kind.verbs:
-        operations["patch"] = _operation(kind, "patch", name, (*_WRITE_PARAMETERS, "force"), _PATCHES)
+        patches = _PATCHES if kind.is_custom else (*_PATCHES, _STRATEGIC)
+        operations["patch"] = _operation(kind, "patch", name, (*_WRITE_PARAMETERS, "force"), patches)
     if "delete" in kind.verbs:
         operations["delete"] = _operation(kind, "delete", name, _WRITE_PARAMETERS, _BODIES)
     return operations
