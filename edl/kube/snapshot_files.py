@@ -143,11 +143,11 @@ def read_snapshot_files(paths: Sequence[str], *, read_stdin: Callable[[], bytes]
         name = "standard input" if path == STANDARD_INPUT else path
         stdin_bytes = read_stdin or sys.stdin.buffer.read
         text = read_text(name, stdin_bytes if path == STANDARD_INPUT else bytes_of(path))
-        documents = list(_documents(text, name))
+        documents = list(read_documents(text, name))
         if not documents:
             raise ConfigError(f"{name} contains no object; save one with kubectl get -o yaml")
         times += _times(documents, budget=100 * len(text) + 100_000, name=name)
-        for place, body in _objects(documents):
+        for place, body in list_objects(documents):
             _add(place, body, objects, unreadable, places)
         first = dict(objects) if first is None else first
     first_name = "standard input" if paths[:1] == [STANDARD_INPUT] else "".join(paths[:1])
@@ -155,7 +155,7 @@ def read_snapshot_files(paths: Sequence[str], *, read_stdin: Callable[[], bytes]
     return SavedCluster(objects, tuple(unreadable.values()), newest_s, first or {}, first_name, places)
 
 
-def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
+def read_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the documents of a file with their positions; JSON if the file begins like JSON, else YAML."""
     start = text.lstrip()[:1]
     if start not in {"{", "["} or name.endswith((".yaml", ".yml")):
@@ -197,7 +197,7 @@ def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
                 yield _place(name, number), value
 
 
-def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def list_objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the single objects and those of Lists; an item of a typed list inherits its kind."""
     waiting = list(reversed(documents))
     while waiting:
