@@ -119,12 +119,7 @@ class LogsSettings(OneJobSettings):
     index: Annotated[
         int,
         Field(ge=-1, le=1_000_000),
-        Flag(
-            "Number of the pod within its role; -1 for all.",
-            metavar="N",
-            remedy="give a number, such as 0",
-            unset="all",
-        ),
+        Flag("Number of the pod within its role; -1 for all.", metavar="N", remedy="give a number, such as 0"),
     ] = -1
     container: Annotated[
         str,
@@ -135,12 +130,7 @@ class LogsSettings(OneJobSettings):
     tail: Annotated[
         int,
         Field(ge=-1, le=1_000_000_000),
-        Flag(
-            "Number of lines from the end; -1 for all.",
-            metavar="LINES",
-            remedy="give a number, such as 20",
-            unset="all",
-        ),
+        Flag("Number of lines from the end; -1 for all.", metavar="LINES", remedy="give a number, such as 20"),
     ] = -1
 
 
