@@ -73,10 +73,10 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff format .
 
 unit: $(STAMP) ## the tests that need no cluster (a few minutes)
-	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e
+	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e --ignore=tests/contract
 
 thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
-	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e
+	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e --ignore=tests/contract
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
@@ -86,9 +86,6 @@ api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
-
-contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
-	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
 e2e: $(STAMP) ## the end-to-end tests in the sandbox
 	@$(PYTEST) $(IN_TWO) tests/e2e

@@ -1,8 +1,8 @@
 """Compares the embedded API server with a real one: `python -m benchmarks.sandbox_server [embedded|real]...`.
 
-Four figures, each from clients in a process of their own: starting, pods written per second by eight clients,
-listing 5,000 pods, and one change fanned out to 50 watches. The real one is etcd, kube-apiserver and their controllers, as the
-end-to-end tests run it.
+Four figures, from clients in another process than the server: starting it, pods written per second by eight clients,
+listing 5,000 pods, and changes fanned out to 50 watches. The real one is etcd, kube-apiserver and their controllers,
+as the end-to-end tests run it.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ def _verdict(trade: Trade) -> str:
     return {
         TradeVerdict.NOT_CHEAPER: "",
         TradeVerdict.LEAVES_LESS: f" and leave it with less ({trade.after:.2g} against {trade.taker_after:.2g})",
-        TradeVerdict.DEAD_BAND: f"; edl deletes no trainer for a gain of {DEAD_BAND:g} or less",
+        TradeVerdict.DEAD_BAND: f"; edl deletes no trainer of a job that would be at most {DEAD_BAND:g} ahead then",
         TradeVerdict.TOO_LITTLE: "; that is too little to restart a running trainer",
         TradeVerdict.LOSS: "; all jobs together would be slower",
     }[trade.verdict]

@@ -22,7 +22,7 @@ from edl.model.status import Reason
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, quota_uses_of
 
-DEAD_BAND = 0.1  # fulfilment that the worst-off job must gain before another job is shrunk for it
+DEAD_BAND = 0.1  # fulfilment by which a job must gain, or stay behind, before another one is shrunk for it
 TOLERANCE = 1e-6
 
 

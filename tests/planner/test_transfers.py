@@ -17,7 +17,8 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.transfers import levelled
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
-from tests.worlds.small_clusters import LIMITS, apply_plan, examples, later, targets, victims, with_status
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import LIMITS, apply_plan, later, targets, victims, with_status
 
 ROUNDS = 12
 POOR, RICH = 0, 1

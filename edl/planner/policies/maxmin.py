@@ -1,8 +1,8 @@
 """Policy `maxmin`: the job that is worst off gets the next trainer.
 
-Growth into free room goes to the job with the lowest fulfilment. A running trainer is deleted for another job's
-share only in the plan that admits a job, or if the worst off would gain more than a dead band from jobs that are out
-of their cooldown.
+Growth into free room goes to the job with the lowest fulfilment that it fits. A running trainer is deleted for
+another job's share in the plan that admits a job; else only if jobs that are out of their cooldown give it, and the
+worst off gains more than a dead band or stays more than a dead band below the job that gives.
 
 Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
 """
@@ -77,7 +77,7 @@ class Fulfilment:
         verdict = TradeVerdict.NOT_CHEAPER
         if after < taker_after - EPSILON:
             verdict = TradeVerdict.LEAVES_LESS
-        elif taker_after - packing.fulfilment(taker) <= DEAD_BAND:
+        elif after - taker_after <= DEAD_BAND + EPSILON:
             verdict = TradeVerdict.DEAD_BAND
         loss = packing.fulfilment(best.donor) - after
         return Trade(best.donor, loss, "fulfilment", verdict, after=after, taker_after=taker_after)

@@ -20,7 +20,7 @@ from edl.planner.programs.patterns import classify
 REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so many of them
 RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
 TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
-SEARCHES_LIMIT = 150  # classes times shapes that may be searched one by one
+SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
 
 
 def with_engine(problem: Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""The smaller controllers: Endpoints of Services, lost nodes, deleted namespaces, volume claims, service accounts."""
+"""The smaller controllers: Endpoints of Services, lost nodes, and volume claims."""
 
 from __future__ import annotations
 

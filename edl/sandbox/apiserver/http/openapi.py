@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from edl.sandbox.apiserver.http.descriptions import described
 from edl.sandbox.apiserver.http.discovery import subresources_of
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.registry import Registry
@@ -48,18 +49,17 @@ def index(registry: Registry) -> Object:
 def document(registry: Registry, group: str, version: str) -> Object:
     """The OpenAPI document of one version of one group."""
     kinds = registry.of_group(group, version)
-    schemas: dict[str, Object] = {}
+    types: dict[str, Object] = {}
+    _add_types(types, [OBJECT_META, _LIST_META, *(kind.type_name for kind in kinds if kind.type_name)])
+    schemas = described(types)
     paths: dict[str, Object] = {}
     for kind in kinds:
         name = schema_name(kind)
         if kind.schema is not None:
             schemas[name] = _custom_schema(kind)
-            _add_types(schemas, [OBJECT_META])
         else:
-            _add_types(schemas, [name])
             schemas[name] = {**schemas[name], "x-kubernetes-group-version-kind": [_gvk(kind)]}
         if "list" in kind.verbs:
-            _add_types(schemas, [_LIST_META])
             schemas[f"{name}List"] = _list_schema(kind, name)
         paths.update(_paths(kind, name))
     info = {"title": "Kubernetes", "version": "v1.36.3"}
