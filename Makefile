@@ -81,8 +81,14 @@ thorough: $(STAMP) ## the tests of make unit with all their cases (about ten min
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
 
+api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
+	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
+
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
+
+contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
+	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
 e2e: $(STAMP) ## the end-to-end tests in the sandbox
 	@$(PYTEST) $(IN_TWO) tests/e2e
