@@ -12,7 +12,7 @@ Clusters for the planner:
 
 - `effort`: how many of its cases a test tries.
 - `small_clusters`: random clusters in which only cpu is scarce, and what a plan makes of them.
-- `rich_clusters`: random clusters with several resources, selectors and taints. For planner/decide/test_decide_brute_force.
+- `rich_clusters`: random clusters with several resources, selectors and taints. For planner/decide.
 - `brute_force`: the best possible plan of a tiny cluster, found without the planner's code.
 
 One job, or a whole controller, in virtual time:
