@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import typer
 
-from edl.controller.planning import compare_snapshots, plan_snapshot
+from edl.controller.planning import certify_snapshot, compare_snapshots, plan_snapshot
+from edl.errors import ConfigError
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_json, print_plan
 from edl.kube.queue_file import unmatched
@@ -19,7 +24,7 @@ def plan(settings: PlanSettings) -> None:
     """Print the decision for a saved cluster, and what the later files change in it; warnings go to stderr.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: a file cannot be read or written, or a certificate does not cover the plan.
         PlanError: no plan can be made, or the plan breaks a rule.
     """
     limits, now_s = settings.read_limits(), settings.now_s
@@ -27,7 +32,11 @@ def plan(settings: PlanSettings) -> None:
     snapshot, left_out = saved.snapshot(now_s)
     for warning in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, str(settings.queues))):
         typer.echo(f"edl: {warning}", err=True)
-    decided = plan_snapshot(snapshot, settings.policy, limits)
+    if settings.certificate is None:
+        decided = plan_snapshot(snapshot, settings.policy, limits)
+    else:
+        decided, certificate = certify_snapshot(snapshot, settings.policy, limits)
+        _write(settings.certificate, certificate)
     changes = _changes(saved, now_s, snapshot, decided, limits)
     if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
         typer.echo(f"edl: no pserver moves: {_obstacle(snapshot, decided, limits.consolidate_after_s)}", err=True)
@@ -45,6 +54,15 @@ def _changes(
         return None
     before, _ = saved.base.snapshot(now_s)
     return compare_snapshots(before, snapshot, decided, limits, saved.first_name)
+
+
+def _write(path: Path, certificate: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(certificate, indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"--certificate {path}: {error.strerror}; give the path of a file that can be written"
+        ) from error
 
 
 def _obstacle(snapshot: ClusterSnapshot, decided: ScalePlan, after_s: float) -> str:

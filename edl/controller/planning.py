@@ -7,6 +7,7 @@ minimum any more. Plans and reports show the bounds that the job declares.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edl.errors import ConfigError
 from edl.explain.comparison import Changes, compare
@@ -17,6 +18,7 @@ from edl.lifecycle.desired_state import as_planned
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
+from edl.planner.certificates.document import certify
 from edl.planner.policies.registry import COMPARISONS, policy_named, policy_names
 
 
@@ -40,6 +42,19 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
     else:
         plan = decide(view, policy_named(policy), limits)
     return _with_declared_bounds(plan, snapshot)
+
+
+def certify_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> tuple[ScalePlan, dict[str, Any]]:
+    """Decide as `plan_snapshot` does, and prove the plan in rationals; see `planner.certificates`.
+
+    Raises:
+        ConfigError: no policy has that name, or a certificate does not cover the plan.
+        PlanError: no plan was made, it broke a rule, or the proof took too long.
+    """
+    if policy in COMPARISONS:
+        raise ConfigError(f"--certificate: policy {policy} is only for comparison; choose --policy maxmin")
+    made = told_study(_as_controller_sees(snapshot), policy_named(policy), limits)
+    return _with_declared_bounds(made.plan, snapshot), certify(made, limits)
 
 
 def report_snapshot(snapshot: ClusterSnapshot, key: JobKey, policy: str, limits: Limits) -> JobReport:

@@ -6,7 +6,14 @@ from enum import StrEnum
 from typing import Annotated
 
 from edl.settings.flags import Flag
-from edl.settings.shared import DEFAULT_POLICY, ConsolidationSettings, PolicyName, SavedClusterSettings, policies
+from edl.settings.shared import (
+    DEFAULT_POLICY,
+    ConsolidationSettings,
+    OptionalPath,
+    PolicyName,
+    SavedClusterSettings,
+    policies,
+)
 
 
 class PlanOutput(StrEnum):
@@ -39,6 +46,15 @@ class PlanSettings(SavedClusterSettings, ConsolidationSettings):
             choices=policies,
         ),
     ] = ""
+    certificate: Annotated[
+        OptionalPath,
+        Flag(
+            "File for a proof of the plan in rationals, which tools/verify_certificate.py checks without edl.",
+            metavar="FILE",
+            remedy="give the path of a file that can be written",
+            unset="no proof",
+        ),
+    ] = None
     output: Annotated[
         PlanOutput,
         Flag("Output format; wide adds the prices and the full account of each job.", short="o"),

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from edl.controller.planning import plan_snapshot
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
 from tests.cli.conftest import Run
 from tests.cli.saved import CLUSTER, NEW_JOB, SERVING_POD
+from tests.tools.verifier import faults
 
 DOCS = Path(__file__).parents[2] / "docs" / "plan.md"
 
@@ -324,3 +326,23 @@ def test_a_plan_that_breaks_a_rule_exits_with_1(run: Run, cluster: str, monkeypa
     assert (code, out) == (1, "")
     assert "node n1 is overcommitted" in err
     assert "Traceback" not in err
+
+
+def test_a_certificate_is_written_and_the_check_accepts_it(run: Run, tmp_path: Path) -> None:
+    objects = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(CLUSTER)]
+    snapshot, proof = tmp_path / "now.json", tmp_path / "proof.json"
+    snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, default=str))
+    code, out, err = run("plan", "-f", str(snapshot), "-o", "json", "--certificate", str(proof))
+    assert (code, err) == (0, "")
+    assert faults(json.loads(snapshot.read_text()), json.loads(out), json.loads(proof.read_text())) == []
+
+
+def test_a_certificate_that_cannot_be_written_is_an_error_of_usage(run: Run, cluster: str, tmp_path: Path) -> None:
+    code, out, err = run("plan", "-f", cluster, "--certificate", str(tmp_path / "none" / "proof.json"))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"edl: --certificate {tmp_path}/none/proof.json: No such file or directory; ")
+
+
+def test_a_policy_for_comparison_has_no_certificate(run: Run, cluster: str, tmp_path: Path) -> None:
+    code, _, err = run("plan", "-f", cluster, "--policy", "edl-2017", "--certificate", str(tmp_path / "proof.json"))
+    assert (code, err) == (2, "edl: --certificate: policy edl-2017 is only for comparison; choose --policy maxmin\n")

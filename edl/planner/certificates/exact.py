@@ -1,0 +1,121 @@
+"""The bound that prices give, without rounding.
+
+For any prices >= 0, no plan under the rules is worth more than
+
+    sum over jobs of max over n of (fulfilment(n) - price of a trainer * trainers that take a slot)
+    - price of each pod that must have a place
+    + sum over nodes of the most that the node earns by offering slots at these prices.
+
+A node earns what an integer knapsack is worth. It is bounded by prices of its resources, with its room rounded to
+what sets of pods can use, or by a table of whole pods on a grid. Both are relaxations, whatever the numbers.
+
+Source: Lagrangian relaxation and its bound, Geoffrion, Mathematical Programming Study 2 (1974). Exact numbers instead
+of a trusted solver: Cheung, Gleixner, Steffy, Verifying Integer Programming Results, IPCO 2017 (VIPR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from math import gcd
+from operator import sub
+
+from edl.planner.certificates.rules import JobRule, NodeKind, Rules
+
+DENOMINATOR = 10**24
+"""Of every price; so fine because a byte has a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Numerators of prices over DENOMINATOR.
+
+    Attributes:
+        slots: for each shape, the price of a place for one pod.
+        vectors: prices of one unit of each resource.
+        vector_of: for each kind of nodes, the index of its vector; None without one.
+        steps: by resource, the grid of the table over whole pods; empty without a table.
+    """
+
+    slots: tuple[int, ...]
+    vectors: tuple[tuple[int, ...], ...] = ()
+    vector_of: tuple[int | None, ...] = ()
+    steps: Mapping[str, int] = field(default_factory=dict)
+
+
+def bound_of(rules: Rules, prices: Prices, *, promised: bool) -> Fraction:
+    """The bound; see the module.
+
+    Args:
+        rules: what plans may do.
+        prices: the prices.
+        promised: every job has its floor at least, not only its minimum.
+    """
+    total = sum((_most_of_job(rules, job, prices, promised=promised) for job in rules.jobs), Fraction(0))
+    paid = sum(price * need for price, need in zip(prices.slots, rules.needs, strict=True))
+    return total + Fraction(_Nodes(rules, prices).earned() - paid, DENOMINATOR)
+
+
+def _most_of_job(rules: Rules, job: JobRule, prices: Prices, *, promised: bool) -> Fraction:
+    least = job.floor if promised else job.low
+    cost, span = Fraction(prices.slots[rules.row(job)], DENOMINATOR), job.cap - job.low
+
+    def value(count: int) -> Fraction:
+        fulfilment = Fraction(count - job.low, span) if span else Fraction(1)
+        return fulfilment - cost * max(0, count - job.stuck)
+
+    return max(value(count) for count in {least, job.high, min(max(least, job.stuck), job.high)})
+
+
+class _Nodes:
+    """What the nodes earn at some prices."""
+
+    def __init__(self, rules: Rules, prices: Prices) -> None:
+        self.rules, self.prices = rules, prices
+        self.columns = [(rules.resources.index(name), step) for name, step in prices.steps.items()]
+        self.sizes = [tuple(request[c] // step for c, step in self.columns) for request in rules.request]
+        self.packed = lru_cache(None)(self._packed)
+
+    def earned(self) -> int:
+        """The sum over all nodes, over DENOMINATOR."""
+        return sum(len(kind.names) * self._earned_by(index, kind) for index, kind in enumerate(self.rules.kinds))
+
+    def _earned_by(self, index: int, kind: NodeKind) -> int:
+        rules, slots = self.rules, self.prices.slots
+        number = self.prices.vector_of[index] if self.prices.vector_of else None
+        vector = self.prices.vectors[number] if number is not None else (0,) * len(rules.resources)
+        fits = tuple(s for s in fitting(rules, kind) if slots[s])
+        room = rounded(rules, kind, fits)
+        total = sum(price * have for price, have in zip(vector, room, strict=True))
+        for s in fits:
+            cost = sum(price * n for price, n in zip(vector, rules.request[s], strict=True))
+            total += count_in(room, rules.request[s]) * max(0, slots[s] - cost)
+        if self.columns and all(any(self.sizes[s]) for s in fits):
+            total = min(total, self.packed(fits, tuple(room[c] // step for c, step in self.columns)))
+        return total
+
+    def _packed(self, fits: tuple[int, ...], left: tuple[int, ...]) -> int:
+        """What whole pods on the grid are worth at most."""
+        best = 0
+        for s in fits:
+            after = tuple(map(sub, left, self.sizes[s]))
+            if min(after) >= 0:
+                best = max(best, self.prices.slots[s] + self.packed(fits, after))
+        return best
+
+
+def fitting(rules: Rules, kind: NodeKind) -> tuple[int, ...]:
+    """The shapes of which a node of the kind takes a pod."""
+    return tuple(s for s, request in enumerate(rules.request) if kind.taken[s] and count_in(kind.room, request))
+
+
+def rounded(rules: Rules, kind: NodeKind, fits: tuple[int, ...]) -> tuple[int, ...]:
+    """The room of a node, rounded down to multiples of what all pods that fit request: no set of them uses more."""
+    return tuple(have - have % (gcd(*(rules.request[s][r] for s in fits)) or 1) for r, have in enumerate(kind.room))
+
+
+def count_in(room: tuple[int, ...], request: tuple[int, ...]) -> int:
+    """How many pods of one request fit into the room."""
+    return min(have // amount for have, amount in zip(room, request, strict=True) if amount)

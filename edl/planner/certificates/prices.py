@@ -1,0 +1,162 @@
+"""Finds prices for a certificate: by a linear program of its own, and from the prices of the plan.
+
+Any prices give a bound that holds; good ones give a low bound. The program divides pods, but puts no more pods of a
+shape on the nodes of a kind than fit there whole. Its duals are the prices. They are floats: `exact` makes the bound
+from their rounded values, so nothing rests on the solver.
+
+Source: HiGHS by scipy.optimize.linprog.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd, log, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from edl.errors import PlanError, PlanFailure
+from edl.model.resources import CPU, MEMORY, PODS, PodShape
+from edl.planner.certificates.exact import DENOMINATOR, Prices, count_in, fitting, rounded
+from edl.planner.certificates.rules import NodeKind, Rules
+
+FloatArray = NDArray[np.float64]
+
+MOST_VARIABLES = 40_000  # of the program; with more, kinds of nodes that are alike share a bucket
+MOST_CELLS = 60_000  # of a table over whole pods
+MOST_PODS = 300  # on one node in a table: the check recurses once for each
+BASE = 1.5  # nodes whose ratios of resources differ by less than this factor are alike
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """Kinds of nodes that the program treats as one.
+
+    Attributes:
+        kinds: their indices.
+        room: (resources,) what their nodes have together.
+        slots: by shape, how many of its pods fit on them, if each shape were alone.
+    """
+
+    kinds: tuple[int, ...]
+    room: FloatArray
+    slots: Mapping[int, int]
+
+
+def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float) -> Prices:
+    """The duals of the program with divisible pods.
+
+    Args:
+        rules: what plans may do.
+        promised: every job has its floor at least.
+        deadline_s: time for the program.
+
+    Raises:
+        PlanError: the program took too long.
+    """
+    buckets = _buckets(rules)
+    scale = np.maximum(1.0, np.sum([bucket.room for bucket in buckets], axis=0) / max(1, len(buckets)))
+    uses = [(b, s) for b, bucket in enumerate(buckets) for s in bucket.slots]
+    shapes, jobs, width = len(rules.shapes), len(rules.jobs), len(rules.resources)
+    if not jobs:
+        return given_prices(rules, {})
+    rows, columns, values = [], [], []
+    for k, job in enumerate(rules.jobs):
+        rows.append(rules.row(job))
+        columns.append(k)
+        values.append(1.0)
+    for at, (b, s) in enumerate(uses, start=jobs):
+        amounts = [(shapes + b * width + r, n / scale[r]) for r, n in enumerate(rules.request[s]) if n]
+        for row, value in ((s, -1.0), *amounts):
+            rows.append(row)
+            columns.append(at)
+            values.append(value)
+    bounds: list[tuple[int, int]] = [
+        (max(0, (job.floor if promised else job.low) - job.stuck), job.high) for job in rules.jobs
+    ]
+    bounds += [(0, buckets[b].slots[s]) for b, s in uses]
+    room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
+    left: Any = coo_array((values, (rows, columns)), shape=(shapes + len(room), jobs + len(uses))).tocsr()
+    result = linprog(
+        np.concatenate([[-job.gain for job in rules.jobs], np.zeros(len(uses))]),
+        A_ub=left,  # the stubs of scipy lack sparse constraints
+        b_ub=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
+        bounds=bounds,
+        method="highs",
+        options={"time_limit": deadline_s},
+    )
+    if result.x is None or result.status != 0:
+        raise PlanError(
+            f"no certificate within {deadline_s:g} s: {result.message}; plan without --certificate",
+            PlanFailure.LATE_SOLVER,
+        )
+    duals = -np.asarray(result.ineqlin.marginals, dtype=np.float64).clip(max=0)
+    of_kind = {k: b for b, bucket in enumerate(buckets) for k in bucket.kinds}
+    return Prices(
+        slots=_numerators(duals[:shapes]),
+        vectors=tuple(_numerators(row / scale) for row in duals[shapes:].reshape(len(buckets), width)),
+        vector_of=tuple(of_kind.get(k) for k in range(len(rules.kinds))),
+    )
+
+
+def given_prices(rules: Rules, known: Mapping[PodShape, float]) -> Prices:
+    """Prices of shapes that the plan was proved with; a shape without one costs nothing."""
+    slots = _numerators(np.array([max(0.0, known.get(shape, 0.0)) for shape in rules.shapes]))
+    return Prices(slots, vector_of=(None,) * len(rules.kinds))
+
+
+def grid_of(rules: Rules) -> dict[str, int]:
+    """The grid of a table over whole pods, by resource; empty if a table would be too large."""
+    devices = [name for name in rules.resources if name not in {CPU, MEMORY, PODS}]
+    for names in ([CPU, MEMORY, *devices], [CPU, MEMORY], [CPU]):
+        columns = [(rules.resources.index(name), name) for name in names if name in rules.resources]
+        steps = {name: gcd(*(request[c] for request in rules.request)) or 1 for c, name in columns}
+        most = [max((kind.room[c] for kind in rules.kinds), default=0) // steps[name] for c, name in columns]
+        if columns and prod(n + 1 for n in most) <= MOST_CELLS and _depth(rules, columns, most, steps) <= MOST_PODS:
+            return steps
+    return {}
+
+
+def _depth(rules: Rules, columns: list[tuple[int, str]], most: list[int], steps: Mapping[str, int]) -> int:
+    """The most pods that one node holds in a table."""
+    sizes = [[request[c] // steps[name] for c, name in columns] for request in rules.request]
+    counts = [[n // size for n, size in zip(most, row, strict=True) if size] for row in sizes]
+    return max((min(row) for row in counts if row), default=0)
+
+
+def _numerators(prices: FloatArray) -> tuple[int, ...]:
+    return tuple(round(price * DENOMINATOR) for price in prices.tolist())
+
+
+def _buckets(rules: Rules) -> list[_Bucket]:
+    """One bucket for each kind of nodes; if these are too many, one for kinds that are alike."""
+    is_large = len(rules.kinds) * len(rules.shapes) > MOST_VARIABLES
+    groups: dict[object, list[int]] = defaultdict(list)
+    for k, kind in enumerate(rules.kinds):
+        if fits := fitting(rules, kind):
+            groups[(kind.taken, *_likeness(kind)) if is_large else (fits, rounded(rules, kind, fits))].append(k)
+    return [_bucket(rules, kinds) for kinds in groups.values()]
+
+
+def _likeness(kind: NodeKind) -> Iterator[int]:
+    """What kinds have in common that share a bucket: about the same ratios of their resources."""
+    first = max(1, kind.room[0])
+    yield from (-1_000 if not have else round(log(have / first, BASE)) for have in kind.room)
+
+
+def _bucket(rules: Rules, kinds: list[int]) -> _Bucket:
+    room = np.zeros(len(rules.resources))
+    slots: dict[int, int] = defaultdict(int)
+    for k in kinds:
+        kind = rules.kinds[k]
+        fits = fitting(rules, kind)
+        usable = rounded(rules, kind, fits)
+        room += np.array(usable, dtype=np.float64) * len(kind.names)
+        for s in fits:
+            slots[s] += len(kind.names) * count_in(usable, rules.request[s])
+    return _Bucket(tuple(kinds), room, dict(slots))

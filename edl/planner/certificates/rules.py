@@ -1,0 +1,236 @@
+"""The rules under which a certificate bounds what any plan can reach, as numbers.
+
+They are weaker than the planner's own rules, so that a stranger can read them from the Kubernetes objects alone: no
+quota, no room for DaemonSet pods to come, no cap on a job but its maximum, and trainers that have no slot of their
+job count without one. A weaker rule allows more plans, so a bound under these rules holds for edl's plans too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from edl.errors import ConfigError
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import ScalePlan
+from edl.model.pods import Pod
+from edl.model.resources import HOST_PORT_PREFIX, PodShape
+from edl.planner.decide import Study
+from edl.planner.eligibility import takes_each
+from edl.planner.trial_packing import SERVING
+
+Amounts = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRule:
+    """What an admitted job may have.
+
+    Attributes:
+        low, high: bounds of its trainers.
+        cap: the count at which its fulfilment is 1; it is `low` for a job that cannot grow.
+        floor: what every plan must give it under the rule `promised`.
+        stuck: live trainers that count without a slot: new ones of the job could not be where they are.
+        starts: nodes of the masters and pservers that it lacks.
+    """
+
+    key: JobKey
+    shape: PodShape
+    low: int
+    high: int
+    cap: int
+    floor: int
+    target: int
+    stuck: int
+    starts: Mapping[Role, tuple[str, ...]]
+
+    @property
+    def gain(self) -> float:
+        """What one more trainer adds to the objective."""
+        return 1 / (self.cap - self.low) if self.cap > self.low else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes that are equal under the rules.
+
+    Attributes:
+        room: what pods that a plan may place can use together, by resource; never negative.
+        taken: for each shape, whether the nodes take its pods.
+        names: the nodes, sorted.
+    """
+
+    room: tuple[int, ...]
+    taken: tuple[bool, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything that a bound depends on.
+
+    Attributes:
+        resources: the names of what `room` and `request` count.
+        shapes: what plans place: trainers, missing masters and pservers, and waiting serving pods.
+        labels: for each shape, a pod that has it: `ads/ctr trainer`, or the name of a serving pod.
+        request: for each shape, what one pod requests.
+        needs: for each shape, the pods that every plan places besides trainers.
+        serving: the node of each waiting serving pod that the plan places.
+    """
+
+    resources: tuple[str, ...]
+    shapes: tuple[PodShape, ...]
+    labels: tuple[str, ...]
+    request: tuple[tuple[int, ...], ...]
+    needs: tuple[int, ...]
+    jobs: tuple[JobRule, ...]
+    kinds: tuple[NodeKind, ...]
+    serving: Mapping[str, str]
+
+    def row(self, job: JobRule) -> int:
+        """The index of the shape of a job's trainers."""
+        return self.shapes.index(job.shape)
+
+
+@dataclass(slots=True)
+class _Shapes:
+    """The shapes that plans place, with a label and how many pods are needed in any case."""
+
+    labels: dict[PodShape, str] = field(default_factory=dict)
+    needs: Counter[PodShape] = field(default_factory=Counter)
+
+    def add(self, shape: PodShape, label: str, needed: int = 0) -> None:
+        self.labels.setdefault(shape, label)
+        self.needs[shape] += needed
+
+
+def rules_of(study: Study) -> Rules:
+    """Read the rules from a finished decision.
+
+    Raises:
+        ConfigError: the certificate does not cover such a plan; the message names the cause.
+    """
+    plan, problem = study.plan, study.context.problem
+    snapshot = problem.snapshot
+    if plan.policy != "maxmin":
+        raise ConfigError(
+            f"--certificate: policy {plan.policy} has no certificate in rationals; choose --policy maxmin"
+        )
+    if any(decision.moves for decision in plan.decisions):
+        raise ConfigError("--certificate: pservers move in this plan; leave out --consolidate-after-s")
+    shapes = _Shapes()
+    jobs = tuple(_job_rules(study, shapes))
+    serving = _serving_places(study, shapes)
+    known = tuple(shapes.labels)
+    for shape in known:
+        if any(name.startswith(HOST_PORT_PREFIX) for name in shape.request):
+            raise ConfigError(
+                f"--certificate: pod {shapes.labels[shape]} uses host ports, which a certificate does not cover;"
+                " plan without --certificate"
+            )
+    resources = tuple(sorted({name for shape in known for name in shape.request}))
+    return Rules(
+        resources=resources,
+        shapes=known,
+        labels=tuple(shapes.labels[shape] for shape in known),
+        request=tuple(tuple(shape.request[name] for name in resources) for shape in known),
+        needs=tuple(shapes.needs[shape] for shape in known),
+        jobs=jobs,
+        kinds=_node_kinds(snapshot, plan, resources, known),
+        serving=serving,
+    )
+
+
+def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
+    context = study.context
+    problem, level = context.problem, context.shared.level
+    nodes = {node.name: node for node in problem.snapshot.nodes}
+    targets = {decision.job: decision for decision in study.plan.decisions}
+    for j in context.shared.packing.members:
+        demand = problem.demands[j]
+        job, decision = demand.job, targets[demand.job.key]
+        starts: dict[Role, list[str]] = {Role.MASTER: [], Role.PSERVER: []}
+        for role, node in decision.fixed_nodes:
+            starts[role].append(node)
+        shapes.add(job.trainer, f"{job.key} {Role.TRAINER}")
+        for fixed in job.fixed:
+            if starts[fixed.role]:
+                shapes.add(fixed.shape, f"{job.key} {fixed.role}", len(starts[fixed.role]))
+        low, high = job.bounds
+        yield JobRule(
+            key=job.key,
+            shape=job.trainer,
+            low=low,
+            high=high,
+            cap=min(high, max(low, demand.max_trainers)),
+            floor=max(low, min(int(level[j] + 1e-7), decision.target)),
+            target=decision.target,
+            stuck=_count_stuck(job, nodes),
+            starts={role: tuple(names) for role, names in starts.items()},
+        )
+
+
+def _count_stuck(job: Job, nodes: Mapping[str, Node]) -> int:
+    """Live trainers that take no slot of new ones: of another size, without a node, or on one that takes no more."""
+    used = [nodes[pod.node or pod.nominated] for pod in job.live_trainers if (pod.node or pod.nominated) in nodes]
+    placement = job.trainer.placement
+    taken = {node.name: ok for node, ok in zip(used, takes_each(used, [placement])[placement], strict=True)}
+    return sum(
+        pod.shape.request != job.trainer.request or not taken.get(pod.node or pod.nominated, False)
+        for pod in job.live_trainers
+    )
+
+
+def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
+    """A node for each waiting serving pod that the plan places; the room that `--serving-headroom` keeps has none."""
+    context = study.context
+    problem, served = context.problem, context.served
+    waiting: dict[PodShape, list[Pod]] = defaultdict(list)
+    for pod in problem.snapshot.pods:
+        if pod.needs_room:
+            waiting[pod.shape].append(pod)
+    left = {
+        shape: served.due.get(shape, 0) + served.in_grace.get(shape, 0) for shape in {*served.due, *served.in_grace}
+    }
+    found: dict[str, str] = {}
+    for place in context.shared.packing.placed:
+        shape = problem.shapes[place.shape]
+        if place.owner != SERVING or not left.get(place.shape) or len(found) == study.plan.serving.placed:
+            continue
+        left[place.shape] -= 1
+        pod = waiting[shape].pop(0)
+        shapes.add(shape, f"{pod.namespace}/{pod.name}", 1)
+        found[f"{pod.namespace}/{pod.name}"] = problem.snapshot.nodes[place.node].name
+    return found
+
+
+def _node_kinds(
+    snapshot: ClusterSnapshot, plan: ScalePlan, resources: tuple[str, ...], shapes: tuple[PodShape, ...]
+) -> tuple[NodeKind, ...]:
+    """Group the nodes by what they take and by the room that trainers and new pods have there."""
+    admitted = {decision.job for decision in plan.decisions if decision.admitted}
+    foreign: dict[str, Counter[str]] = defaultdict(Counter)
+    held: dict[str, Counter[str]] = defaultdict(Counter)
+    fixed: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in snapshot.pods:
+        if not pod.is_finished:
+            foreign[pod.node or pod.nominated].update(pod.shape.request.as_dict())
+    for job in snapshot.jobs:
+        for pod in job.pods:
+            if pod.is_live:
+                held[pod.node or pod.nominated].update(pod.shape.request.as_dict())
+                if pod.role is not Role.TRAINER and job.key in admitted:
+                    fixed[pod.node or pod.nominated].update(pod.shape.request.as_dict())
+    placements = tuple(dict.fromkeys(shape.placement for shape in shapes))
+    rows = takes_each(snapshot.nodes, placements)
+    kinds: dict[tuple[tuple[int, ...], tuple[bool, ...]], list[str]] = defaultdict(list)
+    for index, node in enumerate(snapshot.nodes):
+        have, name = node.allocatable.as_dict(), node.name
+        room = tuple(
+            max(0, max(have.get(r, 0) - foreign[name][r], held[name][r]) - fixed[name][r]) for r in resources
+        )
+        kinds[room, tuple(rows[shape.placement][index] for shape in shapes)].append(name)
+    return tuple(NodeKind(room, taken, tuple(names)) for (room, taken), names in sorted(kinds.items()))

@@ -1,0 +1,242 @@
+"""Judges a changed plan or certificate without the verifier's code: which changes are harmful?
+
+A change is harmful if the documents then claim something that is false: a plan that breaks a rule of `guard`, a pod
+where it has no room, a value that the plan does not have, or a bound below what an integer program reaches under the
+rules that the certificate states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from edl.lifecycle.desired_state import as_planned
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.pods import Pod
+from edl.model.resources import PodShape
+from edl.planner.eligibility import takes
+from edl.planner.guard import check
+from tests.tools.certified_clusters import Certified, Object
+
+TOLERANCE = 1e-6
+FIXED = (Role.MASTER, Role.PSERVER)
+
+
+class Judge:
+    """Judges changes of the documents of one cluster."""
+
+    def __init__(self, world: Certified) -> None:
+        self.world = world
+        self.jobs = {str(job.key): as_planned(job) for job in world.snapshot.jobs}
+        self.nodes = {node.name: node for node in world.snapshot.nodes}
+        self.waiting = {f"{p.namespace}/{p.name}": p for p in world.snapshot.pods if p.needs_room}
+        self._optimum: dict[object, float] = {}
+
+    def harms(self, plan: Object, certificate: Object) -> list[str]:
+        """Every false claim of the documents; empty if the change is harmless."""
+        for decision in plan["decisions"]:
+            decision["victims"] = decision["victims"] or []  # null means none
+        return [
+            *self._plan_harms(plan, certificate),
+            *self._places_harms(plan, certificate),
+            *self._bound_harms(plan, certificate),
+        ]
+
+    def _plan_harms(self, plan: Object, certificate: Object) -> Iterator[str]:
+        made, documents = self.world.made, {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
+        if len(documents) != len(plan["decisions"]) or documents.keys() != self.jobs.keys():
+            yield "not one decision for each job"
+            return
+        decisions = [self._decision(d, documents[str(d.job)], certificate) for d in made.decisions]
+        serving = replace(made.serving, **{key: plan["serving"][key] for key in ("waiting", "placed")})
+        snapshot = replace(self.world.snapshot, jobs=tuple(self.jobs.values()))
+        changed = ScalePlan(tuple(decisions), replace(made.certificate, achieved=0.0, bound=1.0), serving=serving)
+        yield from check(snapshot, changed)
+        if plan["serving"]["placed"] != len(certificate["pods"]):
+            yield "another number of serving pods is placed"
+        for before in made.decisions:
+            now = documents[str(before.job)]
+            if (now["min"], now["max"]) != (before.min_trainers, before.max_trainers):
+                yield "other bounds than the job declares"
+        if {key: plan["certificate"][key] for key in ("achieved", "bound")} != certificate["plan"]:
+            yield "plan and certificate state different values"
+
+    @staticmethod
+    def _decision(before: ScaleDecision, now: Object, certificate: Object) -> ScaleDecision:
+        facts = certificate["jobs"].get(str(before.job), {})
+        return replace(
+            before,
+            current=now["current"],
+            target=now["target"],
+            admitted=bool(now["admitted"]),
+            victims=tuple(now["victims"]),
+            nodes=tuple(sorted(now["nodes"].items())),
+            moves=tuple(now["moves"] or ()),
+            shrink_reason="because" if now["victims"] else "",
+            fixed_nodes=tuple((role, node) for role in FIXED for node in facts.get(role.value, ())),
+        )
+
+    def _planned(self, plan: Object, certificate: Object) -> Iterator[tuple[str, PodShape, int]]:
+        """Node, shape and number of every pod that is to start."""
+        for decision in plan["decisions"]:
+            key = f"{decision['namespace']}/{decision['name']}"
+            if not decision["admitted"]:
+                continue
+            for node, count in decision["nodes"].items():
+                yield node, self.jobs[key].trainer, count
+            for fixed in self.jobs[key].fixed:
+                for node in certificate["jobs"].get(key, {}).get(fixed.role.value, ()):
+                    yield node, fixed.shape, 1
+        for name, node in certificate["pods"].items():
+            yield node, self.waiting[name].shape, 1
+
+    def _places_harms(self, plan: Object, certificate: Object) -> Iterator[str]:
+        """Pods without room, serving pods among them."""
+        if any(name not in self.waiting for name in certificate["pods"]):
+            yield "a pod is placed that does not wait"
+            return
+        used: dict[str, Counter[str]] = defaultdict(Counter)
+        for pod in self.world.snapshot.pods:
+            used[pod.node or pod.nominated].update(pod.shape.request.as_dict())
+        for decision in plan["decisions"]:
+            for pod in self.jobs[f"{decision['namespace']}/{decision['name']}"].pods:
+                if decision["admitted"] and pod.is_live and pod.name not in decision["victims"]:
+                    used[pod.node or pod.nominated].update(pod.shape.request.as_dict())
+        asked: dict[str, set[str]] = defaultdict(set)
+        for node, shape, count in self._planned(plan, certificate):
+            if node not in self.nodes or not takes(self.nodes[node], shape.placement):
+                yield f"node {node} does not take a pod"
+                continue
+            used[node].update({name: count * amount for name, amount in shape.request.amounts})
+            asked[node].update(shape.request)
+        for node, names in asked.items():
+            if any(used[node][name] > self.nodes[node].allocatable[name] for name in names):
+                yield f"node {node} is overcommitted"
+
+    def _bound_harms(self, plan: Object, certificate: Object) -> Iterator[str]:
+        targets = {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
+        facts = certificate["jobs"]
+        if {key for key, d in targets.items() if d["admitted"]} != facts.keys():
+            yield "other jobs are admitted"
+            return
+        achieved = sum(_worth(self.jobs[key], fact["cap"], targets[key]["target"]) for key, fact in facts.items())
+        if not abs(achieved - plan["certificate"]["achieved"]) <= TOLERANCE:
+            yield "the plan is worth something else"
+        for name, proof in certificate["proofs"].items():
+            floors = {
+                key: fact["floor"] if name == "promised" else self.jobs[key].bounds.min_trainers
+                for key, fact in facts.items()
+            }
+            stated = float(Fraction(int(proof["bound"]), int(certificate["denominator"])))
+            best = self.best(floors, {key: fact["cap"] for key, fact in facts.items()}, certificate)
+            if not stated >= best - TOLERANCE:
+                yield f"proof {name} states {stated}, but {best} can be reached"
+
+    def best(self, floors: dict[str, int], caps: dict[str, int], certificate: Object) -> float:
+        """The most that whole pods reach under the rules of the certificate, by an integer program."""
+        kept = (tuple(floors.items()), tuple(caps.items()), tuple(certificate["pods"]), tuple(certificate["jobs"]))
+        if kept not in self._optimum:
+            self._optimum[kept] = self._solve(floors, caps, list(certificate["pods"]))
+        return self._optimum[kept]
+
+    def _solve(self, floors: dict[str, int], caps: dict[str, int], serving: list[str]) -> float:
+        jobs = [self.jobs[key] for key in floors]
+        if not jobs:
+            return 0.0
+        groups: list[tuple[PodShape, int, int]] = [  # shape, fewest and most pods
+            (job.trainer, 0, job.bounds.max_trainers) for job in jobs
+        ]
+        for job in jobs:
+            for fixed in job.fixed:
+                missing = fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
+                if missing > 0:
+                    groups.append((fixed.shape, missing, missing))
+        groups += [(self.waiting[name].shape, 1, 1) for name in serving]
+        names = sorted({name for shape, _, _ in groups for name in shape.request})
+        nodes, rooms = list(self.nodes.values()), self._rooms(jobs, names)
+        pods, counts = len(groups) * len(nodes), len(jobs)
+        gains = [
+            1 / (caps[str(j.key)] - j.bounds.min_trainers) if caps[str(j.key)] > j.bounds.min_trainers else 0.0
+            for j in jobs
+        ]
+        rows, low, high = [], [], []
+        for k, (_, fewest, most) in enumerate(groups):
+            row = np.zeros(pods + counts)
+            row[k * len(nodes) : (k + 1) * len(nodes)] = 1
+            if k < counts:
+                row[pods + k] = -1
+            rows.append(row)
+            low.append(-float(self._free_trainers(jobs[k])) if k < counts else fewest)
+            high.append(np.inf if k < counts else most)
+        for v in range(len(nodes)):
+            for r, name in enumerate(names):
+                row = np.zeros(pods + counts)
+                for k, (shape, _, _) in enumerate(groups):
+                    row[k * len(nodes) + v] = shape.request[name] / max(1, rooms[v][r])
+                rows.append(row)
+                low.append(-np.inf)
+                high.append(1.0 if rooms[v][r] > 0 else 0.0)
+        most_pods = [
+            1_000 if takes(node, shape.placement) and _fits(shape, rooms[v], names) else 0
+            for shape, _, _ in groups
+            for v, node in enumerate(nodes)
+        ]
+        result = milp(
+            np.concatenate([np.zeros(pods), -np.array(gains)]),
+            constraints=LinearConstraint(np.array(rows).reshape(-1, pods + counts), low, high),
+            integrality=np.ones(pods + counts, dtype=np.int64),
+            bounds=Bounds(
+                np.concatenate([np.zeros(pods), [floors[str(job.key)] for job in jobs]]),
+                np.concatenate([most_pods, [job.bounds.max_trainers for job in jobs]]),
+            ),
+        )
+        if result.x is None:
+            return float("-inf")
+        return sum(_worth(job, caps[str(job.key)], round(n)) for job, n in zip(jobs, result.x[pods:], strict=True))
+
+    def _rooms(self, jobs: list[Job], names: list[str]) -> list[list[int]]:
+        """(nodes, resources) what the pods of a plan may use beside foreign pods, masters and pservers."""
+        own = [pod for job in self.jobs.values() for pod in job.pods if pod.is_live]
+        fixed = [pod for job in jobs for pod in job.pods if pod.is_live and pod.role is not Role.TRAINER]
+        return [
+            [
+                max(
+                    node.allocatable[name] - _used(self.world.snapshot.pods, node.name, name),
+                    _used(own, node.name, name),
+                )
+                - _used(fixed, node.name, name)
+                for name in names
+            ]
+            for node in self.nodes.values()
+        ]
+
+    def _free_trainers(self, job: Job) -> int:
+        """Live trainers that need no slot of new ones."""
+        return sum(
+            pod.shape.request != job.trainer.request
+            or (pod.node or pod.nominated) not in self.nodes
+            or not takes(self.nodes[pod.node or pod.nominated], job.trainer.placement)
+            for pod in job.live_trainers
+        )
+
+
+def _worth(job: Job, cap: int, count: int) -> float:
+    low = job.bounds.min_trainers
+    return (count - low) / (cap - low) if cap > low else 1.0
+
+
+def _used(pods: Any, node: str, name: str) -> int:
+    chosen: list[Pod] = [pod for pod in pods if (pod.node or pod.nominated) == node and not pod.is_finished]
+    return sum(pod.shape.request[name] for pod in chosen)
+
+
+def _fits(shape: PodShape, room: list[int], names: list[str]) -> bool:
+    return all(shape.request[name] <= have for name, have in zip(names, room, strict=True) if shape.request[name])

@@ -1,0 +1,177 @@
+"""`tools/verify_certificate.py`: it accepts what edl proves, and refuses whatever is false."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.errors import EdlError
+from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
+from tests.tools.mutations import run
+from tests.tools.verifier import SCRIPT, faults, verifier
+
+CHANGES = int(os.environ.get("EDL_TEST_CHANGES", "1500"))
+GIB = 1024**3
+
+
+def node(name: str = "n1", cpu: str = "8", memory: str = "32Gi", **more: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": more.pop("labels", {})},
+        "spec": more,
+        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
+    }
+
+
+def job(name: str, low: int, high: int, requests: Object, **spec: Any) -> Object:
+    template = {"template": {"spec": spec.pop("template")}} if "template" in spec else {}
+    trainer = {"entrypoint": "t", "min-instance": low, "max-instance": high, "resources": {"requests": requests}}
+    return {
+        "apiVersion": "paddlepaddle.org/v1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "ads", "uid": f"uid-{name}"},
+        "spec": {"fault_tolerant": True, "trainer": {**trainer, **template}, **spec},
+    }
+
+
+def cluster(*items: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+@pytest.fixture
+def simple(tmp_path: Path) -> Certified:
+    """Two nodes and two jobs that want more than there is."""
+    requests = {"cpu": "1500m", "memory": "2Gi"}
+    return certify_objects(
+        cluster(node("n1"), node("n2", "4"), job("ctr", 1, 6, requests), job("new", 2, 6, {"cpu": "2"})), tmp_path
+    )
+
+
+def script(tmp_path: Path, *documents: object) -> tuple[int, str, str]:
+    paths = [tmp_path / name for name in ("snapshot.json", "plan.json", "certificate.json")]
+    for path, document in zip(paths, documents, strict=True):
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+    command = [sys.executable, "-I", "-S", str(SCRIPT), *map(str, paths)]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_it_needs_nothing_but_python_and_is_short_enough_to_read() -> None:
+    text = SCRIPT.read_text()
+    assert "edl." not in "".join(line for line in text.splitlines() if "import" in line)
+    assert len(text.splitlines()) <= 300
+
+
+def test_what_holds_is_said_and_the_exit_code_is_0(simple: Certified, tmp_path: Path) -> None:
+    code, out, err = script(tmp_path, simple.objects, simple.plan, simple.certificate)
+    assert (code, err) == (0, "")
+    assert "no node is overcommitted" in out
+    assert "no plan that gives each job its minimum count is worth more than 1." in out
+
+
+def test_what_does_not_hold_is_named_and_the_exit_code_is_1(simple: Certified, tmp_path: Path) -> None:
+    decision = simple.plan["decisions"][0]
+    (name, count), *_ = decision["nodes"].items()
+    decision["nodes"][name], decision["target"] = count + 9, decision["target"] + 9
+    code, out, _ = script(tmp_path, simple.objects, simple.plan, simple.certificate)
+    assert code == 1
+    assert f"node {name}: overcommitted" in out
+
+
+def test_a_bound_below_what_its_prices_prove_is_refused(simple: Certified) -> None:
+    proof = simple.certificate["proofs"]["promised"]
+    proof["bound"] = str(int(proof["bound"]) - 10**16)
+    (fault,) = faults(simple.objects, simple.plan, simple.certificate)
+    assert fault.startswith("proof promised: its prices prove ")
+
+
+def test_a_file_that_cannot_be_used_is_named_and_the_exit_code_is_2(simple: Certified, tmp_path: Path) -> None:
+    code, out, err = script(tmp_path, "kind: List", simple.plan, simple.certificate)
+    assert (code, out) == (2, "")
+    assert err.startswith("cannot check: JSONDecodeError")
+
+
+def test_a_bound_that_is_weaker_than_the_planned_one_is_said(simple: Certified) -> None:
+    for document in (simple.plan["certificate"], simple.certificate["plan"]):
+        document["bound"] -= 0.25
+    right, wrong = verifier.verify(simple.objects, simple.plan, simple.certificate)
+    assert wrong == []
+    assert "PLAN states a bound that is lower by 0.2" in right[-1]
+
+
+@pytest.mark.parametrize(
+    ("items", "target"),
+    [
+        ((node(cpu="3500m", memory="7.5Gi"), job("ctr", 1, 9, {"cpu": "100m", "memory": "2.5Gi"})), 2),
+        ((node(cpu="4"), job("ctr", 1, 9, {"cpu": "1", "memory": "7680Mi"})), 3),
+        ((node(labels={"pool": "b"}), job("ctr", 1, 9, {"cpu": "1"}, template={"nodeSelector": {"pool": "a"}})), 0),
+        ((node(taints=[{"key": "x", "effect": "NoSchedule"}]), job("ctr", 1, 9, {"cpu": "1"})), 0),
+        (
+            (
+                node(taints=[{"key": "x", "effect": "NoExecute"}]),
+                job("ctr", 1, 3, {"cpu": "1"}, template={"tolerations": [{"operator": "Exists"}]}),
+                node("n2", cpu="1"),
+            ),
+            3,
+        ),
+    ],
+)
+def test_quantities_selectors_and_taints_are_read_as_edl_reads_them(
+    items: tuple[Object, ...], target: int, tmp_path: Path
+) -> None:
+    world = certify_objects(cluster(*items), tmp_path)
+    (decision,) = world.plan["decisions"]
+    assert decision["target"] == target
+    assert faults(world.objects, world.plan, world.certificate) == []
+    if target:
+        decision["target"] += 1
+        first = next(iter(decision["nodes"]))
+        decision["nodes"][first] += 1
+        assert faults(world.objects, world.plan, world.certificate)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_it_accepts_what_edl_proves(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 10):
+        try:
+            world = certify_objects(random_objects(seed), tmp_path)
+        except EdlError:
+            continue
+        assert faults(world.objects, world.plan, world.certificate) == [], f"seed {seed}"
+
+
+def test_no_harmful_change_of_a_plan_or_a_certificate_is_accepted() -> None:
+    counts = run(CHANGES, seed=3)
+    assert counts["refused"] > CHANGES / 2
+    assert counts["accepted, harmless"]
+
+
+def _blind_to_rooms(*_: object) -> list[str]:
+    return []
+
+
+def _earns_nothing(*_: object) -> int:
+    return 0
+
+
+def _always_open(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"), [("check", _blind_to_rooms), ("earned", _earns_nothing), ("takes", _always_open)]
+)
+def test_a_verifier_with_a_bug_is_caught(
+    name: str, broken: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifier, name, broken)
+    with pytest.raises(AssertionError):
+        run(1500, seed=3)

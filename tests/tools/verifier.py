@@ -1,0 +1,30 @@
+"""`tools/verify_certificate.py` as a module, without edl on its path."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "verify_certificate.py"
+
+
+def _load() -> Any:
+    spec = spec_from_file_location("verify_certificate", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+verifier: Any = _load()
+
+
+def faults(snapshot: object, plan: object, certificate: object) -> list[str]:
+    """What the check reports; a document that it cannot use is a fault too."""
+    try:
+        found: list[str] = verifier.verify(snapshot, plan, certificate)[1]
+    except Exception as error:  # as the script does: a broken document may fail anywhere
+        return [f"{type(error).__name__}: {error}"]
+    return found
