@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 
 from tests.browser.chromium import Tab, chromium
-from tests.dashboard.page_cluster import JOBS, NODES, PODS, PageCluster, job, node, page_of_cluster, serving, trainer
+from tests.browser.page_cluster import JOBS, NODES, PODS, PageCluster, job, node, page_of_cluster, serving, trainer
 from tests.worlds.fake_api import FakeApi
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

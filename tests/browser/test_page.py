@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.chromium import Tab, chromium
-from tests.dashboard.page_cluster import (
+from tests.browser.page_cluster import (
     HOSTILE,
     JOBS,
     NODES,

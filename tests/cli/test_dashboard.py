@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.browser.page_cluster import fill
 from tests.cli.conftest import Run
-from tests.dashboard.page_cluster import fill
 from tests.worlds.fake_api import FakeApi
 
 KUBECONFIG = """apiVersion: v1

@@ -13,7 +13,7 @@ from edl.dashboard.calculator import BusyError, Calculator
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
-from tests.dashboard.page_cluster import HOSTILE, PASTED
+from tests.browser.page_cluster import HOSTILE, PASTED
 from tests.worlds.builders import make_job, make_nodes
 
 JOBS = (
