@@ -4,6 +4,8 @@ Hypothesis tries the same examples in each run, so that a failure comes from a c
 `pytest --hypothesis-profile=thorough` tries two and a half times as many of them; see `tests.worlds.effort`.
 `pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
+`pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox; a test marked
+`cluster` runs only there, and is not selected otherwise.
 `pytest --progress` shows what runs, and a table of the slowest files.
 """
 
@@ -25,13 +27,15 @@ settings.register_profile("thorough", derandomize=True, deadline=None, max_examp
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-_REAL = Path(__file__).parent / "real"
+_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "real"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the tests that need root and Debian packages, unless the command line names their folder."""
-    asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(_REAL) for argument in config.args)
-    return True if collection_path == _REAL and not asked else None
+    """Leave out the tests that need Debian packages, unless the command line names their folder."""
+    if collection_path not in _WITH_PACKAGES:
+        return None
+    asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(collection_path) for argument in config.args)
+    return None if asked else True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how long the large end-to-end tests hold each step: just long enough (default), or as the experiments",
     )
+    parser.addoption(
+        "--on",
+        choices=("sandbox", "cluster"),
+        default="sandbox",
+        help="where the end-to-end tests run: the sandbox (default), or a real control plane, which is built first",
+    )
     parser.addoption("--progress", action="store_true", help="print what runs instead of dots, and the slowest files")
 
 
@@ -51,8 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests; see `progress`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs the real control plane, unless it is asked for; sort the tests, see `progress`."""
+    if config.getoption("--on") == "sandbox":
+        left_out = [item for item in items if item.get_closest_marker("cluster") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("cluster") is None]
     longest_first(items)
 
 

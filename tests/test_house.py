@@ -22,8 +22,8 @@ MOST_WITHOUT_CONTRACT = 8
 
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
-    "aiohttp": {"kube", "master", "observability", "sandbox"},
-    "kubernetes": {"kube"},
+    "aiohttp": {"dashboard", "kube", "master", "observability", "sandbox"},
+    "kubernetes": {"kube", "sandbox"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "numpy": {"planner"},
     "prometheus_client": {"master", "observability", "install"},

@@ -12,6 +12,8 @@ import sys
 from edl.cli.exit_codes import FAILED, USAGE
 from edl.errors import ConfigError, EdlError
 
+_INTERRUPTED = 128 + 2
+
 
 def main() -> None:
     """Run the command that `sys.argv` names; it ends with SystemExit."""
@@ -21,6 +23,8 @@ def main() -> None:
         app()()
     except EdlError as error:
         _exit(str(error), USAGE if isinstance(error, ConfigError) else FAILED)
+    except KeyboardInterrupt:  # before the command handles the signal
+        raise SystemExit(_INTERRUPTED) from None
     except ModuleNotFoundError as error:
         if (error.name or "edl").partition(".")[0] == "edl":
             raise

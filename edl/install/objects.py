@@ -12,12 +12,11 @@ from typing import Any
 from edl import __version__
 from edl.api.manifest import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
 from edl.api.v1 import GROUP, PLURAL, VERSION
-from edl.model.names import CONTROLLER_NAMESPACE
+from edl.model.names import CONTROLLER_NAMESPACE, KEY_SECRET
 
 NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
 LEASE = "edl-controller"
-KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
 IMAGE = f"edl/edl-controller:{__version__}"
 
 COMPONENT_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/component": "controller"}

@@ -17,9 +17,8 @@ from pathlib import Path
 from edl.errors import ConfigError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError
 from edl.kube.client.session import ApiSession
-from edl.model.names import JobKey
+from edl.model.names import KEY_SECRET, JobKey
 
-KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
 KEY_ENTRY = "key"
 _MIN_BYTES = 16
 

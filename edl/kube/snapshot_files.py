@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -134,25 +134,35 @@ def read_snapshot_files(paths: Sequence[str], *, read_stdin: Callable[[], bytes]
     """
     if paths.count(STANDARD_INPUT) > 1:
         raise ConfigError("-f - is given more than once, but standard input can be read only once; give it once")
+    stdin_bytes = read_stdin or sys.stdin.buffer.read
+    named = (("standard input", stdin_bytes) if path == STANDARD_INPUT else (path, bytes_of(path)) for path in paths)
+    return read_snapshot_texts((name, read_text(name, read)) for name, read in named)
+
+
+def read_snapshot_texts(texts: Iterable[tuple[str, str]]) -> SavedCluster:
+    """Read texts as `read_snapshot_files` reads files.
+
+    Args:
+        texts: (name for messages, text); it is read one by one, each after the one before it was understood.
+
+    Raises:
+        ConfigError: a text is neither JSON nor YAML, or contains a value that is no Kubernetes object.
+    """
     objects: dict[Identity, Any] = {}
     places: dict[Identity, str] = {}
     unreadable: dict[Identity, Quarantined] = {}
     times: list[float] = []
-    first: dict[Identity, Any] | None = None
-    for path in paths:
-        name = "standard input" if path == STANDARD_INPUT else path
-        stdin_bytes = read_stdin or sys.stdin.buffer.read
-        text = read_text(name, stdin_bytes if path == STANDARD_INPUT else bytes_of(path))
+    first: tuple[dict[Identity, Any], str] | None = None
+    for name, text in texts:
         documents = list(read_documents(text, name))
         if not documents:
             raise ConfigError(f"{name} contains no object; save one with kubectl get -o yaml")
         times += _times(documents, budget=100 * len(text) + 100_000, name=name)
         for place, body in list_objects(documents):
             _add(place, body, objects, unreadable, places)
-        first = dict(objects) if first is None else first
-    first_name = "standard input" if paths[:1] == [STANDARD_INPUT] else "".join(paths[:1])
+        first = (dict(objects), name) if first is None else first
     newest_s = max(times, default=None)
-    return SavedCluster(objects, tuple(unreadable.values()), newest_s, first or {}, first_name, places)
+    return SavedCluster(objects, tuple(unreadable.values()), newest_s, *(first or ({}, "")), places)
 
 
 def read_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,9 @@ ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 CONTROLLER_NAMESPACE = "paddlecloud"
 """The namespace of the controller in a default installation; TrainingJobs are invalid there."""
 
+KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
+"""The Secret with the key from which the tokens of the data masters are derived; in the controller's namespace."""
+
 
 class JobKey(NamedTuple):
     """Namespace and name of a TrainingJob; also the tie-breaker between jobs that are otherwise equal."""

@@ -6,6 +6,7 @@ The log has one line for each decision that changed, and one for each write. Rea
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
@@ -22,6 +23,22 @@ from edl.planner.guard import RefusedPlanError
 _log = logging.getLogger(__name__)
 
 
+class Onlooker(Protocol):
+    """What else wants to see the cluster and the plans of a controller."""
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken."""
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """A plan was made for a snapshot."""
+
+    def not_planned(self, error: Exception) -> None:
+        """No plan was made."""
+
+    def told(self, problem: str) -> None:
+        """A round was skipped for that reason."""
+
+
 class ControllerRecorder:
     """Records what one controller does: changes at info level, everything else at debug level.
 
@@ -29,10 +46,13 @@ class ControllerRecorder:
         metrics: the metrics of this controller.
         policy: name of the policy, for the decision records.
         folder: where decision records are written; None writes none.
+        onlooker: sees each snapshot and each plan too; None if nobody looks.
     """
 
-    def __init__(self, metrics: Metrics, *, policy: str, folder: RecordFolder | None = None) -> None:
-        self._metrics, self._policy, self._folder = metrics, policy, folder
+    def __init__(
+        self, metrics: Metrics, *, policy: str, folder: RecordFolder | None = None, onlooker: Onlooker | None = None
+    ) -> None:
+        self._metrics, self._policy, self._folder, self._onlooker = metrics, policy, folder, onlooker
         self._last: dict[JobKey, ScaleDecision] = {}
         self._skip_reason = ""
         self._fallback: PlanFailure | None = None
@@ -41,11 +61,15 @@ class ControllerRecorder:
         """A snapshot was taken."""
         self._skip_reason = ""
         self._metrics.observed(snapshot, leader=leader)
+        if self._onlooker is not None:
+            self._onlooker.observed(snapshot, leader=leader)
 
     def skipped(self, reason: str) -> None:
         """A round was skipped; a reason is logged at info level once, until it changes."""
         level = logging.DEBUG if reason == self._skip_reason else logging.INFO
         self._skip_reason = reason
+        if self._onlooker is not None:
+            self._onlooker.told(reason)
         log_event(_log, level, "round skipped", reason=reason)
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
@@ -60,6 +84,8 @@ class ControllerRecorder:
                 victims=victims,
             )
         self._metrics.planned(snapshot, plan)
+        if self._onlooker is not None:
+            self._onlooker.planned(snapshot, plan)
         changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
         for decision in changed:
             self._metrics.decided(decision)
@@ -76,6 +102,7 @@ class ControllerRecorder:
             placed=serving.placed,
             short=serving.short,
             seconds=plan.seconds,
+            cut=" ".join(plan.cut),
         )
         self._last = {d.job: d for d in plan.decisions}
         is_new = bool(changed) or plan.fallback not in {None, self._fallback}
@@ -87,6 +114,8 @@ class ControllerRecorder:
         """No plan could be made, or it broke a rule: log how it failed, and the stack if it is a bug."""
         failure = failure_of(error)
         self._metrics.not_planned(failure)
+        if self._onlooker is not None:
+            self._onlooker.not_planned(error)
         if isinstance(error, RefusedPlanError):
             for problem in error.problems:
                 jobs, policy = len(snapshot.jobs), error.plan.policy

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
 from edl.errors import ConfigError
+
+SHUTDOWN_S = 2.0
+"""How long a response that is being sent may delay the stop."""
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -19,12 +22,19 @@ class StatusServer:
         is_alive: True if the controller still runs rounds (/healthz).
         is_ready: True if the caches are complete (/readyz).
         metrics: the page /metrics.
+        more: (prefix, application) of what else is served here; each does its own authorisation.
     """
 
     def __init__(
-        self, listen: str, *, is_alive: Callable[[], bool], is_ready: Callable[[], bool], metrics: Callable[[], bytes]
+        self,
+        listen: str,
+        *,
+        is_alive: Callable[[], bool],
+        is_ready: Callable[[], bool],
+        metrics: Callable[[], bytes],
+        more: Mapping[str, web.Application] | None = None,
     ) -> None:
-        self._listen = listen
+        self._listen, self._more = listen, more or {}
         self._is_alive, self._is_ready, self._metrics = is_alive, is_ready, metrics
         self._runner: web.AppRunner | None = None
 
@@ -38,19 +48,10 @@ class StatusServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._page)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
-        host, port = split_address(self._listen)
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except OSError as error:
-            await self.stop()
-            raise ConfigError(
-                f"--listen {self._listen}: cannot listen on this address: {error.strerror or error}; choose another"
-                " address"
-            ) from error
-        address = self._runner.addresses[0]
-        return str(address[0]), int(address[1])
+        for prefix, other in self._more.items():
+            app.add_subapp(prefix, other)
+        self._runner, address = await listen_on(self._listen, app)
+        return address
 
     async def stop(self) -> None:
         """Stop serving."""
@@ -66,6 +67,26 @@ class StatusServer:
 
     async def _page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+
+async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, tuple[str, int]]:
+    """Serve an application; returns what stops it, and (host, port).
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    host, port = split_address(listen)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise ConfigError(
+            f"--listen {listen}: cannot listen on this address: {error.strerror or error}; choose another address"
+        ) from error
+    address = runner.addresses[0]
+    return runner, (str(address[0]), int(address[1]))
 
 
 def split_address(listen: str) -> tuple[str, int]:

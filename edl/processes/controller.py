@@ -23,6 +23,8 @@ from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.plan_maker import Planner
 from edl.controller.ports import RoundResult
+from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
+from edl.dashboard.web import PREFIX
 from edl.errors import EdlError
 from edl.explain.decision import decide
 from edl.explain.plan_table import plan_json, print_plan
@@ -74,6 +76,7 @@ class _Parts:
     server: StatusServer
     metrics: Metrics
     masters: MasterMonitor
+    page: PageParts
 
 
 async def serve(settings: ControllerSettings) -> int:
@@ -102,6 +105,7 @@ async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> in
     try:
         return await _run(settings, parts)
     finally:
+        parts.page.close()
         await parts.masters.close()
         await parts.server.stop()
 
@@ -129,12 +133,13 @@ def _build(
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, exempt=LEASES_API)
+    page = page_of_controller(session, clock, PageSettings(policy=policy.name, limits=limits))
     planner = Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock),
         clock=clock,
         lease=elector or AlwaysHeld(),
-        recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder),
+        recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder, onlooker=page.live),
         planner=planner,
         limits=limits,
         pace=Pace(interval_s=settings.interval_s),
@@ -146,9 +151,13 @@ def _build(
         return clock.monotonic_s() - controller.last_round_s < _LONGEST_ROUND_S + 2 * settings.interval_s
 
     server = StatusServer(
-        settings.listen, is_alive=is_alive, is_ready=lambda: cache.is_synced, metrics=metrics.render
+        settings.listen,
+        is_alive=is_alive,
+        is_ready=lambda: cache.is_synced,
+        metrics=metrics.render,
+        more={PREFIX: page.application},
     )
-    return _Parts(cache, controller, elector, server, metrics, masters)
+    return _Parts(cache, controller, elector, server, metrics, masters, page)
 
 
 def _log_master(job: JobKey, message: str) -> None:
@@ -209,7 +218,7 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     resources = _log_resources(settings, parts.cache, parts.metrics)
-    async with _background(parts.cache.run()) as mirror, _background(resources):
+    async with _background(parts.cache.run()) as mirror, _background(resources), _background(parts.page.live.run()):
         main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
         stopping = asyncio.ensure_future(stop.wait())

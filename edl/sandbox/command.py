@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edl.errors import EdlError
 from edl.sandbox.demo import Demo, demo_jobs, summary
-from edl.sandbox.kubelet.command import make_folder
+from edl.sandbox.kubelet.command import make_folder, unwritable
 from edl.sandbox.kubelet.images import default_images, table
 from edl.sandbox.kubelet.node import NodeShape
 from edl.sandbox.stack import Stack, StackSettings, check_kubeconfig, started
@@ -44,6 +44,8 @@ async def serve_sandbox(settings: SandboxSettings) -> int:
     try:
         work, stopped = await wait_for_first(_run(settings, folder, kubeconfig), stop.wait())
         return 0 if not stopped.cancelled() else work.result()
+    except OSError as error:
+        raise unwritable(folder, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         kubeconfig.unlink(missing_ok=True)

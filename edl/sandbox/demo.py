@@ -7,6 +7,7 @@ trainers over time, the quality of each model, and the audit of its data.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ SERVING_PODS = 5
 _POLL_S = 0.25
 _SCORE = re.compile(r"AUC (\d\.\d+) on \d+ held-out flights, (\d+) pushes")
 _LEAST_AUC = 0.7
+_CORES = 2  # for which example/sandbox.yaml is written
+_MOST_EPOCHS = 7.0  # times those of two cores: beyond, the parameter servers are the limit
 
 
 @dataclass
@@ -198,19 +201,26 @@ class Demo:
             self.account.audits[job] = audit(claim)
 
 
-def demo_jobs() -> list[Object]:
-    """The jobs of example/sandbox.yaml.
+def demo_jobs(cores: int | None = None) -> list[Object]:
+    """The jobs of example/sandbox.yaml, which train long enough on two cores, and for more epochs on more cores.
+
+    Args:
+        cores: of this machine; by default those that this process may use.
 
     Raises:
         ConfigError: edl does not run from a checkout.
     """
     path: Path = source_folder() / "example" / "sandbox.yaml"
     try:
-        return list(yaml.safe_load_all(path.read_text()))
+        jobs = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(
             f"--demo needs the examples: {path} cannot be read: {error}; run edl from a checkout of its repository"
         ) from error
+    factor = min(_MOST_EPOCHS, max(1.0, (cores or len(os.sched_getaffinity(0))) / _CORES))
+    for job in jobs:
+        job["spec"]["trainer"]["passes"] = round(job["spec"]["trainer"]["passes"] * factor)
+    return jobs
 
 
 def serving_manifest() -> Object:

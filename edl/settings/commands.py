@@ -57,6 +57,13 @@ COMMANDS = (
         " unreadable file",
     ),
     Command(
+        "dashboard",
+        "Show a cluster in the browser; only reads.",
+        "edl.settings.dashboard:DashboardSettings",
+        "edl.cli.dashboard:dashboard",
+        "0 after SIGINT or SIGTERM; 1 the cluster cannot be read; 2 wrong usage, or an address that cannot be used",
+    ),
+    Command(
         "replay",
         "Make a recorded decision again, and compare.",
         "edl.settings.replay:ReplaySettings",

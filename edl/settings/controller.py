@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from edl.model.names import CONTROLLER_NAMESPACE
 from edl.model.plan import Limits
 from edl.observability.logs import LogFormat
 from edl.settings.flags import Flag
@@ -52,7 +53,7 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             metavar="NS",
             remedy="give the name of a namespace, such as paddlecloud",
         ),
-    ] = "paddlecloud"
+    ] = CONTROLLER_NAMESPACE
     watch_namespace: Annotated[
         tuple[Namespace, ...],
         AfterValidator(_without_duplicates),

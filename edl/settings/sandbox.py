@@ -18,7 +18,9 @@ class SandboxSettings(NodesSettings):
         int,
         Field(ge=0, le=65535),
         Flag(
-            "Port of the API server on 127.0.0.1.", metavar="PORT", remedy="give 1024 to 65535", unset="a free port"
+            "Port of the API server on 127.0.0.1; 0 takes a free one.",
+            metavar="PORT",
+            remedy="give 0, or 1024 to 65535",
         ),
     ] = 0
     kubeconfig: Annotated[

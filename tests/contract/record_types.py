@@ -7,10 +7,13 @@ OpenAPI documents. Descriptions are left out: they are long, and the official cl
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.worlds.harness import ROOT
 
 TYPES_FILE = ROOT / "edl" / "sandbox" / "apiserver" / "schema" / "builtin_types.json"
@@ -119,3 +122,15 @@ def _references(schema: Schema) -> Iterator[str]:
 def write(read: Callable[[str], Schema], path: Path = TYPES_FILE) -> None:
     """Write the file."""
     path.write_text(render_types(read), encoding="utf-8")
+
+
+def main() -> int:
+    """Record the types from a control plane that is started for it."""
+    with tempfile.TemporaryDirectory(prefix="edl-types-") as folder, ControlPlane.start(Path(folder)) as plane:
+        write(lambda path: plane.kube.request("GET", path.partition("?")[0]))
+    print(f"recorded {TYPES_FILE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

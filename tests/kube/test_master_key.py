@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError, TemporaryError
-from edl.kube.master_key import KEY_SECRET, MasterKey, make_token
-from edl.model.names import JobKey
+from edl.kube.master_key import MasterKey, make_token
+from edl.model.names import KEY_SECRET, JobKey
 from tests.worlds.fake_api import connected
 from tests.worlds.writer_on_fake_api import WritableApi
 

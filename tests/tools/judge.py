@@ -24,7 +24,7 @@ from edl.model.pods import Pod
 from edl.model.resources import PodShape
 from edl.planner.eligibility import takes
 from edl.planner.guard import check
-from tests.worlds.certified_clusters import Certified, Object
+from tests.tools.certified_clusters import Certified, Object
 
 TOLERANCE = 1e-6
 FIXED = (Role.MASTER, Role.PSERVER)

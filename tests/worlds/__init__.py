@@ -27,6 +27,8 @@ One job, or a whole controller, in virtual time:
 The API server:
 
 - `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
+- `embedded_server`: the embedded API server in a thread. For contract and sandbox.
+- `page_cluster`: a small cluster on `fake_api`, and its page. For dashboard and browser.
 - `writer_on_fake_api`: the writer on a fake API server that enforces preconditions. For kube/test_writer*.
 
 The data master, the ledger and the container's first process:

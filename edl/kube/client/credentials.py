@@ -66,6 +66,21 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     return configuration
 
 
+def configuration_of_caller(configuration: Configuration, token: str) -> Configuration:
+    """Return a configuration for the same server that has a caller's token as its only credential.
+
+    Only what leads to the server is taken over. A client certificate would make the server see this process instead
+    of the caller: it counts before a token.
+    """
+    api_key = {"authorization": f"Bearer {token}"}
+    bare = Configuration(host=str(configuration.host), api_key=api_key, verify_ssl=configuration.verify_ssl)
+    bare.ssl_ca_cert, bare.ca_cert_data = configuration.ssl_ca_cert, configuration.ca_cert_data
+    bare.tls_server_name = configuration.tls_server_name
+    bare.disable_strict_ssl_verification = configuration.disable_strict_ssl_verification
+    bare.proxy, bare.proxy_headers = configuration.proxy, configuration.proxy_headers
+    return bare
+
+
 def current_namespace(kubeconfig: str = "") -> str:
     """Return the namespace that kubectl would use: that of the current context, else of the pod, else `default`."""
     default = Path.home() / ".kube" / "config"

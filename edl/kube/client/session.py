@@ -24,7 +24,7 @@ from kubernetes.aio.config import ConfigException
 from edl import __version__
 from edl.errors import ConfigError, EdlError, TemporaryError
 from edl.kube.client.api_errors import error_of, translated
-from edl.kube.client.credentials import load_configuration, tls_of
+from edl.kube.client.credentials import configuration_of_caller, load_configuration, tls_of
 from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -111,6 +111,14 @@ class ApiSession:
             return await load_configuration(kubeconfig)
 
         return cls(await load(), reload=load, timeout_s=timeout_s)
+
+    def of_caller(self, token: str) -> ApiSession:
+        """Open a session with the same server that sends this token, and no credentials of this one.
+
+        Raises:
+            ConfigError: the certificate of the server's authority cannot be used.
+        """
+        return ApiSession(configuration_of_caller(self._configuration, token), timeout_s=self._timeout_s)
 
     async def __aenter__(self) -> Self:
         return self

@@ -41,6 +41,15 @@ def admit_create(cluster: Cluster, kind: Kind, value: Object) -> None:
             _storage_class(cluster, value)
 
 
+def admit_update(cluster: Cluster, kind: Kind, value: Object) -> None:
+    """Complete the new state of an object."""
+    match kind.qualified:
+        case "pods":
+            _tolerations(value)
+        case "services":
+            allocate_addresses(cluster, value)
+
+
 def _require_namespace(cluster: Cluster, kind: Kind, value: Object) -> None:
     if not kind.namespaced:
         return
@@ -126,11 +135,12 @@ def _mount_token(cluster: Cluster, spec: Object) -> None:
 
 def _tolerations(pod: Object) -> None:
     """A pod stays 300 s on a node that is not ready, unless it says otherwise."""
-    tolerations = pod["spec"].setdefault("tolerations", [])
+    tolerations = list(pod["spec"].get("tolerations", ()))
     for taint in _NOT_READY:
         covers = (one.get("key") in {taint, None} and one.get("effect") in {"NoExecute", None} for one in tolerations)
         if not any(covers):
             tolerations.append({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    pod["spec"] = {**pod["spec"], "tolerations": tolerations}
 
 
 def allocate_addresses(cluster: Cluster, service: Object) -> None:

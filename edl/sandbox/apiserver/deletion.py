@@ -61,7 +61,12 @@ class Deleter:
         finalizers = self._finalizers(kind, entry.value, options)
         grace = self._grace_s(kind, entry.value, options)
         if not finalizers and grace == 0 and kind.qualified != "namespaces":
-            return (entry, True) if dry_run else (self._remove(kind, key), True)
+            if dry_run:
+                return entry, True
+            if kind.qualified == "pods" and "deletionTimestamp" not in entry.value["metadata"]:
+                # A watch sees each pod being deleted before it sees it gone.
+                cluster.store.put(kind.resource, key, self._marked(entry.value, [], 0))
+            return self._remove(kind, key), True
         marked = self._marked(entry.value, finalizers, grace)
         if kind.qualified == "namespaces":
             marked["status"] = {**marked.get("status", {}), "phase": "Terminating"}

@@ -5,6 +5,7 @@ Source: recorded from kube-apiserver v1.36.3; `tests/contract` compares them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,7 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldE
 def go_value(value: object) -> str:
     """A value as the server's messages print it."""
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

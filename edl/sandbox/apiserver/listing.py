@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from edl.sandbox.apiserver.cluster import Cluster
-from edl.sandbox.apiserver.errors import bad_request, expired, too_large_version
+from edl.sandbox.apiserver.errors import ApiError, bad_request, expired, forbidden_field, invalid, too_large_version
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.storage.selectors import FieldSelector, LabelSelector
@@ -97,15 +97,17 @@ def _version(cluster: Cluster, request: Request, token: _Token | None) -> int | 
             raise bad_request("specifying resource version is not allowed when using continue")
         return token.version
     if match and not text:
-        raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise _forbidden_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
     if match == "Exact" and text == "0":
-        raise bad_request(
-            'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-        )
+        raise _forbidden_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     wanted = parse_version(text)
     if wanted > cluster.store.version:
         raise too_large_version(wanted, cluster.store.version)
     return wanted if match == "Exact" else None
+
+
+def _forbidden_match(why: str) -> ApiError:
+    return invalid("ListOptions", "meta.k8s.io", "", [forbidden_field("resourceVersionMatch", why)])
 
 
 def parse_version(text: str) -> int:

@@ -132,6 +132,7 @@ def _denied(kind: Kind, name: str, source: str, rule: Object, told: str) -> ApiE
     reason = rule.get("reason", "Invalid")
     why = f"ValidatingAdmissionPolicy {source} denied request: {told}"
     error = forbidden(kind.plural, kind.group, name, why)
+    error.status["details"]["causes"] = [{"message": why}]
     if reason != "Forbidden":
         error.code = error.status["code"] = _CODES.get(reason, 422)
         error.status["reason"] = reason

@@ -158,6 +158,9 @@ class ApiServer:
             if target.subresource == "exec":
                 return await self._kubelets.exec(raw, request, target)
             return await _stream(raw, await self._kubelets.logs(request, target))
+        if request.path.startswith("/openapi/"):
+            # It may take half a second, and reads nothing that a request changes in place.
+            return _plain(await asyncio.to_thread(self._handled, request))
         response = self._handled(request, behind=behind)
         return _plain(response) if response.stream is None else await _stream(raw, response)
 
@@ -192,9 +195,7 @@ class ApiServer:
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
-        body = await raw.read() if raw.can_read_body else b""
-        if len(body) > MAX_BODY_BYTES:
-            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
+        body = await _body(raw) if raw.can_read_body else b""
         return Request(raw.method, path, dict(raw.query), headers, body, user, groups)
 
     def _who(self, path: str, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
@@ -217,6 +218,16 @@ class ApiServer:
         return path, found
 
 
+async def _body(raw: web.BaseRequest) -> bytes:
+    parts, size = [], 0
+    async for part in raw.content.iter_any():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
+        parts.append(part)
+    return b"".join(parts)
+
+
 def _plain(response: Response) -> web.Response:
     headers = {"Content-Type": response.content_type, "Cache-Control": "no-cache, private", **response.headers}
     return web.Response(status=response.code, body=response.body, headers=headers)
@@ -237,9 +248,9 @@ async def _stream(raw: web.BaseRequest, response: Response, *, cut: int | None =
                     return await _no_reply(raw, silent=False)
                 cut = None if cut is None else cut - 1
                 await reply.write(chunk)
-    except ConnectionError:
+        await reply.write_eof()
+    except ConnectionError:  # the client has gone
         return reply
-    await reply.write_eof()
     return reply
 
 

@@ -7,20 +7,22 @@ are the same for all kinds and for all verbs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.sandbox.apiserver.admission import admit_create, allocate_addresses
-from edl.sandbox.apiserver.cel.rules import rule_errors
+from edl.sandbox.apiserver.admission import admit_create, admit_update
+from edl.sandbox.apiserver.cel.rules import rule_errors, typed
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import to_stored
 from edl.sandbox.apiserver.deletion import Deleter
 from edl.sandbox.apiserver.errors import (
+    ApiError,
     FieldError,
     already_exists,
     bad_request,
     conflict,
+    forbidden_field,
     invalid,
     invalid_value,
     required,
@@ -158,7 +160,9 @@ class Writer:
         cluster, kind = self._cluster, write.kind
         metadata = value["metadata"]
         if metadata.get("resourceVersion") not in {None, "", "0"}:
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            told = "resourceVersion should not be set on objects to be created"
+            if not write.request.is_dry_run:
+                raise ApiError(500, "", told)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"][:_MAX_GENERATED] + cluster.suffix()
         for name in (*_SYSTEM, "resourceVersion"):
@@ -171,8 +175,8 @@ class Writer:
         key = (metadata.get("namespace", ""), metadata.get("name", ""))
         self._complete(kind, value, None)
         if errors := self._metadata_errors(kind, metadata):
-            further = schema_errors_of(kind, value, None)
-            raise invalid(kind.name, kind.group, key[1], [*errors, *kind.rules(value, None), *further])
+            further = schema_errors_of(kind, value, None, errors)
+            raise invalid(kind.name, kind.group, key[1], [*kind.rules(value, None), *further])
         admit_create(cluster, kind, value)
         if cluster.store.get(kind.resource, key) is not None:
             raise already_exists(kind.plural, kind.group, key[1])
@@ -198,9 +202,10 @@ class Writer:
 
     def _judge(self, write: Write, value: Object, old: Object | None) -> None:
         kind = write.kind
-        self._admit(write, value, old)
-        if errors := [*kind.rules(value, old), *schema_errors_of(kind, value, old)]:
+        before = [] if old is None else _finalizer_errors(value["metadata"], old["metadata"])
+        if errors := [*before, *kind.rules(value, old), *schema_errors_of(kind, value, old, ())]:
             raise invalid(kind.name, kind.group, value["metadata"]["name"], errors)
+        self._admit(write, value, old)
 
     # Changing
 
@@ -213,8 +218,7 @@ class Writer:
         cluster, kind = self._cluster, write.kind
         value = self._merged(write, old.value, new)
         self._complete(kind, value, old.value)
-        if kind.qualified == "services":
-            allocate_addresses(cluster, value)
+        admit_update(cluster, kind, value)
         self._count_generation(write, value, old.value)
         self._judge(write, value, old.value)
         if write.applied is None and _same_but_managers(value, old.value):
@@ -281,6 +285,15 @@ class Writer:
             record_apply(schema, old, value, write.applied, manager=manager, time=time, is_custom=kind.is_custom)
 
 
+def _finalizer_errors(metadata: Object, before: Object) -> list[FieldError]:
+    added = [name for name in metadata.get("finalizers") or () if name not in (before.get("finalizers") or ())]
+    if not before.get("deletionTimestamp") or not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    told = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [forbidden_field("metadata.finalizers", told)]
+
+
 def _same_but_managers(value: Object, old: Object) -> bool:
     """Return whether two states differ in nothing but the managers of their fields."""
     plain = [{k: v for k, v in one["metadata"].items() if k != "managedFields"} for one in (value, old)]
@@ -297,12 +310,12 @@ def type_of(kind: Kind) -> Object:
     return {**kind.schema, "properties": {**kind.schema.get("properties", {}), "metadata": {"$ref": OBJECT_META}}}
 
 
-def schema_errors_of(kind: Kind, value: Object, old: Object | None) -> list[FieldError]:
-    """What the schema of a custom resource and its expressions refuse."""
+def schema_errors_of(kind: Kind, value: Object, old: Object | None, before: Sequence[FieldError]) -> list[FieldError]:
+    """The errors before, and what the schema of a custom resource and its expressions refuse."""
     if kind.schema is None:
-        return []
-    before = ABSENT if old is None else old
-    errors = list(schema_errors(kind.schema, value, old=before))
+        return list(before)
+    former = ABSENT if old is None else old
+    errors = [*before, *schema_errors(kind.schema, value, old=former)]
     if is_blocking(errors):
         return [*errors, NOT_CHECKED]
-    return [*errors, *rule_errors(kind.schema, value, before)]
+    return [*errors, *rule_errors(kind.schema, typed(kind.schema, value), former)]

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError, TemporaryError
 from edl.kube.client.session import ApiSession
 from edl.observability.logs import log_event
 from edl.sandbox.kubelet.images import default_images, table
@@ -35,8 +35,8 @@ async def serve_kubelet(settings: flags.KubeletSettings) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     images = default_images()
-    folder = make_folder(settings.folder, "--folder")
     async with await ApiSession.open(settings.kubeconfig) as session:
+        folder = make_folder(settings.folder, "--folder")
         wanted = KubeletSettings(
             settings.nodes,
             NodeShape(settings.cpu, settings.memory),
@@ -45,16 +45,30 @@ async def serve_kubelet(settings: flags.KubeletSettings) -> int:
             owns_folder=settings.folder is None,
             prefix=settings.prefix,
         )
-        async with running(session, wanted) as kubelet:
-            sys.stderr.write(f"images that this kubelet knows:\n{table(images)}\n")
-            log_event(_log, logging.INFO, "kubelet started", server=session.host, nodes=settings.nodes)
-            run, stopped = await wait_for_first(kubelet.run(), stop.wait())
+        try:
+            async with running(session, wanted) as kubelet:
+                sys.stderr.write(f"images that this kubelet knows:\n{table(images)}\n")
+                log_event(_log, logging.INFO, "kubelet started", server=session.host, nodes=settings.nodes)
+                run, stopped = await wait_for_first(kubelet.run(), stop.wait())
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        except TemporaryError as error:
+            remedy = "start the cluster of this kubeconfig, or give another one"
+            raise PermanentError(f"{error}; {remedy}") from error
     if not stopped.cancelled():
         log_event(_log, logging.INFO, "stopped", code=0)
         return 0
     run.result()
     log_event(_log, logging.ERROR, "stopped because the supervisor of the containers has ended", code=1)
     return 1
+
+
+def unwritable(folder: Path, error: OSError) -> ConfigError:
+    """The error of a folder to which nothing can be written any more."""
+    return ConfigError(
+        f"{error.filename2 or error.filename or folder}: cannot be written: {error.strerror}; free some space, or set"
+        " TMPDIR to another folder"
+    )
 
 
 def make_folder(wanted: Path | None, flag: str) -> Path:

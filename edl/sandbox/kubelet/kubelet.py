@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,8 @@ class Kubelet:
         await asyncio.gather(self.pods.wait_until_synced(), self.services.wait_until_synced())
         while True:
             all_pods = list(self.pods)
-            self._names.write(service_names(self.services, all_pods))
+            with suppress(OSError):  # the disk is full; the next round tries again
+                self._names.write(service_names(self.services, all_pods))
             mine = {uid_of(pod): pod for pod in all_pods if pod["spec"].get("nodeName") in self._nodes}
             for uid, pod in mine.items():
                 if uid in self._workers:

@@ -80,15 +80,17 @@ class PodWorker:
 
     async def _live_until_deleted(self) -> None:
         living = asyncio.create_task(self._live())
-        await wait_for_first(asyncio.shield(living), self._deleted.wait())
-        if living.done():
-            living.result()
-            self._changed()
-            await self._deleted.wait()
-        elif any(one.process for one in (*self.init, *self.main)):
-            await self._terminate(living)
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
+        try:
+            await wait_for_first(asyncio.shield(living), self._deleted.wait())
+            if living.done():
+                living.result()
+                self._changed()
+                await self._deleted.wait()
+            elif any(one.process for one in (*self.init, *self.main)):
+                await self._terminate(living)
+        finally:
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
         if not self._phase and all(one.exit_code is not None for one in self._records(self.main)) and self.main:
             self._phase = final_phase(self._records(self.main))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.model.quantity import format_quantity
 from edl.sandbox.objects import amounts_of, is_deleted, is_finished, is_true, labels_of, name_of, request_of
 
 Object = dict[str, Any]
@@ -148,4 +147,4 @@ def _serving_line(deployment: Object, pods: list[Object]) -> ServingLine:
 
 def cores(milli: int) -> str:
     """Millicores as people write cores."""
-    return format_quantity(milli, "cpu")
+    return f"{milli / 1000:g}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from edl.sandbox.apiserver.schema.quantities import parse_quantity
+from edl.sandbox.apiserver.schema.validation import matches
 
 
 class CelError(Exception):
@@ -21,6 +21,13 @@ class Optional:
 
     value: Any = None
     is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A stored value that its type does not allow; an expression that reads it fails."""
+
+    why: str
 
 
 NONE = Optional(is_empty=True)
@@ -74,10 +81,6 @@ def _compare(left: Quantity, right: Quantity) -> int:
     return (left.amount > right.amount) - (left.amount < right.amount)
 
 
-def _matches(text: str, pattern: str) -> bool:
-    return re.search(pattern, text) is not None
-
-
 def _or_value(optional: Optional, default: Any) -> Any:
     return default if optional.is_empty else optional.value
 
@@ -97,7 +100,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "contains": lambda text, part: part in text if isinstance(text, str) else NotImplemented,
     "startsWith": lambda text, part: text.startswith(part),
     "endsWith": lambda text, part: text.endswith(part),
-    "matches": _matches,
+    "matches": lambda text, pattern: matches(pattern, text),
     "lowerAscii": lambda text: text.lower(),
     "upperAscii": lambda text: text.upper(),
     "trim": lambda text: text.strip(),

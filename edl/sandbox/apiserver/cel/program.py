@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from edl.sandbox.apiserver.cel.functions import FUNCTIONS, NONE, CelError, Optional
+from edl.sandbox.apiserver.cel.functions import FUNCTIONS, NONE, CelError, Optional, Unfit
 from edl.sandbox.apiserver.cel.syntax import Node, parse
 
 Scope = Mapping[str, Any]
@@ -93,7 +93,9 @@ def _item(value: Any, key: Any) -> Any:
         return _optional_item(value, key)
     if isinstance(value, Mapping):
         if key in value:
-            return value[key]
+            if isinstance(found := value[key], Unfit):
+                raise CelError(found.why)
+            return found
         raise CelError(f"no such key: {key}")
     if isinstance(value, list) and isinstance(key, int):
         if 0 <= key < len(value):
@@ -167,6 +169,8 @@ def same(left: Any, right: Any) -> bool:
 
 def _contains(container: Any, value: Any) -> bool:
     if isinstance(container, Mapping):
+        if isinstance(found := container.get(value), Unfit):
+            raise CelError(found.why)
         return value in container
     if isinstance(container, list):
         return any(same(value, item) for item in container)

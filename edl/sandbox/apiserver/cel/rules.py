@@ -8,13 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from edl.sandbox.apiserver.cel.functions import CelError
+from edl.sandbox.apiserver.cel.functions import CelError, Unfit
 from edl.sandbox.apiserver.cel.program import program
 from edl.sandbox.apiserver.cel.syntax import CelSyntaxError
 from edl.sandbox.apiserver.errors import FieldError
 from edl.sandbox.apiserver.schema.validation import ABSENT, type_name
 
 Schema = dict[str, Any]
+
+
+def typed(schema: Schema, value: Any) -> Any:
+    """The value as expressions see it: JSON's 2.0 passes for an integer elsewhere, but not in an expression."""
+    if isinstance(value, float):
+        if schema.get("x-kubernetes-int-or-string"):
+            return Unfit("invalid data, expected XIntOrString value to be either a string or integer")
+        return Unfit("invalid data, expected int, got float64") if schema.get("type") == "integer" else value
+    if isinstance(value, dict):
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+        rest = others if isinstance(others, dict) else {}
+        return {key: typed(properties.get(key, rest), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [typed(schema.get("items", {}), item) for item in value]
+    return value
 
 
 def rule_errors(schema: Schema, value: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
@@ -26,7 +41,7 @@ def rule_errors(schema: Schema, value: Any, old: Any = ABSENT, path: str = "") -
         old: the former state; absent on a create.
         path: of the value.
     """
-    if value is None:
+    if value is None or isinstance(value, Unfit):
         return
     for rule in schema.get("x-kubernetes-validations", ()):
         yield from _judged(rule, value, old, path)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from edl.sandbox.apiserver.http.descriptions import described
 from edl.sandbox.apiserver.http.discovery import subresources_of
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.registry import Registry
@@ -29,12 +30,8 @@ _LIST_PARAMETERS = (
     "timeoutSeconds",
 )
 _BODIES = ("application/json", "application/yaml")
-_PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def index(registry: Registry) -> Object:
@@ -52,18 +49,17 @@ def index(registry: Registry) -> Object:
 def document(registry: Registry, group: str, version: str) -> Object:
     """The OpenAPI document of one version of one group."""
     kinds = registry.of_group(group, version)
-    schemas: dict[str, Object] = {}
+    types: dict[str, Object] = {}
+    _add_types(types, [OBJECT_META, _LIST_META, *(kind.type_name for kind in kinds if kind.type_name)])
+    schemas = described(types)
     paths: dict[str, Object] = {}
     for kind in kinds:
         name = schema_name(kind)
         if kind.schema is not None:
             schemas[name] = _custom_schema(kind)
-            _add_types(schemas, [OBJECT_META])
         else:
-            _add_types(schemas, [name])
             schemas[name] = {**schemas[name], "x-kubernetes-group-version-kind": [_gvk(kind)]}
         if "list" in kind.verbs:
-            _add_types(schemas, [_LIST_META])
             schemas[f"{name}List"] = _list_schema(kind, name)
         paths.update(_paths(kind, name))
     info = {"title": "Kubernetes", "version": "v1.36.3"}
@@ -170,7 +166,8 @@ def _single(kind: Kind, name: str) -> Object:
     if "update" in kind.verbs:
         operations["put"] = _operation(kind, "put", name, _WRITE_PARAMETERS, _BODIES)
     if "patch" in kind.verbs:
-        operations["patch"] = _operation(kind, "patch", name, (*_WRITE_PARAMETERS, "force"), _PATCHES)
+        patches = _PATCHES if kind.is_custom else (*_PATCHES, _STRATEGIC)
+        operations["patch"] = _operation(kind, "patch", name, (*_WRITE_PARAMETERS, "force"), patches)
     if "delete" in kind.verbs:
         operations["delete"] = _operation(kind, "delete", name, _WRITE_PARAMETERS, _BODIES)
     return operations

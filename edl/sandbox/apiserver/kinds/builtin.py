@@ -252,7 +252,7 @@ def _core() -> list[Kind]:
             has_status=True,
             prepare=defaults.service,
             rules=defaults.service_rules,
-            name_form="service",
+            name_form="label",
             selectable=("spec.clusterIP", "spec.type"),
             fields_of=lambda value: {f"spec.{k}": dig(value, "spec", k, default="") for k in ("clusterIP", "type")},
         ),

@@ -6,7 +6,6 @@ import re
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
 
 def subdomain_problem(name: str) -> str:
@@ -34,19 +33,6 @@ def label_problem(name: str) -> str:
     )
 
 
-def service_problem(name: str) -> str:
-    """What is wrong with the name of a Service; empty if nothing."""
-    if len(name) > 63:
-        return "must be no more than 63 bytes"
-    if re.fullmatch(_LABEL_1035, name):
-        return ""
-    return (
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
-        f"is '{_LABEL_1035}')"
-    )
-
-
 def path_problem(name: str) -> str:
     """What is wrong with a name that need only be a segment of a path (RBAC); empty if nothing."""
     if name in {".", ".."}:
@@ -58,6 +44,5 @@ def path_problem(name: str) -> str:
 NAME_PROBLEMS = {
     "subdomain": subdomain_problem,
     "label": label_problem,
-    "service": service_problem,
     "path": path_problem,
 }

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
-_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)$")
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
-_NANO = Decimal("1e-9")
+_MILLI = Decimal("1e-3")
+_MOST_DIGITS = 30
 
 
 def parse_quantity(text: str) -> Decimal:
@@ -24,7 +25,8 @@ def parse_quantity(text: str) -> Decimal:
     if suffix in _BINARY[1:]:
         return number * Decimal(1024) ** _BINARY.index(suffix)
     if suffix[:1] in {"e", "E"} and suffix != "E":
-        return number.scaleb(int(suffix[1:]))
+        # Beyond any amount that can be stored, larger and smaller make no difference.
+        return number.scaleb(max(-_MOST_DIGITS, min(int(suffix[1:]), _MOST_DIGITS)))
     return number.scaleb(3 * (_DECIMAL.index(suffix) - 3))
 
 
@@ -35,7 +37,7 @@ def canonical(text: str) -> str:
         ValueError: it is not a quantity.
     """
     number, suffix = _split(text)
-    value = parse_quantity(text).quantize(_NANO, rounding=ROUND_CEILING)
+    value = parse_quantity(text).quantize(_MILLI, rounding=ROUND_CEILING)
     if suffix in _BINARY[1:] and (abs(value) < 1024 or value % 1):
         suffix = ""
     if suffix in _BINARY[1:]:
@@ -44,7 +46,7 @@ def canonical(text: str) -> str:
         digits = int(value.normalize().as_tuple().exponent)
         power = 3 * (digits // 3)
         return f"{value.scaleb(-power):.0f}" + (f"e{power}" if power else "")
-    return _shortened(int(value / _NANO), 1000, _DECIMAL) if number else "0"
+    return _shortened(int(value / _MILLI), 1000, _DECIMAL[2:]) if number else "0"
 
 
 def _shortened(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
@@ -57,7 +59,7 @@ def _shortened(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 
 def _split(text: str) -> tuple[Decimal, str]:
-    match = _FORM.match(text)
+    match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -56,6 +56,8 @@ def default(schema: Schema, value: Any) -> None:
     if not isinstance(value, dict):
         return
     properties = schema.get("properties", {})
+    for key in [key for key, item in value.items() if item is None and _drops_null(properties.get(key))]:
+        del value[key]
     for key, inner in properties.items():
         missing = key not in value or (value[key] is None and not inner.get("nullable"))
         if missing and "default" in inner:
@@ -66,6 +68,11 @@ def default(schema: Schema, value: Any) -> None:
     if isinstance(others, dict):
         for key in value.keys() - properties.keys():
             default(others, value[key])
+
+
+def _drops_null(schema: Schema | None) -> bool:
+    """Return whether a null counts as absent: where the schema knows the field and does not allow it."""
+    return schema is not None and not schema.get("nullable") and not schema.get(_PRESERVE)
 
 
 def nodes(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Schema]]:

@@ -84,7 +84,17 @@ def strict_error(kind: str, version: str, unknown: list[str]) -> ApiError:
 
 
 class _WrongTypeError(Exception):
-    pass
+    """A value of a wrong type; the innermost struct around it completes the message."""
+
+    def __init__(self, value: str, path: str, expected: str) -> None:
+        super().__init__(value, path, expected)
+        self.value, self.path, self.expected, self.owner = value, path, expected, ""
+
+    def __str__(self) -> str:
+        if not self.path:
+            return self.value
+        field = f"{self.owner}.{self.path}" if self.owner else self.path
+        return f"json: cannot unmarshal {self.value} into Go struct field {field} of type {self.expected}"
 
 
 def _struct(schema: Schema, name: str, value: Any, path: str, unknown: list[str]) -> Object:
@@ -99,7 +109,11 @@ def _struct(schema: Schema, name: str, value: Any, path: str, unknown: list[str]
         if key not in properties:
             unknown.append(where)
         elif item is not None:
-            decoded = _value(properties[key], item, where, unknown)
+            try:
+                decoded = _value(properties[key], item, where, unknown)
+            except _WrongTypeError as error:
+                error.owner = error.owner or name.rpartition(".")[2]
+                raise
             if not _is_omitted(properties[key], decoded):
                 result[key] = decoded
     return result
@@ -155,7 +169,7 @@ def _quantity(value: Any, path: str) -> str:
     try:
         return canonical(str(value))
     except ValueError as error:
-        raise _WrongTypeError(str(error)) from None
+        raise _WrongTypeError(str(error), "", "") from None
 
 
 def _scalar(schema: Schema, value: Any, path: str) -> Any:
@@ -179,5 +193,4 @@ def _go_name(schema: Schema) -> str:
 def _wrong(value: Any, path: str, expected: str) -> _WrongTypeError:
     json_kind = {bool: "bool", str: "string", int: "number", float: "number", list: "array", dict: "object"}
     plain = ".".join(part.split("[")[0] for part in path.split("."))
-    told = json_kind.get(type(value), "value")
-    return _WrongTypeError(f"json: cannot unmarshal {told} into Go struct field {plain} of type {expected}")
+    return _WrongTypeError(json_kind.get(type(value), "value"), plain, expected)

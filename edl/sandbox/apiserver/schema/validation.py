@@ -17,6 +17,8 @@ Schema = dict[str, Any]
 ABSENT: Any = object()
 """The former state of what is new."""
 
+_LARGEST = 2**63 - 1
+
 _BLOCKING = {
     "FieldValueNotSupported",
     "FieldValueRequired",
@@ -52,7 +54,10 @@ def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT)
         yield from _int_or_string_errors(value, path)
     elif (kind := schema.get("type")) and not _is_of(kind, value):
         yield _wrong_type(value, path, kind)
-        return
+        if kind != "integer" or type_name(value) != "number":
+            return
+        yield _not_whole(path)
+        value = float(value)
     if "enum" in schema and value not in schema["enum"]:
         yield not_supported(path, value, [str(one) for one in schema["enum"]])
     if isinstance(value, str):
@@ -65,10 +70,17 @@ def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT)
         yield from _object_errors(schema, value, path, old)
 
 
+def matches(pattern: str, text: str) -> bool:
+    """Return whether a pattern of Go's syntax is found in a text; its `$` is the end, never a last line's."""
+    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), text) is not None
+
+
 def type_name(value: Any) -> str:
     """The name of a JSON type, as messages call it."""
     if value is None:
         return "null"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
+        return "number"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
     return names[type(value)]
 
@@ -92,16 +104,20 @@ def _wrong_type(value: Any, path: str, kind: str) -> FieldError:
 
 
 def _int_or_string_errors(value: Any, path: str) -> Iterator[FieldError]:
-    if type_name(value) in {"integer", "string"}:
+    if type_name(value) in {"integer", "string"} or _is_of("integer", value):
         return
     yield _wrong_type(value, path, "integer,string")
     yield FieldError(
         "<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" must validate at least one schema (anyOf)'
     )
     yield _wrong_type(value, path, "integer")
-    if isinstance(value, float):
-        told = f"Checked value must be of type integer (default format) in {path}"
-        yield FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {told}')
+    if type_name(value) == "number":
+        yield _not_whole(path)
+
+
+def _not_whole(path: str) -> FieldError:
+    told = f"Checked value must be of type integer (default format) in {path}"
+    return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {told}')
 
 
 def _text_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
@@ -110,7 +126,7 @@ def _text_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
     elif len(value) < schema.get("minLength", 0):
         told = f"{path} in body should be at least {schema['minLength']} chars long"
         yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {told}")
-    elif "pattern" in schema and re.search(schema["pattern"], value) is None:
+    elif "pattern" in schema and not matches(schema["pattern"], value):
         told = f"{path} in body should match '{schema['pattern']}'"
         yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {told}")
 

@@ -1,0 +1,135 @@
+"""Turns snapshots and plans into what every open page shows, at most once a second.
+
+While no page is open, only the history is kept: no view is made and no plan is computed. The leading controller hands
+over its own plans. A standby controller and `edl dashboard` have none, so they compute one while somebody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from edl.clock import Clock
+from edl.dashboard.decision_log import DecisionLog
+from edl.dashboard.differences import differences
+from edl.dashboard.feed import Feed
+from edl.dashboard.history import History, sample_of
+from edl.dashboard.view import Body, View, short, view_of
+from edl.errors import EdlError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import ScalePlan
+
+PACE_S = 1.0
+_REST_OF_PLAN = 3.0
+"""A page computes plans at most a quarter of the time."""
+
+Decide = Callable[[ClusterSnapshot], Awaitable[ScalePlan]]
+
+
+class Live:
+    """What the pages show now.
+
+    Args:
+        clock: for pauses and times.
+        feed: the open pages.
+        decide: makes a plan if nobody hands one over.
+        pace_s: shortest time between two messages.
+    """
+
+    def __init__(self, clock: Clock, feed: Feed, decide: Decide, *, pace_s: float = PACE_S) -> None:
+        self._clock, self._feed, self._decide, self._pace_s = clock, feed, decide, pace_s
+        self._history, self._log = History(), DecisionLog()
+        self._snapshot: ClusterSnapshot | None = None
+        self._plan: ScalePlan | None = None
+        self._planned: ClusterSnapshot | None = None
+        self._plan_due_s = 0.0
+        self._leads = False
+        self._view = View()
+        self._problem = self._no_plan = ""
+        self._changed = asyncio.Event()
+        self._refreshing = asyncio.Lock()
+
+    @property
+    def snapshot(self) -> ClusterSnapshot | None:
+        """The newest snapshot; None before the first."""
+        return self._snapshot
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken; if `leader`, its plan is handed over too."""
+        self._snapshot, self._leads = snapshot, leader
+        sample = sample_of(snapshot)
+        if self._history.add(sample):
+            self._feed.send("sample", sample.body)
+        self.told("")
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """A plan was made."""
+        self._plan, self._planned = plan, snapshot
+        self._tell(self._problem, "")
+        entries = self._log.take(plan, snapshot.observed_at_s)
+        if entries:
+            self._feed.send("decisions", entries)
+        self._changed.set()
+
+    def not_planned(self, error: Exception) -> None:
+        """No plan was made; the pages say so until the next one."""
+        self._tell(self._problem, f"no plan was made: {short(str(error))}")
+
+    def told(self, problem: str) -> None:
+        """Say on every page why what it shows may be old; an empty text if it is not."""
+        self._tell(short(problem), self._no_plan)
+        self._changed.set()
+
+    def _tell(self, problem: str, no_plan: str) -> None:
+        before = self._problem or self._no_plan
+        self._problem, self._no_plan = problem, no_plan
+        if (problem or no_plan) != before:
+            self._feed.send("problem", problem or no_plan)
+
+    def state(self) -> Body:
+        """Everything that a page needs at its start; the messages of the feed go on from here."""
+        return {
+            "now": self._clock.now_s(),
+            "nodes": self._view.nodes,
+            "jobs": self._view.jobs,
+            "cluster": self._view.cluster,
+            "history": [sample.body for sample in self._history.samples],
+            "decisions": list(self._log.entries),
+            "problem": self._problem or self._no_plan,
+        }
+
+    async def refresh(self) -> None:
+        """Bring the view up to date and send what changed."""
+        async with self._refreshing:
+            self._changed.clear()
+            if self._snapshot is None:
+                return
+            view = await asyncio.to_thread(view_of, self._snapshot, self._plan)
+            change = await asyncio.to_thread(differences, self._view, view)
+            self._view = view
+            if change is not None:
+                self._feed.send("change", change)
+
+    async def run(self) -> None:
+        """Keep the open pages up to date until cancelled."""
+        while True:
+            await self._changed.wait()
+            if self._feed.is_watched:
+                await self._plan_if_due()
+                await self.refresh()
+            else:
+                self._changed.clear()
+            await self._clock.sleep(self._pace_s)
+
+    async def _plan_if_due(self) -> None:
+        """Compute the plan for the newest snapshot, unless the leader hands it over or one was just made."""
+        snapshot, now_s = self._snapshot, self._clock.monotonic_s()
+        if snapshot is None or self._leads or snapshot is self._planned or now_s < self._plan_due_s:
+            return
+        try:
+            plan = await self._decide(snapshot)
+        except EdlError as error:
+            self.not_planned(error)
+        else:
+            self.planned(snapshot, plan)
+        self._plan_due_s = self._clock.monotonic_s() + _REST_OF_PLAN * (self._clock.monotonic_s() - now_s)

@@ -1,0 +1,59 @@
+"""Asks the API server what the owner of a token may do, with that token and with nothing of this process.
+
+The review is a SelfSubjectAccessReview, which every authenticated user may create. So the controller needs no right
+of its own for it, and a token that the API server does not accept is refused by the API server itself.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edl.errors import PermanentError
+from edl.kube.client.session import ApiSession
+
+_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right in all namespaces; `group` is empty for the core resources."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+async def missing_rights(session: ApiSession, token: str, rights: Sequence[Right]) -> tuple[Right, ...]:
+    """The rights that the owner of the token does not have.
+
+    Args:
+        session: leads to the API server; its own credentials are not used.
+        token: the bearer token, not empty.
+        rights: what is needed.
+
+    Raises:
+        RefusedError: the API server does not accept the token (401), or the owner may not create a review (403).
+        TemporaryError: the API server does not answer.
+        PermanentError: the answer is not that of an API server.
+    """
+    async with session.of_caller(token) as caller:
+        return tuple([right for right in rights if not await _may(caller, right)])
+
+
+async def _may(caller: ApiSession, right: Right) -> bool:
+    attributes = {"verb": right.verb, "group": right.group, "resource": right.resource, "version": "*"}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    status = (await caller.post(_PATH, body)).get("status")
+    if not isinstance(status, dict):
+        raise PermanentError("the API server answered a SelfSubjectAccessReview without a status; check its address")
+    return status.get("allowed") is True

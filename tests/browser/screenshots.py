@@ -1,0 +1,68 @@
+"""Takes the pictures of the page for the docs: `make screenshots` writes docs/images/page-{light,dark}.png.
+
+A small cluster plays a wave of serving: trainers leave for it and come back. Half a minute, no control plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.browser.chromium import Tab, chromium
+from tests.worlds.fake_api import FakeApi
+from tests.worlds.page_cluster import JOBS, NODES, PODS, PageCluster, job, node, page_of_cluster, serving, trainer
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+_NODES = 6
+_CTR, _VISION = 14, 10
+_WAVE = (1, 2, 4, 6, 8, 8, 8, 6, 4, 2, 1)
+_STEP_S = 1.5
+
+
+def _start() -> FakeApi:
+    api = FakeApi()
+    for number in range(_NODES):
+        api.put(NODES, node(f"n{number:03d}"))
+    api.put(JOBS, job("ctr", least=4, most=_CTR))
+    api.put(JOBS, job("vision", least=2, most=12))
+    _place(api, 0)
+    return api
+
+
+def _place(api: FakeApi, waves: int) -> None:
+    """So many serving pods of two cores run, and the trainers that fit beside them."""
+    api.objects.setdefault(PODS, {})
+    wanted = {f"api-{index}": serving(f"api-{index}", node=f"n{index % 2:03d}") for index in range(waves)}
+    ctr = _CTR - waves
+    wanted |= {f"ctr-trainer-{i}": trainer(i, node=f"n{2 + i % 2:03d}") for i in range(ctr)}
+    wanted |= {f"vision-trainer-{i}": trainer(i, job="vision", node=f"n{4 + i % 2:03d}") for i in range(_VISION)}
+    for namespace, name in [key for key in api.objects[PODS] if key[1] not in wanted]:
+        api.remove(PODS, name, namespace)
+    for name, pod in wanted.items():
+        if (pod["metadata"]["namespace"], name) not in api.objects[PODS]:
+            api.put(PODS, pod)
+
+
+async def _play(cluster: PageCluster, tab: Tab) -> None:
+    await tab.until("document.querySelectorAll('#decisions li').length >= 2")
+    for waves in _WAVE:
+        _place(cluster.api, waves)
+        await asyncio.sleep(_STEP_S)
+    await tab.until("document.getElementById('chart-legend').textContent.includes('serving pods: 1')")
+
+
+async def _take() -> None:
+    async with page_of_cluster(api=_start()) as cluster, chromium(width=1200, height=1350) as tab:
+        await tab.open(cluster.address.url)
+        await _play(cluster, tab)
+        IMAGES.mkdir(exist_ok=True)
+        for theme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": theme}]
+            await tab.send("Emulation.setEmulatedMedia", features=features)
+            picture = await tab.picture()
+            (IMAGES / f"page-{theme}.png").write_bytes(picture)
+            print(f"docs/images/page-{theme}.png: {len(picture) // 1024} KiB")
+
+
+if __name__ == "__main__":
+    asyncio.run(_take())

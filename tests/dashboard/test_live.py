@@ -1,0 +1,128 @@
+"""What the open pages are sent: changes only, at a bounded rate, and nothing is computed while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from edl.dashboard.feed import Client, Feed
+from edl.dashboard.live import Live
+from edl.errors import PlanError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Certificate, ScalePlan
+from tests.worlds.builders import make_job, make_nodes
+from tests.worlds.fake_api import FakeClock
+
+PLAN = ScalePlan((), Certificate("fulfilment", 0.0, 0.0))
+
+
+def snapshot(trainers: int = 0, time_s: float = 1000.0) -> ClusterSnapshot:
+    return ClusterSnapshot(time_s, nodes=make_nodes(2), jobs=(make_job("a", trainers=trainers, on=("n000",)),))
+
+
+class Planner:
+    """Counts what it is asked for."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked = 0
+        self.error = error
+
+    async def __call__(self, _: ClusterSnapshot) -> ScalePlan:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return PLAN
+
+
+async def received(client: Client) -> tuple[str, Any]:
+    message = await client.next(5.0)
+    assert message
+    event, data, *_ = message.decode().split("\n")
+    return event.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+@asynccontextmanager
+async def running(live: Live) -> AsyncIterator[None]:
+    task = asyncio.create_task(live.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_only_what_changed_is_sent() -> None:
+    feed = Feed()
+    live = Live(FakeClock(), feed, Planner())
+    live.observed(snapshot(), leader=True)
+    await live.refresh()
+    with feed.opened() as client:
+        live.observed(snapshot(trainers=2, time_s=1002.0), leader=True)
+        await live.refresh()
+        assert (await received(client))[0] == "sample"
+        event, change = await received(client)
+        assert event == "change"
+        assert list(change["nodes"]["set"]) == ["n000"]
+        assert change["jobs"]["set"]["default/a"]["trainers"] == 2
+        assert "cluster" not in change
+
+
+async def test_nothing_is_planned_while_no_page_is_open_but_the_history_goes_on() -> None:
+    feed, planner = Feed(), Planner()
+    live = Live(FakeClock(), feed, planner)
+    async with running(live):
+        for second in range(5):
+            live.observed(snapshot(trainers=second, time_s=1000.0 + second), leader=False)
+            await asyncio.sleep(0.01)
+        assert planner.asked == 0
+        assert len(live.state()["history"]) == 5
+
+
+async def test_a_watched_page_without_a_leader_gets_a_plan_of_its_own() -> None:
+    feed, planner = Feed(), Planner()
+    live = Live(FakeClock(), feed, planner)
+    async with running(live):
+        with feed.opened() as client:
+            live.observed(snapshot(), leader=False)
+            events = [(await received(client)) for _ in range(2)]
+            assert [name for name, _ in events] == ["sample", "change"]
+            assert events[1][1]["cluster"]["certificate"]["objective"] == "fulfilment"
+            assert planner.asked == 1
+
+
+async def test_the_plans_of_a_leader_are_shown_and_none_is_computed() -> None:
+    feed, planner = Feed(), Planner()
+    live = Live(FakeClock(), feed, planner)
+    async with running(live):
+        with feed.opened() as client:
+            made = snapshot()
+            live.observed(made, leader=True)
+            live.planned(made, PLAN)
+            assert (await received(client))[0] == "sample"
+            _, change = await received(client)
+            assert change["cluster"]["certificate"] is not None
+    assert planner.asked == 0
+
+
+async def test_a_failed_plan_is_said_until_the_next_one() -> None:
+    feed = Feed()
+    live = Live(FakeClock(), feed, Planner(PlanError("no program was solved in time")))
+    async with running(live):
+        with feed.opened() as client:
+            live.observed(snapshot(), leader=False)
+            assert (await received(client))[0] == "sample"
+            assert await received(client) == ("problem", "no plan was made: no program was solved in time")
+    assert live.state()["problem"].startswith("no plan was made")
+    live.planned(snapshot(), PLAN)
+    assert live.state()["problem"] == ""
+
+
+async def test_a_cluster_that_cannot_be_watched_is_said_until_it_can() -> None:
+    live = Live(FakeClock(), Feed(), Planner())
+    live.told("edl cannot watch pods")
+    assert live.state()["problem"] == "edl cannot watch pods"
+    live.observed(snapshot(), leader=False)
+    assert live.state()["problem"] == ""

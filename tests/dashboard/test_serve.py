@@ -1,0 +1,78 @@
+"""The page of a controller: on its own server, fed by its recorder, behind the Kubernetes token of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from edl.clock import SystemClock
+from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
+from edl.dashboard.web import PREFIX
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Certificate, Limits, ScalePlan
+from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
+from edl.observability.status_server import StatusServer
+from tests.dashboard.test_access import ReviewServer
+from tests.worlds.builders import make_job, make_nodes
+
+CLUSTER = ClusterSnapshot(1000.0, nodes=make_nodes(2), jobs=(make_job("ctr", trainers=2, on=("n000",)),))
+PLAN = ScalePlan((), Certificate("fulfilment", 1.25, 1.5))
+
+
+@asynccontextmanager
+async def controller_page() -> AsyncIterator[tuple[str, PageParts]]:
+    """The address of a controller's server, and its page."""
+    async with ReviewServer().session() as session:
+        page = page_of_controller(session, SystemClock(), PageSettings())
+        server = StatusServer(
+            "127.0.0.1:0",
+            is_alive=lambda: True,
+            is_ready=lambda: True,
+            metrics=lambda: b"x 1\n",
+            more={PREFIX: page.application},
+        )
+        _, port = await server.start()
+        try:
+            yield f"http://127.0.0.1:{port}", page
+        finally:
+            page.close()
+            await server.stop()
+
+
+async def test_the_page_of_a_controller_needs_a_token_and_its_probes_and_metrics_do_not() -> None:
+    async with controller_page() as (url, page), aiohttp.ClientSession() as http:
+        recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
+        recorder.observed(CLUSTER, leader=True)
+        for path in ("/metrics", "/healthz", "/page/", "/page/login"):
+            async with http.get(url + path) as response:
+                assert response.status == 200, path
+        statuses = {"full": 200, "part": 403, "made-up": 401}
+        for token, status in statuses.items():
+            headers = {"Authorization": f"Bearer {token}"}
+            async with http.get(f"{url}/page/node?name=n000", headers=headers) as response:
+                assert response.status == status
+                assert ("ctr-trainer-0" in await response.text()) == (status == 200)
+
+
+async def test_the_plans_that_the_leader_carries_out_are_shown() -> None:
+    async with controller_page() as (url, page), aiohttp.ClientSession() as http:
+        recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
+        recorder.observed(CLUSTER, leader=True)
+        recorder.planned(CLUSTER, Limits(), PLAN)
+        async with http.get(f"{url}/page/events", headers={"Authorization": "Bearer full"}) as response:
+            await response.content.readline()
+            state = await response.content.readline()
+        assert b'"achieved":1.25,"bound":1.5' in state
+
+
+async def test_why_the_controller_makes_no_decision_is_shown() -> None:
+    async with controller_page() as (_, page):
+        recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
+        recorder.skipped("edl is still listing pods")
+        assert page.live.state()["problem"] == "edl is still listing pods"
+        recorder.observed(CLUSTER, leader=True)
+        recorder.not_planned(CLUSTER, TimeoutError("too late"))
+        assert page.live.state()["problem"] == "no plan was made: too late"

@@ -1,0 +1,196 @@
+"""`edl sandbox` as a person uses it: a job, a serving load, scheduling, errors, and the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.control_plane.kube import Kube
+from tests.sandbox.pods import make_pod
+from tests.sandbox.sandboxes import STOP_S, launch, leftovers, sandbox, wait_until_ready
+
+ROOT = Path(__file__).parents[2]
+EDL = str(Path(sys.executable).with_name("edl"))
+MOMENTS = [(seed, random.Random(seed).uniform(0.1, 9.0)) for seed in range(5)]  # noqa: S311 - not a secret
+
+
+@pytest.fixture(scope="module")
+def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+    """A client of a sandbox with two nodes of 4 cpu."""
+    with sandbox(tmp_path_factory.mktemp("sandbox"), "--nodes", "2") as made:
+        yield made
+
+
+def serving(replicas: int, image: str = "nginx", cpu: str = "1") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": "16Mi"}}
+    container = {"name": "main", "image": image, "ports": [{"containerPort": 8080}], "resources": resources}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) -> None:
+    job = yaml.safe_load((ROOT / "example" / "fit_flights" / "job.yaml").read_text())
+    job["spec"]["trainer"]["max-instance"] = 3
+    kube.create(job)
+
+    def has_succeeded() -> bool:
+        return bool(kube.get("trainingjobs", "fit-flights").get("status", {}).get("phase") == "Succeeded")
+
+    kube.wait_until(has_succeeded, 240, "the job succeeds")
+    (claim,) = kube.list("persistentvolumeclaims", "default")
+    folder = kube.kubeconfig.parent / "claims" / "default" / claim["metadata"]["name"]
+    audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=60)
+    assert "294477" in audit.stdout.replace(",", "")
+    kube.delete("trainingjobs", "fit-flights")
+    kube.wait_until(lambda: not kube.list("pods", labels="paddlepaddle.org/job"), 60, "its pods are collected")
+    kube.wait_until(lambda: not kube.list("persistentvolumeclaims", "default"), 60, "its claim is collected")
+
+
+def test_a_deployment_is_scaled_replaced_and_collected(kube: Kube) -> None:
+    def ready() -> int:
+        return int(kube.get("deployments", "web").get("status", {}).get("readyReplicas") or 0)
+
+    kube.create(serving(2))
+    kube.wait_until(lambda: ready() == 2, 60, "two pods are ready")
+    kube.scale("deployments", "web", 4)
+    kube.wait_until(lambda: ready() == 4, 60, "four pods are ready")
+    kube.scale("deployments", "web", 1)
+    kube.wait_until(lambda: len(kube.list("pods", labels="app=web")) == 1, 60, "one pod is left")
+    old = {pod["metadata"]["name"] for pod in kube.list("pods", labels="app=web")}
+    template = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+    kube.patch("deployments", "web", template)
+
+    def replaced() -> bool:
+        names = {pod["metadata"]["name"] for pod in kube.list("pods", labels="app=web")}
+        return len(names) == 1 and not names & old and ready() == 1
+
+    kube.wait_until(replaced, 60, "the pod is replaced")
+    kube.delete("deployments", "web")
+    kube.wait_until(lambda: not kube.list("pods", labels="app=web"), 60, "its pods are collected")
+    assert kube.list("replicasets", "default") == []
+
+
+def test_a_pod_that_fits_nowhere_is_told_why_as_by_kube_scheduler(kube: Kube) -> None:
+    kube.create(make_pod("large", "pass", resources={"requests": {"cpu": "5"}}))
+    expected = (
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are"
+        " available: 2 Preemption is not helpful for scheduling."
+    )
+
+    def message() -> str:
+        conditions = kube.get("pods", "large")["status"].get("conditions") or [{}]
+        return str(conditions[0].get("message", ""))
+
+    kube.wait_until(lambda: message() == expected, 30, "the condition says why")
+    kube.delete("pods", "large", grace_s=0)
+
+
+def test_a_more_important_pod_takes_the_place_of_a_less_important_one(kube: Kube) -> None:
+    for name, value in (("low", -10), ("high", 10)):
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        kube.create({**body, "value": value})
+    sleep = "import time; time.sleep(600)"
+    for number in range(2):
+        spec = {"priorityClassName": "low"}
+        kube.create(make_pod(f"low-{number}", sleep, spec=spec, resources={"requests": {"cpu": "3"}}))
+    kube.wait_until(
+        lambda: all(kube.get("pods", f"low-{n}")["status"]["phase"] == "Running" for n in range(2)), 60, "both run"
+    )
+    spec = {"priorityClassName": "high"}
+    kube.create(make_pod("high", sleep, spec=spec, resources={"requests": {"cpu": "3"}}))
+    kube.wait_until(lambda: kube.get("pods", "high")["status"]["phase"] == "Running", 60, "it runs")
+    left = [pod["metadata"]["name"] for pod in kube.list("pods", "default") if "low-" in pod["metadata"]["name"]]
+    assert len(left) == 1
+    for name in (*left, "high"):
+        kube.delete("pods", name, grace_s=0)
+
+
+@pytest.mark.parametrize(("seed", "delay_s"), MOMENTS)
+def test_a_signal_at_any_moment_leaves_nothing(tmp_path: Path, seed: int, delay_s: float) -> None:
+    process = launch(tmp_path, "--demo")
+    time.sleep(delay_s)
+    process.send_signal(signal.SIGINT if seed % 2 else signal.SIGTERM)
+    code = process.wait(STOP_S)
+    assert code in {0, 130, -signal.SIGTERM}, (tmp_path / "err").read_text()
+    assert "Traceback" not in (tmp_path / "err").read_text()
+    wait_for_nothing(tmp_path)
+
+
+def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
+    process = launch(tmp_path)
+    wait_until_ready(process, tmp_path)
+    process.kill()
+    process.wait()
+    wait_for_nothing(tmp_path)
+
+
+def wait_for_nothing(folder: Path) -> None:
+    deadline = time.monotonic() + STOP_S
+    while left := leftovers(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def refused(folder: Path, *flags: str) -> str:
+    """What a sandbox says that does not start."""
+    process = launch(folder, *flags)
+    assert process.wait(60) == 2
+    assert leftovers(folder) == []
+    return (folder / "err").read_text()
+
+
+def test_an_occupied_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert f"127.0.0.1:{port}: Address already in use" in refused(tmp_path, "--port", str(port))
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    for text in ("apiVersion: v1\nkind: Config\n", "a: ["):
+        path.write_text(text)
+        assert "is not that of a sandbox" in refused(tmp_path, "--kubeconfig", str(path))
+        assert path.read_text() == text
+
+
+def test_a_folder_that_does_not_take_a_kubeconfig_is_named(tmp_path: Path) -> None:
+    assert "/proc/none/config: the kubeconfig cannot be written" in refused(
+        tmp_path, "--kubeconfig", "/proc/none/config"
+    )
+
+
+def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1") as kube:
+        assert kube.kubeconfig == path
+        old = path.read_text()
+        other = subprocess.run(
+            [EDL, "sandbox", "--kubeconfig", str(path)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (other.returncode, "is still running" in other.stderr) == (2, True)
+    assert not path.exists()
+    path.write_text(old)
+    stale = subprocess.run(
+        [EDL, "kubelet", "--kubeconfig", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+    )
+    assert stale.returncode == 1
+    assert "start the cluster of this kubeconfig" in stale.stderr
+    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1"):
+        assert path.read_text() != old
