@@ -7,9 +7,10 @@ most important and then the oldest first.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
-from edl.errors import ConfigError, ConflictError, EdlError
+from edl.errors import ConflictError, EdlError
 from edl.kube.client.api_errors import NotFoundError
 from edl.kube.client.session import ApiSession
 from edl.sandbox.events import NORMAL, WARNING, EventRecorder
@@ -18,11 +19,13 @@ from edl.sandbox.objects import condition, is_deleted, is_finished, is_true, now
 from edl.sandbox.scheduler.filters import explain, refusal_for_good, shortages
 from edl.sandbox.scheduler.preemption import Preemption, find_preemption, may_preempt, refusal_note
 from edl.sandbox.scheduler.scores import Packing, best_node
-from edl.sandbox.scheduler.view import NodeView, PodView, node_views, pod_view
+from edl.sandbox.scheduler.view import NodeView, PodView, PodViews, node_views
 
 Object = dict[str, Any]
 NAME = "default-scheduler"
 _LONGEST_S = 5.0
+_LOOK_S = 0.1
+"""How old the scheduler's picture of nodes and pods may be, apart from what it did itself."""
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -43,6 +46,10 @@ class Scheduler:
         self._events = EventRecorder(session, NAME)
         self._assumed: dict[str, str] = {}
         self._told: dict[str, str] = {}
+        self._views = PodViews()
+        self._nodes: dict[str, NodeView] = {}
+        self._nominees: list[PodView] = []
+        self._looked_s = 0.0
 
     async def run(self) -> None:
         """Schedule forever."""
@@ -66,8 +73,12 @@ class Scheduler:
             if uid in known and not known[uid]["spec"].get("nodeName")
         }
         self._told = {uid: text for uid, text in self._told.items() if uid in known}
-        waiting = [_view(pod) for pod in known.values() if self._is_waiting(pod)]
+        self._views.keep(known)
+        waiting = [self._views(pod) for pod in known.values() if self._is_waiting(pod)]
+        self._look()
         for pod in sorted(filter(None, waiting), key=lambda one: (-one.priority, one.created, one.key)):
+            if time.monotonic() - self._looked_s > _LOOK_S:
+                self._look()
             try:
                 await self._schedule(pod)
             except (NotFoundError, ConflictError):
@@ -76,6 +87,13 @@ class Scheduler:
                 self._wakeup.set()
                 await asyncio.sleep(0.2)
                 return
+
+    def _look(self) -> None:
+        """Read the nodes, and the pods that wait for one after a preemption; in between, own bindings are added."""
+        self._nodes = {node.name: node for node in node_views(self.nodes, self.pods, self._assumed, self._views)}
+        views = [self._views(pod) for pod in self.pods if self._is_waiting(pod)]
+        self._nominees = [one for one in views if one is not None and one.nominated]
+        self._looked_s = time.monotonic()
 
     def _is_waiting(self, pod: Object) -> bool:
         spec = pod["spec"]
@@ -89,7 +107,7 @@ class Scheduler:
         )
 
     async def _schedule(self, pod: PodView) -> None:
-        nodes = node_views(self.nodes, self.pods, self._assumed)
+        nodes = list(self._nodes.values())
         if problem := self._claim_problem(pod):
             await self._refuse(pod, f"0/{len(nodes)} nodes are available: {problem}. not found")
             return
@@ -113,8 +131,7 @@ class Scheduler:
 
     def _nominated(self, pod: PodView) -> list[PodView]:
         """Other pods that wait for a node after a preemption, and are no less important."""
-        views = [_view(one) for one in self.pods if self._is_waiting(one)]
-        return [one for one in views if one and one.nominated and one.uid != pod.uid and one.priority >= pod.priority]
+        return [one for one in self._nominees if one.uid != pod.uid and one.priority >= pod.priority]
 
     def _claim_problem(self, pod: PodView) -> str:
         for volume in pod.body["spec"].get("volumes") or ():
@@ -139,6 +156,9 @@ class Scheduler:
         except EdlError:
             del self._assumed[pod.uid]
             raise
+        before = self._nodes[node.name]
+        self._nodes[node.name] = before.with_pods([*before.pods, pod])
+        self._nominees = [one for one in self._nominees if one.uid != pod.uid]
         self._told.pop(pod.uid, None)
         message = f"Successfully assigned {pod.key[0]}/{pod.key[1]} to {node.name}"
         self._events.emit(pod.body, NORMAL, "Scheduled", message)
@@ -165,6 +185,7 @@ class Scheduler:
                 continue
             message = f"Preempted by pod {pod.uid} on node {preemption.node}"
             self._events.emit(victim.body, NORMAL, "Preempted", message)
+        self._looked_s = 0.0
 
     async def _refuse(self, pod: PodView, message: str, nominated: str = "") -> None:
         """Say in the condition PodScheduled and in an event why a pod waits, once for each reason."""
@@ -183,13 +204,6 @@ class Scheduler:
             body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [told]}}
             await self._session.patch(pod_path(pod.body, "status"), body, content_type=_STRATEGIC)
             self._events.emit(pod.body, WARNING, "FailedScheduling", message)
-
-
-def _view(pod: Object) -> PodView | None:
-    try:
-        return pod_view(pod)
-    except ConfigError:
-        return None
 
 
 def _with_nominated(node: NodeView, pod: PodView, nominated: list[PodView]) -> NodeView:

@@ -5,7 +5,7 @@ A pod counts as soon as the scheduler has decided where it goes, before the API 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,22 +107,48 @@ def pod_view(pod: Object) -> PodView:
     )
 
 
-def node_views(nodes: Iterable[Object], pods: Iterable[Object], assumed: Mapping[str, str]) -> list[NodeView]:
+class PodViews:
+    """Reads each version of a pod once."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, tuple[str, PodView | None]] = {}
+
+    def __call__(self, pod: Object) -> PodView | None:
+        """A pod's view; None if one of its amounts is not a quantity, but the API server stores no such pod."""
+        uid, version = uid_of(pod), str(pod["metadata"].get("resourceVersion") or "")
+        known = self._views.get(uid)
+        if known is None or not version or known[0] != version:
+            try:
+                known = (version, pod_view(pod))
+            except ConfigError:
+                known = (version, None)
+            self._views[uid] = known
+        return known[1]
+
+    def keep(self, uids: Container[str]) -> None:
+        """Forget all other pods."""
+        self._views = {uid: view for uid, view in self._views.items() if uid in uids}
+
+
+def node_views(
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    assumed: Mapping[str, str],
+    read: Callable[[Object], PodView | None],
+) -> list[NodeView]:
     """The nodes in the order of their names, each with the unfinished pods on it.
 
     Args:
         nodes: Node objects.
         pods: Pod objects.
         assumed: UID of a pod -> the node to which it was bound just now.
+        read: see PodViews.
     """
     by_node: dict[str, list[PodView]] = {}
     for pod in pods:
         where = pod["spec"].get("nodeName") or assumed.get(uid_of(pod), "")
-        if where and not is_finished(pod):
-            try:
-                by_node.setdefault(where, []).append(pod_view(pod))
-            except ConfigError:
-                continue  # the API server stores no such pod
+        if where and not is_finished(pod) and (view := read(pod)) is not None:
+            by_node.setdefault(where, []).append(view)
     return [_node_view(node, by_node.get(name_of(node), [])) for node in sorted(nodes, key=name_of)]
 
 

@@ -134,6 +134,7 @@ def _webhook(name: str, space: str, url: str, certificate: bytes) -> Object:
     }  # fmt: skip
 
 
+@pytest.mark.cluster("quotas, limits and admission webhooks")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_denial_is_that_jobs_condition_and_ends_with_the_rule(running: Stage, seen: Seen, row: Row) -> None:
     degraded = seen.conditions[row.name]

@@ -31,6 +31,9 @@ def make_pod(name: str, label: str, index: int | None) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
+pytestmark = pytest.mark.cluster("the API server by HTTPS, as in a pod")
+
+
 @dataclass
 class Space:
     """A namespace, and what is mounted in a pod of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.sandbox.scheduler.view import NodeView, PodView, node_views, pod_view
+from edl.sandbox.scheduler.view import NodeView, PodView, PodViews, node_views, pod_view
 
 Object = dict[str, Any]
 
@@ -32,4 +32,4 @@ def make_node(name: str, cpu: str = "4", *, labels: dict[str, str] | None = None
 
 
 def views(nodes: list[Object], *pods: Object) -> list[NodeView]:
-    return node_views(nodes, pods, {})
+    return node_views(nodes, pods, {}, PodViews())
