@@ -143,7 +143,7 @@ worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers:
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
-	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/test_decide_random_worlds.py -o timeout=0
+	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/policies/test_decide_random_worlds.py -o timeout=0
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
