@@ -1,4 +1,5 @@
-# `make` lists the targets. They need Python 3.11 or newer; the first one that runs Python creates .venv.
+# `make` lists the targets. They need Python 3.11 or newer; the first one that runs Python creates .venv: with what the
+# sandbox needs for `make demo`, and with what tests need besides for the others.
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -6,7 +7,10 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SANDBOX := $(VENV)/.sandbox
 STAMP := $(VENV)/.installed
+# Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 CLUSTER_FLAGS ?=
 
@@ -23,23 +27,35 @@ IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(SANDBOX): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "edl needs Python 3.11 or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@echo "creating $(VENV) (about a minute, once)" >&2
+	@echo "creating $(VENV) (once)" >&2
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "$(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(PIP) -e '.[sandbox]'
 	@touch $@
 
-demo: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
+$(STAMP): $(SANDBOX)
+	@echo "adding what the tests need to $(VENV) (once)" >&2
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer and a master are killed; nothing stays
+	@$(BIN)/edl sandbox --demo
+
+demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: lint ## everything that must pass: linters, types, import contracts, all tests
+test: lint ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
+	@$(STEP) 'unit tests, then end-to-end tests in the sandbox'
+	@$(PYTEST) $(IN_TWO)
+
+test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
 	@$(BIN)/python -m tests.e2e.control_plane build
-	@$(STEP) 'unit tests, then end-to-end tests'
-	@$(PYTEST) $(IN_TWO)
+	@$(STEP) 'contract tests, then end-to-end tests on the real control plane'
+	@$(PYTEST) $(IN_TWO) --on cluster tests/contract tests/e2e
 
 check: test ## the same as test
 
@@ -56,29 +72,32 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no control plane (a few minutes)
-	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e
+unit: $(STAMP) ## the tests that need no cluster (a few minutes)
+	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e --ignore=tests/contract
 
 thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
-	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e
+	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e --ignore=tests/contract
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
+
+api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
+	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
 
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
-	@$(PYTEST) $(IN_TWO) tests/contract
+	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
-e2e: $(STAMP) ## the tests on a real control plane
+e2e: $(STAMP) ## the end-to-end tests in the sandbox
 	@$(PYTEST) $(IN_TWO) tests/e2e
 
 scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 50 minutes)
-	@$(PYTEST) -s --campaign full tests/e2e/scenarios/test_serving_wave.py tests/e2e/scenarios/test_scale.py tests/e2e/scenarios/test_oscillation.py
+	@$(PYTEST) -s --on cluster --campaign full tests/e2e/scenarios/test_serving_wave.py tests/e2e/scenarios/test_scale.py tests/e2e/scenarios/test_oscillation.py
 
 quiet: $(STAMP) ## ten minutes without a change on a real control plane: only the lease is written
-	@$(PYTEST) -s --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py
+	@$(PYTEST) -s --on cluster --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py
 
 cluster: $(STAMP) ## start a real control plane: make cluster [NODES=FILE] [CLUSTER_FLAGS="--pod-delete-s 8"]
 	@$(BIN)/python -m tests.e2e.control_plane up --nodes $(NODES) $(CLUSTER_FLAGS)

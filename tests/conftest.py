@@ -4,6 +4,8 @@ Hypothesis tries the same examples in each run, so that a failure comes from a c
 `pytest --hypothesis-profile=thorough` tries two and a half times as many of them; see `tests.worlds.effort`.
 `pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
+`pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox. A test
+marked `cluster` runs only there, one marked `sandbox` only in the sandbox; elsewhere they are not selected.
 `pytest --progress` shows what runs, and a table of the slowest files.
 """
 
@@ -44,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how long the large end-to-end tests hold each step: just long enough (default), or as the experiments",
     )
+    parser.addoption(
+        "--on",
+        choices=("sandbox", "cluster"),
+        default="sandbox",
+        help="where the end-to-end tests run: the sandbox (default), or a real control plane, which is built first",
+    )
     parser.addoption("--progress", action="store_true", help="print what runs instead of dots, and the slowest files")
 
 
@@ -53,8 +61,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests; see `progress`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that only the other kind of cluster can serve; sort the tests, see `progress`."""
+    other = "cluster" if config.getoption("--on") == "sandbox" else "sandbox"
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(other) is not None])
+    items[:] = [item for item in items if item.get_closest_marker(other) is None]
     longest_first(items)
 
 

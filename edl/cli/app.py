@@ -15,7 +15,7 @@ _TOP_LEVEL = {command.name: command for command in COMMANDS if " " not in comman
 
 def app() -> typer.Typer:
     """The application `edl`."""
-    made = _typer(name="edl", cls=_Commands, help=ABOUT, no_args_is_help=True)
+    made = _typer(name="edl", cls=_Commands, help=ABOUT, no_args_is_help=True, add_completion=True)
     made.callback()(_root)
     return made
 
@@ -46,7 +46,8 @@ def _make_command(name: str) -> Any:  # noqa: ANN401 - typer does not export the
 
 
 def _typer(**arguments: Any) -> typer.Typer:  # noqa: ANN401 - passed on
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **arguments)
+    usual = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+    return typer.Typer(**(usual | arguments))
 
 
 def _print_version(wanted: bool) -> None:

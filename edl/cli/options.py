@@ -57,10 +57,22 @@ def _parameter(flag: Declaration, *, is_enforced: bool) -> Parameter:
         "help": f"{about} Required." if flag.is_required and not is_enforced else about,
         "show_default": flag.flag.unset or bool(flag.default),
     }
+    if flag.flag.complete:
+        details["autocompletion"] = _completion(flag.flag.complete)
     option: Any = typer.Argument(**details) if flag.flag.is_positional else typer.Option(*flag.spellings, **details)
     text: Any = bool if flag.is_switch else list[str] | None if flag.is_repeatable else str | None
     default = Parameter.empty if is_enforced else False if flag.is_switch else flag.default or None
     return Parameter(flag.field, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[text, option])
+
+
+def _completion(place: str) -> Callable[[typer.Context, str], list[str]]:
+    """What typer calls while a shell completes a value."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        found: list[str] = load(place)(ctx.params, incomplete)
+        return found
+
+    return complete
 
 
 def _epilog(command: Command) -> str | None:

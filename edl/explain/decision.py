@@ -26,5 +26,8 @@ def told_study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, column
     """The same with everything that the plan was made from."""
     started_s = time.perf_counter()
     made = study(snapshot, policy, limits, columns)
+    told_s = time.perf_counter()
     plan = with_sentences(made)
-    return replace(made, plan=replace(plan, seconds=time.perf_counter() - started_s))
+    ended_s = time.perf_counter()
+    stages = (*plan.stages, ("sentences", ended_s - told_s))
+    return replace(made, plan=replace(plan, seconds=ended_s - started_s, stages=stages))

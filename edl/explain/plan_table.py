@@ -37,8 +37,10 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
         "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
         "seconds": plan.seconds,
+        **({"stages": {name: round(seconds, 6) for name, seconds in plan.stages}} if plan.stages else {}),
         **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
         **({"fallback": plan.fallback.value} if plan.fallback is not None else {}),
+        **({"cut": list(plan.cut)} if plan.cut else {}),
         **({"changes": changes_dict(changes)} if changes is not None else {}),
     }
 
@@ -74,6 +76,8 @@ def print_plan(
             f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
         )
         console.print(Text(note), soft_wrap=True)
+    if plan.cut:
+        console.print(Text(f"The deadline cut short: {', '.join(plan.cut)}."), soft_wrap=True)
     if plan.is_comparison:
         console.print(Text(_caveat(plan)), soft_wrap=True)
     if wide and plan.prices:

@@ -49,9 +49,24 @@ def with_sentences(study: Study) -> ScalePlan:
 
     def worded(decision: ScaleDecision) -> ScaleDecision:
         sentence = writer.write(jobs[decision.job])
-        return replace(decision, message=sentence.short, details=sentence.full)
+        details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
+        return replace(decision, message=sentence.short, details=details)
 
     return replace(study.plan, decisions=tuple(worded(decision) for decision in study.plan.decisions))
+
+
+def _may_get_more(decision: ScaleDecision) -> bool:
+    """True if another plan could give the job more."""
+    waits = not decision.admitted and decision.reason in {Reason.MIN_UNSATISFIED, Reason.UNSCHEDULABLE}
+    return waits or (decision.admitted and decision.target < decision.max_trainers)
+
+
+def _with_cut(sentence: Sentence, cut: Sequence[str]) -> str:
+    """The account of a job in a plan that the deadline cut short."""
+    if not cut:
+        return sentence.full
+    ended = f"this decision ended at its deadline before it finished {listed(cut)}; the next one may give more"
+    return f"{sentence.full or sentence.short}; {ended}"
 
 
 def with_comparison_sentences(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
@@ -242,7 +257,7 @@ def _verdict(trade: Trade) -> str:
     return {
         TradeVerdict.NOT_CHEAPER: "",
         TradeVerdict.LEAVES_LESS: f" and leave it with less ({trade.after:.2g} against {trade.taker_after:.2g})",
-        TradeVerdict.DEAD_BAND: f"; edl deletes no trainer for a gain of {DEAD_BAND:g} or less",
+        TradeVerdict.DEAD_BAND: f"; edl deletes no trainer of a job that would be at most {DEAD_BAND:g} ahead then",
         TradeVerdict.TOO_LITTLE: "; that is too little to restart a running trainer",
         TradeVerdict.LOSS: "; all jobs together would be slower",
     }[trade.verdict]

@@ -154,18 +154,18 @@ def read_snapshot_texts(texts: Iterable[tuple[str, str]]) -> SavedCluster:
     times: list[float] = []
     first: tuple[dict[Identity, Any], str] | None = None
     for name, text in texts:
-        documents = list(_documents(text, name))
+        documents = list(read_documents(text, name))
         if not documents:
             raise ConfigError(f"{name} contains no object; save one with kubectl get -o yaml")
         times += _times(documents, budget=100 * len(text) + 100_000, name=name)
-        for place, body in _objects(documents):
+        for place, body in list_objects(documents):
             _add(place, body, objects, unreadable, places)
         first = (dict(objects), name) if first is None else first
     newest_s = max(times, default=None)
     return SavedCluster(objects, tuple(unreadable.values()), newest_s, *(first or ({}, "")), places)
 
 
-def _documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
+def read_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the documents of a file with their positions; JSON if the file begins like JSON, else YAML."""
     start = text.lstrip()[:1]
     if start not in {"{", "["} or name.endswith((".yaml", ".yml")):
@@ -207,7 +207,7 @@ def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
                 yield _place(name, number), value
 
 
-def _objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def list_objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the single objects and those of Lists; an item of a typed list inherits its kind."""
     waiting = list(reversed(documents))
     while waiting:

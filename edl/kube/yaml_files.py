@@ -84,6 +84,12 @@ def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
             seen.add(key.value)
 
 
+def dump_yaml(value: dict[str, Any]) -> str:
+    """An object as YAML text, with sorted keys, as kubectl prints it."""
+    text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
+    return text
+
+
 def object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build the object of a JSON decoder from its pairs.
 

@@ -6,7 +6,8 @@ and `edl.kube` carries them out. `edl replay` compares a recorded plan with a ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from edl.errors import PlanFailure
 from edl.model.names import JobKey, Role
@@ -158,12 +159,20 @@ class KeptColumns:
 
 NO_COLUMNS = KeptColumns()
 
+CutStage = Literal[
+    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof"
+]
+CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
+"""What the deadline can cut short."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
     """The decisions for all jobs of a cluster, sorted by job key.
 
     Attributes:
+        stages: seconds of each stage, in their order; they do not count when plans are compared.
+        cut: the stages that the deadline cut short; the plan keeps every rule, but may give less than it could.
         is_comparison: the plan of a policy that is only shown for comparison: it may break the rules of edl and is
             never carried out.
         fallback: how the planner failed, if this plan is the last plan without its growth; certificate and prices
@@ -180,6 +189,8 @@ class ScalePlan:
     policy: str = "maxmin"
     is_comparison: bool = False
     fallback: PlanFailure | None = None
+    stages: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    cut: tuple[CutStage, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

@@ -102,6 +102,7 @@ class ControllerRecorder:
             placed=serving.placed,
             short=serving.short,
             seconds=plan.seconds,
+            cut=" ".join(plan.cut),
         )
         self._last = {d.job: d for d in plan.decisions}
         is_new = bool(changed) or plan.fallback not in {None, self._fallback}

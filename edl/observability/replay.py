@@ -40,6 +40,7 @@ class Verdict(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     FALLBACK = "fallback"  # the record holds a fallback plan: there is no decision to make again
+    CUT = "cut"  # the deadline cut the decision short: it depends on how fast the machine was
     FAILED = "failed"  # a plan was recorded, and none can be made now
     UNREADABLE = "unreadable"
 
@@ -86,6 +87,8 @@ def replay(path: Path) -> Replay:
     """Replay one record; an unreadable record is a verdict too."""
     try:
         record = decode_record(_read(path))
+        if record.plan.cut:
+            return Replay(str(path), Verdict.CUT, record, problem=", ".join(record.plan.cut))
         if record.plan.fallback is not None:
             return Replay(str(path), Verdict.FALLBACK, record, problem=record.plan.fallback.value)
         plan = recompute(record)
@@ -200,6 +203,7 @@ def _sentence(one: Replay) -> str:
         Verdict.SAME: f"the same decision{reworded}",
         Verdict.DIFFERENT: f"a different decision{reworded}",
         Verdict.FAILED: f"no plan can be made now: {one.problem}",
+        Verdict.CUT: f"not compared: the deadline cut the decision short ({one.problem})",
         Verdict.FALLBACK: f"not compared: the record holds a fallback plan, because the decision failed"
         f" ({one.problem})",
     }

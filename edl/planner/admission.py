@@ -91,8 +91,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     Returns:
         The problem with the lower maximums, and the indices of the hopeless jobs.
     """
-    trial = AdmissionTrial(problem, served, deadline_s)
-    idle = trial(()) or TrialPacking(problem, ())
+    trial, empty = AdmissionTrial(problem, served, deadline_s), TrialPacking(problem, ())
+    idle = trial(()) or empty.copy()
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
@@ -101,11 +101,12 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
+            problem.clock.check("the largest counts")
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         if demand.shape not in slots:
-            slots[demand.shape] = int(TrialPacking(problem, ()).slots(demand.shape).sum())
+            slots[demand.shape] = int(empty.slots(demand.shape).sum())
         if quota < demand.min_trainers or (
             most < demand.min_trainers
             and not (demand.job.was_admitted and demand.live_trainers)
@@ -123,6 +124,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
 
 def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
     """How many trainers fit beside all masters and pservers of the job; -1 if not even these fit."""
+    if not demand.job.fixed:
+        return int(idle.slots(demand.shape).sum())
     packing = idle.copy()
     number = {shape: index for index, shape in enumerate(packing.problem.shapes)}
     for fixed in sorted(demand.job.fixed, key=lambda f: -size_of(packing.problem, number[f.shape])):
@@ -155,6 +158,11 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     if packing is None:
         packing = TrialPacking(problem, ())
     return Admission(packing, queue.head, hopeless, queue.short)
+
+
+def running(problem: Problem) -> tuple[int, ...]:
+    """The jobs that were admitted and have pods: what a plan keeps if there is no time to decide who runs."""
+    return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
 
 
 def _seniority(demand: JobDemand) -> tuple[bool, float, object]:

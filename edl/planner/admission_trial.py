@@ -35,6 +35,7 @@ class AdmissionTrial:
 
     def __call__(self, members: Iterable[int]) -> TrialPacking | None:
         """The packing of these jobs; None if they do not fit together."""
+        self.problem.clock.check("admission")
         chosen = tuple(sorted(members))
         if self.meter(chosen).passed():
             return None

@@ -6,27 +6,33 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from edl.errors import PlanError, PlanFailure
+from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission import admit, cap, serve
+from edl.planner.admission import Admission, admit, cap, serve
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
+from edl.planner.minimums import Served
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
+from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.columns import keep_columns
+from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
+from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.sharing import share
+from edl.planner.stopgap import stopgap
+
+ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.78, 0.88, 0.96  # parts of the deadline by which stages end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +51,13 @@ class Study:
     final_context: DecisionContext
 
 
-class _Watch:
-    """The deadline of one decision."""
-
-    def __init__(self, deadline_s: float) -> None:
-        self._started_s, self._deadline_s = time.perf_counter(), deadline_s
-
-    @property
-    def spent_s(self) -> float:
-        return time.perf_counter() - self._started_s
-
-    def check(self, stage: str) -> None:
-        """Raise PlanError once the deadline has passed."""
-        if self.spent_s > self._deadline_s:
-            raise PlanError(
-                f"no plan within {self._deadline_s:g} s (too late after {stage}); the last plan stays in force",
-                PlanFailure.LATE_SOLVER,
-            )
-
-
-def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
+def study(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    limits: Limits,
+    columns: KeptColumns = NO_COLUMNS,
+    clock: Clock | None = None,
+) -> Study:
     """Decide which jobs run, how many trainers each has, where new ones go and which are deleted.
 
     Args:
@@ -73,33 +66,58 @@ def study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: Ke
         limits: what the operator allows; `deadline_s` bounds each program and the decision as a whole.
         columns: those of the last plan, with which this one is made sooner. They belong to the input: equal snapshots
             and equal columns give equal plans.
+        clock: a clock that runs already; by default one that begins now and ends at `deadline_s`.
 
     Raises:
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    watch = _Watch(limits.deadline_s)
+    watch = clock or Clock(limits.deadline_s)
+    watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    problem = read_problem(adapted, limits, columns)
-    served = serve(problem, limits.deadline_s)
-    watch.check("serving")
-    problem, hopeless = cap(problem, served, limits.deadline_s)
-    admission = admit(problem, served, hopeless, limits.deadline_s)
-    watch.check("admission")
+    problem = with_engine(read_problem(adapted, limits, columns, watch))
+    problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
+    watch.begin("sharing")
     chosen = policy.chosen(admission.packing)
     objective = chosen.objective(admission.packing)
+    watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
-    watch.check("sharing")
+    watch.allow(PROVE_BY)
+    watch.begin("proof")
     follow_preferences(shared.packing)
     proof = objective.prove(shared.packing, shared.level, limits.deadline_s)
     context = DecisionContext(problem, served, admission, shared)
+    watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
-    if limits.consolidate_after_s:
+    watch.begin("consolidation")
+    if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         made = _consolidated(adapted, policy, replace(limits, deadline_s=limits.deadline_s - watch.spent_s), made)
-    plan = replace(made.plan, seconds=watch.spent_s)
-    if problems := check(adapted, plan, limits.quotas):
-        raise RefusedPlanError(plan, problems)
-    return replace(made, plan=plan)
+    watch.begin("check")
+    if problems := check(adapted, made.plan, limits.quotas):
+        raise RefusedPlanError(made.plan, problems)
+    watch.begin("")
+    stages = tuple(watch.stages.items())
+    return replace(made, plan=replace(made.plan, seconds=watch.spent_s, stages=stages, cut=tuple(watch.cut)))
+
+
+def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
+    """Serving, caps and admission; if time does not suffice for them, what runs and what fits beside it.
+
+    Returns:
+        The problem with lower maximums, what serving gets, who runs, and False if free room is to be left to others.
+    """
+    served = None
+    problem.clock.allow(ADMIT_BY)
+    try:
+        problem.clock.begin("serving")
+        served = serve(problem, deadline_s)
+        problem.clock.begin("admission")
+        problem, hopeless = cap(problem, served, deadline_s)
+        return problem, served, admit(problem, served, hopeless, deadline_s), True
+    except OutOfTimeError:
+        problem.clock.cut_short("admission")
+        instead = stopgap(problem, served, FIT_BY)
+        return problem, instead.served, instead.admission, instead.is_complete
 
 
 def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:

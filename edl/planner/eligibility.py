@@ -12,8 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edl.model.cluster import Node
 from edl.model.resources import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
+
+BoolArray = NDArray[np.bool_]
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -30,30 +35,74 @@ def takes(node: Node, placement: Placement) -> bool:
     return node.ready and is_tolerated(node, placement.tolerations) and is_selected(node, placement)
 
 
-def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, list[bool]]:
-    """`takes` for each placement and each node, in the order of the nodes.
+def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, BoolArray]:
+    """`takes` for each placement and each node, (nodes,) in the order of the nodes.
 
-    Nodes that no placement can tell apart are judged once: clusters have many nodes and few kinds of them.
+    Taints are judged once for each set of them, and an expression once for each value that a label has: clusters have
+    many nodes and few kinds of them, and one pod may name a thousand nodes.
     """
-    wanted = tuple(placements)
-    named = {r.key for p in wanted for term in p.required for r in term.expressions}
-    keys = sorted(named | {key for p in wanted for key, _ in p.node_selector})
-    by_name = any(term.fields for p in wanted for term in p.required)
-    kinds: dict[tuple[object, ...], int] = {}
-    examples: list[Node] = []
-    order = []
-    for node in nodes:
-        values: tuple[str | None, ...] = ()
-        if keys:
-            labels = dict(node.labels)
-            values = tuple(labels.get(key) for key in keys)
-        profile = (node.ready, node.cordoned, node.taints, values, node.name if by_name else "")
-        kind = kinds.setdefault(profile, len(examples))
-        if kind == len(examples):
-            examples.append(node)
-        order.append(kind)
-    taken = {placement: [takes(node, placement) for node in examples] for placement in wanted}
-    return {placement: [by_kind[kind] for kind in order] for placement, by_kind in taken.items()}
+    labels = _Labels(nodes)
+    taints: dict[tuple[object, ...], int] = {}
+    kind = [taints.setdefault((node.ready, node.cordoned, node.taints), len(taints)) for node in nodes]
+    first = [kind.index(k) for k in range(len(taints))]
+    kinds = np.array(kind, dtype=np.int64)
+    taken = {}
+    for placement in placements:
+        tolerated = [nodes[i].ready and is_tolerated(nodes[i], placement.tolerations) for i in first]
+        taken[placement] = np.array(tolerated, dtype=np.bool_)[kinds] & labels.select(placement)
+    return taken
+
+
+class _Labels:
+    """The labels of all nodes, by key: each value once, and which one each node has."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._labels = [dict(node.labels) for node in nodes]
+        self._fields = [{"metadata.name": node.name} for node in nodes]
+        self._columns: dict[tuple[bool, str], tuple[list[str | None], NDArray[np.int64]]] = {}
+
+    def select(self, placement: Placement) -> BoolArray:
+        """(nodes,) `is_selected`."""
+        found = self._all([Requirement(key, "In", (value,)) for key, value in placement.node_selector])
+        if placement.required:
+            found &= np.logical_or.reduce([self._term(term) for term in placement.required])
+        return found
+
+    def _term(self, term: NodeTerm) -> BoolArray:
+        """(nodes,) `is_met`."""
+        if not term.expressions and not term.fields:
+            return np.zeros(len(self._labels), dtype=np.bool_)
+        return self._all(term.expressions) & self._all(term.fields, is_field=True)
+
+    def _all(self, requirements: Sequence[Requirement], *, is_field: bool = False) -> BoolArray:
+        """(nodes,) True if a node meets all of these."""
+        found = np.ones(len(self._labels), dtype=np.bool_)
+        for requirement in requirements:
+            values, which = self._column(requirement.key, is_field=is_field)
+            if len(values):
+                found &= np.array(_met(requirement, values), dtype=np.bool_)[which]
+        return found
+
+    def _column(self, key: str, *, is_field: bool) -> tuple[list[str | None], NDArray[np.int64]]:
+        """The values of a label, or of a field, and the index of that of each node."""
+        column = self._columns.get((is_field, key))
+        if column is None:
+            number: dict[str | None, int] = {}
+            which = [
+                number.setdefault(have.get(key), len(number)) for have in (self._fields if is_field else self._labels)
+            ]
+            column = self._columns[is_field, key] = (list(number), np.array(which, dtype=np.int64))
+        return column
+
+
+def _met(requirement: Requirement, values: Iterable[str | None]) -> list[bool]:
+    """`holds` for each value of the label; a list of names is searched as a set."""
+    listed = frozenset(requirement.values)
+    if requirement.operator == "In":
+        return [value is not None and value in listed for value in values]
+    if requirement.operator == "NotIn":
+        return [bool(listed) and (value is None or value not in listed) for value in values]
+    return [holds(requirement, {} if value is None else {requirement.key: value}) for value in values]
 
 
 def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:

@@ -8,7 +8,7 @@ error in the mathematics never reaches a pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from edl.errors import PlanError, PlanFailure
@@ -22,7 +22,7 @@ from edl.model.status import Reason
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, quota_uses_of
 
-DEAD_BAND = 0.1  # fulfilment that the worst-off job must gain before another job is shrunk for it
+DEAD_BAND = 0.1  # fulfilment by which a job must gain, or stay behind, before another one is shrunk for it
 TOLERANCE = 1e-6
 
 
@@ -246,14 +246,25 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
     for job, decision in pairs:
         for name, shape, count in _planned(job, decision):
             _hold(held, name, shape.request, count)
-    for name in sorted(given):
-        for resource in sorted(held[name]):
-            amount = _amount_held(held[name], resource)
-            if amount > _capacity(nodes[name], resource) and _is_requested(pairs, name, resource):
+    for name, requested in sorted(_requested_by_node(pairs, given).items()):
+        ports = _most_at_one_address(held[name])
+        for resource in sorted(requested):  # what no planned pod requests may be overcommitted
+            amount, capacity = _amount_held(held[name], ports, resource), _capacity(nodes[name], resource)
+            if amount > capacity:
                 yield (
                     f"node {name}: overcommitted; pods would request {amount} of {resource},"
-                    f" but only {_capacity(nodes[name], resource)} is allocatable"
+                    f" but only {capacity} is allocatable"
                 )
+
+
+def _requested_by_node(pairs: list[tuple[Job, ScaleDecision]], given: set[str]) -> dict[str, set[str]]:
+    """By node that gets pods, the resources that these request."""
+    requested: dict[str, set[str]] = {name: set() for name in given}
+    for job, decision in pairs:
+        for name, shape, _ in _planned(job, decision):
+            if name in requested:
+                requested[name].update(shape.request)
+    return requested
 
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
@@ -269,14 +280,22 @@ def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: i
             held[node][name] += amount * count
 
 
-def _amount_held(held: Counter[str], resource: str) -> int:
-    """What is held of a resource; a host port at every address conflicts with the same port at a single one."""
-    if not resource.startswith(HOST_PORT_PREFIX):
-        return held[resource]
-    everywhere = port_at_every_address(resource)
-    if resource != everywhere:
-        return held[resource] + held[everywhere]
-    return held[resource] + max((n for name, n in held.items() if name.startswith(f"{resource}/")), default=0)
+def _most_at_one_address(held: Counter[str]) -> dict[str, int]:
+    """By host port, how many pods hold it at the one address that most of them name."""
+    most: dict[str, int] = {}
+    for name, n in held.items():
+        if name.startswith(HOST_PORT_PREFIX) and (port := port_at_every_address(name)) != name:
+            most[port] = max(most.get(port, 0), n)
+    return most
+
+
+def _amount_held(held: Counter[str], ports: Mapping[str, int], resource: str) -> int:
+    """What is held of a resource; a host port at every address conflicts with the same port at a single one.
+
+    `ports` is what `_most_at_one_address` says of the node.
+    """
+    everywhere = port_at_every_address(resource) if resource.startswith(HOST_PORT_PREFIX) else resource
+    return held[resource] + (held[everywhere] if resource != everywhere else ports.get(resource, 0))
 
 
 def _capacity(node: Node, resource: str) -> int:
@@ -284,15 +303,6 @@ def _capacity(node: Node, resource: str) -> int:
     if resource.startswith(HOST_PORT_PREFIX):
         return 1
     return node.allocatable[resource] - node.reserved[resource]
-
-
-def _is_requested(pairs: list[tuple[Job, ScaleDecision]], node: str, resource: str) -> bool:
-    """True if a planned pod on the node requests the resource; what none of them requests may be overcommitted."""
-    return any(
-        name == node and shape.request[resource] > 0
-        for job, decision in pairs
-        for name, shape, _ in _planned(job, decision)
-    )
 
 
 def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:

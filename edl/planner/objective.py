@@ -43,7 +43,7 @@ class TradeVerdict(StrEnum):
 
     NOT_CHEAPER = "not_cheaper"  # it would only turn the difference around, or is kept by a cooldown
     LEAVES_LESS = "leaves_less"  # the giver would have less than the taker
-    DEAD_BAND = "dead_band"  # the gain is within the dead band
+    DEAD_BAND = "dead_band"  # the two would then be within the dead band
     TOO_LITTLE = "too_little"  # the gain is too small to restart trainers for it
     LOSS = "loss"  # all jobs together would have less
 

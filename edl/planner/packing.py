@@ -73,6 +73,7 @@ def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, in
     left = deque(batch.owners)
     allowed = dict(allowance)
     while left:
+        packing.problem.clock.check("making room")
         before = len(left)
         for choice in choose(packing, batch.shape, len(left), allowed):
             deleted = Counter(packing.problem.live_trainers[i].demand for i in choice.live_trainers)
@@ -184,8 +185,8 @@ def grow(
     """Give out trainers one by one until no member below its ceiling can have one more; the packing is changed.
 
     Members below their promise come first, the one with the least fulfilment before the others. What rounding has
-    left goes where a trainer adds most, for its size, to what the certificate bounds: the sum of weighted fulfilment,
-    or of worths. A job whose queue has no quota left gets none.
+    left goes to the worst off that it fits or, with worths, where a trainer adds most for its size. A job whose queue
+    has no quota left gets none. At the deadline, growth ends where it is.
 
     Args:
         packing: the packing.
@@ -193,7 +194,7 @@ def grow(
         promised: the fair share of each member, in whole trainers.
         take: makes capacity for a member below its promise that nothing is free for, by taking from others; it
             changes the packing and returns whether it did.
-        worths: what trainers are worth to each member; by default its weighted fulfilment.
+        worths: what trainers are worth to each member; by default only fulfilment counts.
     """
     size = _sizes(packing.problem)
     heap = [(_urgency(packing, j, promised, worths, size), j) for j in ceiling if packing.count[j] < ceiling[j]]
@@ -202,6 +203,9 @@ def grow(
     grower, meter = Grower(packing), packing.meter()
     heapq.heapify(heap)
     while heap:
+        if packing.problem.clock.is_over:
+            packing.problem.clock.cut_short("growth")
+            return
         _, j = heapq.heappop(heap)
         if packing.count[j] >= ceiling[j]:
             continue
@@ -231,16 +235,14 @@ def _urgency(
     worths: Mapping[int, Worth] | None,
     size: Mapping[int, float],
 ) -> tuple[float, float, JobKey]:
-    """Sort key for growth, the first to grow first: promises by fulfilment, then what a trainer adds for its size."""
+    """Sort key for growth, the first to grow first: promises by fulfilment, then the worst off, or the most worth."""
     demand = packing.problem.demands[j]
     if packing.count[j] < promised[j]:
         return (-inf, packing.fulfilment(j), demand.job.key)
-    each = (
-        worths[j].next(packing.count[j])
-        if worths is not None
-        else demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
-    )
-    return (-each / size[demand.shape], packing.fulfilment(j), demand.job.key)
+    if worths is None:
+        each = demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+        return (packing.fulfilment(j), -each / size[demand.shape], demand.job.key)
+    return (-worths[j].next(packing.count[j]) / size[demand.shape], packing.fulfilment(j), demand.job.key)
 
 
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:

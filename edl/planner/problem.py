@@ -21,6 +21,7 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
+from edl.planner.clock import Clock
 from edl.planner.quota import QuotaUse
 
 IntArray = NDArray[np.int64]
@@ -168,6 +169,8 @@ class Problem:
         columns: patterns that the linear programs begin with.
         used_columns: patterns that the programs of this decision used; the programs add to it.
         is_large: place whole patterns of pods instead of one pod at a time.
+        is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
+        clock: the time that is left for the decision.
     """
 
     snapshot: ClusterSnapshot
@@ -193,6 +196,8 @@ class Problem:
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
     is_large: bool = False
+    is_many: bool = False
+    clock: Clock = field(default_factory=Clock, compare=False)
 
 
 def count_misplaced(problem: Problem) -> list[int]:

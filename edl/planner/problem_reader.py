@@ -18,6 +18,7 @@ from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
+from edl.planner.clock import Clock
 from edl.planner.eligibility import takes_each
 from edl.planner.guard import serving_grace_left_s
 from edl.planner.problem import (
@@ -82,13 +83,16 @@ class _PodList:
         self.shape.append(shape)
 
 
-def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Problem:
+def read_problem(
+    snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS, clock: Clock | None = None
+) -> Problem:
     """Read a snapshot into arrays.
 
     Args:
         snapshot: the cluster.
         limits: what the operator allows.
         columns: patterns that the linear programs begin with.
+        clock: the time that is left for the decision; without one there is no deadline.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
@@ -103,17 +107,20 @@ def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
+    columns_kept = _columns_that_differ(names, request)
+    names, request = tuple(names[c] for c in columns_kept), request[:, columns_kept]
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     shapes = tuple(table.number)
+    opened = _open_nodes(snapshot.nodes, shapes)
     return Problem(
         snapshot=snapshot,
         limits=limits,
         names=names,
         shapes=shapes,
         request=request,
-        opened=_open_nodes(snapshot.nodes, shapes),
+        opened=opened,
         empty=empty,
         now=empty - sum_requests(len(index), request, ours.node, ours.shape),
         leaving=sum_requests(len(index), request, leaving.node, leaving.shape),
@@ -129,6 +136,7 @@ def read_problem(snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
+        clock=clock or Clock(),
         is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
     )
 
@@ -164,6 +172,17 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
         held = {id(pod.shape): pod.shape for pod in pods}.values()
         names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
     return tuple(sorted(names))
+
+
+def _columns_that_differ(names: tuple[str, ...], request: IntArray) -> list[int]:
+    """All columns but those of host ports that every pod requests together with an earlier one.
+
+    Each node has one of each host port, so such columns say the same; a pod may ask for hundreds of ports.
+    """
+    kept: dict[object, int] = {}
+    for column, (name, amounts) in enumerate(zip(names, np.ascontiguousarray(request.T), strict=True)):
+        kept.setdefault(amounts.tobytes() if name.startswith(HOST_PORT_PREFIX) else name, column)
+    return sorted(kept.values())
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import growth_hold_left_s
 from edl.planner.minimums import Served, for_serving, spare_victims
-from edl.planner.objective import Objective
+from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
@@ -55,18 +56,31 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     packing = packing.copy()
     for_quota = _trim(packing)
     ceiling = {j: _ceiling(packing.problem, packing.problem.demands[j]) for j in packing.members}
+    if packing.problem.clock.is_over:
+        level = {j: float(packing.count[j]) for j in packing.members}
+        return Share(packing, level, 0, objective, for_quota)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}
     grow(packing, replaced, replaced)
     in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
     extra = packing.problem.limits.serving_headroom
     for shape in packing.problem.headroom:
         make_room(packing, for_serving(shape, extra), {})
-    level = fair_shares(read_share_problem(packing), deadline_s)
-    division = objective.divide(packing, ceiling, level, deadline_s)
+    division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)
     gone = for_quota & frozenset(best.victims)
     return Share(best, division.level, in_grace, objective, gone, division.not_worth_it)
+
+
+def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:
+    """The objective's division; without an answer in time, every job keeps what it has."""
+    level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
+    try:
+        level = fair_shares(read_share_problem(packing), deadline_s)
+        return objective.divide(packing, ceiling, level, deadline_s)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("sharing")
+        return Division(packing, level)
 
 
 def _trim(packing: TrialPacking) -> frozenset[int]:

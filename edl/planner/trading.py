@@ -104,6 +104,7 @@ def traded(
     start = take_promised(packing.copy(), replace(terms, promised=goal.wanted), keep)
     best = grown_by_worth(start, terms, goal.wanted, worths, deadline_s)
     for _ in range(TRADES):
+        packing.problem.clock.check("trades")
         lacks = any(best.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in best.members)
         if not lacks and total_worth(best, worths) >= goal.value - EPSILON:
             break

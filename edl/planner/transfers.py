@@ -8,12 +8,18 @@ moves a trainer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from edl.model.names import Role
-from edl.planner.guard import is_arriving, restrain
-from edl.planner.reallocation import kept, restarted_elsewhere
-from edl.planner.trial_packing import TrialPacking
+import numpy as np
 
+from edl.model.names import JobKey, Role
+from edl.planner.guard import DEAD_BAND, is_arriving, restrain
+from edl.planner.packing import grow
+from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere
+from edl.planner.trial_packing import Placed, TrialPacking
+
+IMPOSSIBLE = 1 << 30
+TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
 STAYS_TRIED = 3  # how often transfers are tried again without those that would only move a trainer
 
 
@@ -71,3 +77,163 @@ def once_terminated(packing: TrialPacking) -> TrialPacking:
     later = packing.copy()
     later.free += packing.problem.leaving
     return later
+
+
+def levelled(
+    packing: TrialPacking, ceiling: Mapping[int, int], keep: Mapping[int, int], band: float = DEAD_BAND
+) -> TrialPacking:
+    """Give trainers of better-off jobs to worse-off ones, until the band holds for every pair of jobs.
+
+    A trainer changes hands if the job that gets it is then still more than the band below the job that gave it, and
+    if both fit: the new one on the node of the old one, beside what is free there. The job that is worst off of those
+    that can gain comes first; the job that is best off gives. So each transfer raises the lowest of the fulfilments
+    that it touches, and no order of transfers comes back to where it began.
+
+    A job that gave in this plan gets nothing in it, and one that got gives nothing: a trainer that only moves would
+    restart for nothing.
+
+    Args:
+        packing: not changed.
+        ceiling: the most trainers that each job may have now.
+        keep: the jobs that may lose running trainers, and how many of its live trainers each must keep. New ones may
+            be given by every job.
+        band: by how much fulfilments may differ.
+    """
+    best = packing.copy()
+    standings = _Standings(best, keep, band)
+    stuck: set[int] = set()
+    for _ in range(TRANSFERS):
+        if packing.problem.clock.is_over:
+            packing.problem.clock.cut_short("transfers")
+            break
+        needy = standings.neediest(ceiling)
+        gift = next((g for j in needy if j not in stuck and (g := standings.best_gift(j))), None)
+        if gift is None and stuck:  # they were tried before the last transfers
+            stuck.clear()
+            gift = next((g for j in needy if (g := standings.best_gift(j))), None)
+        if gift is None:
+            break
+        stuck.update(needy[: needy.index(gift.taker)])
+        standings.give(gift)
+    if standings.gave:
+        most = {j: best.count[j] if j in standings.gave else n for j, n in ceiling.items()}
+        grow(best, most, dict.fromkeys(ceiling, 0))
+    return best
+
+
+class _Gift(NamedTuple):
+    """Trainers of a job on one node, of one shape, that make room for one of another job."""
+
+    taker: int
+    donor: int
+    node: int
+    shape: int
+    deletions: int
+
+
+class _Standings:
+    """Where the trainers of a packing are and how well off their jobs are, as arrays; kept up to date.
+
+    Attributes:
+        gave: the jobs that gave trainers.
+    """
+
+    def __init__(self, packing: TrialPacking, keep: Mapping[int, int], band: float) -> None:
+        problem = packing.problem
+        self.gave: set[int] = set()
+        self._packing, self._band = packing, band
+        self._surplus = np.zeros(len(problem.demands))
+        self._span = np.ones(len(problem.demands))
+        self._may_lose = np.zeros(len(problem.demands), dtype=np.int64)  # running trainers
+        for j in packing.members:
+            demand = problem.demands[j]
+            if demand.max_trainers > demand.min_trainers:
+                self._surplus[j] = packing.count[j] - demand.min_trainers
+                self._span[j] = demand.max_trainers - demand.min_trainers
+        for j, least in keep.items():
+            self._may_lose[j] = max(0, kept(packing, j) - least)
+        index = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
+        node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+        live = np.column_stack([node, problem.trainer_demand[index], problem.trainer_shape[index]])
+        live = live[(self._surplus[live[:, 1]] > 0) & (self._may_lose[live[:, 1]] > 0)]
+        placed = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]
+        new = np.array(placed, dtype=np.int64).reshape(len(placed), 3)
+        rows, row_of = np.unique(np.vstack([live, new]), axis=0, return_inverse=True)
+        of_live, of_new = np.split(row_of.ravel(), [len(live)])
+        self._node, self._owner, self._held = rows.T
+        self._running = np.bincount(of_live, minlength=len(rows))
+        self._new = np.bincount(of_new, minlength=len(rows))
+
+    def neediest(self, ceiling: Mapping[int, int]) -> list[int]:
+        """The jobs below their ceiling that others could give to, the one worst off even with one more first.
+
+        Of jobs that differ in nothing that decides what they can be given, only the worst off is listed. Jobs for
+        which terminating pods of others will make room are left out.
+        """
+        packing, demands = self._packing, self._packing.problem.demands
+        highest = float(np.where(self._surplus > 0, (self._surplus - 1) / self._span, 0.0).max(initial=0.0))
+        first: dict[tuple[int, str], tuple[float, JobKey, int]] = {}
+        for j, most in ceiling.items():
+            rank = (packing.fulfilment(j, 1), demands[j].job.key, j)
+            if packing.count[j] < most and j not in self.gave and rank[0] < highest - self._band - EPSILON:
+                kind = (demands[j].shape, demands[j].job.queue if demands[j].quota_uses else "")
+                first[kind] = min(first.get(kind, rank), rank)
+        later = once_terminated(packing) if packing.problem.leaving.any() else None
+        found = [j for *_, j in sorted(first.values())]
+        return [j for j in found if later is None or not later.slots(demands[j].shape).any()]
+
+    def best_gift(self, j: int) -> _Gift | None:
+        """What the best-off job could give so that job j, with one more trainer, is still a band below it."""
+        packing, problem = self._packing, self._packing.problem
+        shape, least = problem.demands[j].shape, packing.fulfilment(j, 1) + self._band + EPSILON
+        rich = (self._surplus - 1) / self._span > least
+        near = np.flatnonzero(rich[self._owner] & problem.opened[shape, self._node])
+        node, owner, held = self._node[near], self._owner[near], self._held[near]
+        number = np.minimum(self._running[near], self._may_lose[owner]) + self._new[near]
+        lack = (problem.request[shape] - packing.free[node]).clip(min=0) * (problem.request[shape] > 0)
+        freed = problem.request[held]
+        needed = np.where(freed > 0, -(-lack // freed.clip(min=1)), (lack > 0) * IMPOSSIBLE).max(axis=1, initial=1)
+        after = (self._surplus[owner] - needed) / self._span[owner]
+        fits = np.flatnonzero((needed <= number) & (after > least))
+        for at in fits[np.lexsort((node[fits], owner[fits], needed[fits], -after[fits]))].tolist():
+            gift = _Gift(j, int(owner[at]), int(node[at]), int(held[at]), int(needed[at]))
+            if _is_within_limits(packing, gift):
+                return gift
+        return None
+
+    def give(self, gift: _Gift) -> None:
+        """Carry out a gift: trainers that do not exist yet go first; the packing is changed."""
+        packing, donor = self._packing, gift.donor
+        row = np.flatnonzero((self._node == gift.node) & (self._owner == donor) & (self._held == gift.shape))
+        new = min(gift.deletions, int(self._new[row].sum()))
+        for _ in range(new):
+            packing.drop(Placed(donor, Role.TRAINER, gift.shape, gift.node))
+        live_trainers = packing.problem.live_trainers
+        alike = (donor, gift.shape)
+        here = (i for i in packing.at[gift.node] if (live_trainers[i].demand, live_trainers[i].shape) == alike)
+        for index in sorted(here, key=lambda i: live_trainers[i].order)[: gift.deletions - new]:
+            packing.delete(index)
+        packing.place_trainer(gift.taker, gift.node)
+        self.gave.add(donor)
+        self._new[row] -= new
+        self._running[row] -= gift.deletions - new
+        self._may_lose[donor] -= gift.deletions - new
+        self._surplus[donor] -= gift.deletions
+        self._surplus[gift.taker] = 0.0  # it gives nothing any more
+
+
+def _is_within_limits(packing: TrialPacking, gift: _Gift) -> bool:
+    """True if a gift leaves the quotas and --max-load-desired unbroken."""
+    problem, uses = packing.problem, packing.problem.demands[gift.taker].quota_uses
+    given = {use.row: use.each * gift.deletions for use in problem.demands[gift.donor].quota_uses}
+    if uses:
+        used = packing.meter().used
+        if any(use.each and used[use.row] + use.each - given.get(use.row, 0) > use.row.limit for use in uses):
+            return False
+    share = problem.limits.max_load_desired
+    if share >= 1.0:
+        return True
+    request = problem.request[problem.demands[gift.taker].shape]
+    total = problem.allocatable.sum(axis=0)
+    load = total - packing.free.sum(axis=0) + request - gift.deletions * problem.request[gift.shape]
+    return bool((load <= share * total)[request > 0].all())

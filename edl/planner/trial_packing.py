@@ -97,6 +97,13 @@ class TrialPacking:
         other.placed = list(self.placed)
         return other
 
+    def with_member(self, j: int) -> TrialPacking:
+        """A copy with one more job, which has no live pods."""
+        other = self.copy()
+        other.members = tuple(sorted((*self.members, j)))
+        other.count[j], other.without_node[j] = 0, []
+        return other
+
     def fulfilment(self, j: int, change: int = 0) -> float:
         """The fulfilment of a member with `change` more trainers than it has here."""
         return self.problem.demands[j].fulfilment(self.count[j] + change)

@@ -103,6 +103,43 @@ COMMANDS = (
         "edl.cli.master:status",
     ),
     Command(
+        "submit",
+        "Create the TrainingJobs of a file.",
+        "edl.settings.jobs:SubmitSettings",
+        "edl.cli.jobs:submit",
+        "0 every job was created; 1 the API server refused one; 2 wrong usage or an unreadable file",
+    ),
+    Command(
+        "get",
+        "Print TrainingJobs, as kubectl get does.",
+        "edl.settings.jobs:GetSettings",
+        "edl.cli.jobs:get",
+    ),
+    Command(
+        "watch",
+        "Print TrainingJobs, and each change of them until stopped.",
+        "edl.settings.jobs:WatchSettings",
+        "edl.cli.jobs:watch",
+    ),
+    Command(
+        "logs",
+        "Print the logs of a job's pods.",
+        "edl.settings.jobs:LogsSettings",
+        "edl.cli.jobs:logs",
+    ),
+    Command(
+        "scale",
+        "Fix the number of trainers of a job.",
+        "edl.settings.jobs:ScaleSettings",
+        "edl.cli.jobs:scale",
+    ),
+    Command(
+        "delete",
+        "Delete TrainingJobs with their pods.",
+        "edl.settings.jobs:DeleteSettings",
+        "edl.cli.jobs:delete",
+    ),
+    Command(
         "kubelet",
         "Run nodes whose containers are local processes.",
         "edl.settings.kubelet:KubeletSettings",

@@ -51,6 +51,8 @@ class Flag:
         unset: what holds if the flag is not given and its default is no fixed value.
         choices: the values that the flag takes, if they are known only at run time.
         is_positional: True for an argument: it is given by its position, not by its name.
+        complete: `module:function` that offers values to the shell, from the values of the other flags and what was
+            typed so far; it is called only while a shell completes.
     """
 
     help: str
@@ -60,6 +62,7 @@ class Flag:
     unset: str = ""
     choices: Callable[[], Sequence[str]] | None = None
     is_positional: bool = False
+    complete: str = ""
 
 
 @dataclass(frozen=True, slots=True)

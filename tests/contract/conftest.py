@@ -1,4 +1,7 @@
-"""Gives a test one server or both: `server` runs it once on each, `servers` compares the two in one test."""
+"""Gives a test one server or both: `server` runs it once on each, `servers` compares the two in one test.
+
+The real server takes part with `pytest --on cluster` only; tests that compare the two are marked `cluster` here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import pytest
 from edl.install.manifests import controller_manifests
 from tests.contract.embedded_server import EmbeddedServer
 from tests.contract.servers import EMBEDDED, REAL, Server, embedded, real
-from tests.e2e.conftest import SharedControlPlanes, pytest_collection_finish, shared_control_plane
+from tests.e2e.conftest import pytest_collection_finish, shared_control_plane
+from tests.e2e.control_plane.build import ensure_binaries
 from tests.worlds.hostile_jobs import make_manifest
 
 __all__ = ["pytest_collection_finish", "shared_control_plane"]
@@ -23,13 +27,24 @@ _INSTALLED = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that compare both servers."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if "servers" in names and "server" not in names:
+            item.add_marker(pytest.mark.cluster("compares the embedded server with the real one"))
+
+
 @pytest.fixture(scope="session")
-def servers(
-    shared_control_plane: SharedControlPlanes, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Server]]:
-    """Both servers, with what edl installs: the embedded one and a real one."""
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    """The embedded server and, with `--on cluster`, a real one, with what edl installs."""
     with EmbeddedServer(tmp_path_factory.mktemp("embedded") / "kubeconfig") as running:
-        found = {EMBEDDED: embedded(running), REAL: real(shared_control_plane("small"))}
+        if request.config.getoption("--on") == "cluster":
+            shared = request.getfixturevalue("shared_control_plane")
+            found = {EMBEDDED: embedded(running, ensure_binaries().kubectl), REAL: real(shared("small"))}
+        else:
+            found = {EMBEDDED: embedded(running)}
         try:
             for server in found.values():
                 _install(server)
@@ -51,7 +66,7 @@ def _install(server: Server) -> None:
     server.kube.wait_until(judged, 60, "the definition and the admission policy of edl are in force")
 
 
-@pytest.fixture(params=[EMBEDDED, REAL])
+@pytest.fixture(params=[EMBEDDED, pytest.param(REAL, marks=pytest.mark.cluster("the real server"))])
 def server(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Server:
     """One server; the test runs on each."""
     return servers[request.param]

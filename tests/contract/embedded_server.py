@@ -40,10 +40,18 @@ class EmbeddedServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(_START_S)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_START_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_START_S)
         self._loop.close()
+
+    async def _stop(self) -> None:
+        """Stop the server and what still serves its last watches."""
+        await self.server.stop()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def call(self, function: Callable[[ApiServer], T]) -> T:
         """Run a function on the server's own thread, where nothing else changes meanwhile."""

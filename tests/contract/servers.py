@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.embedded_server import EmbeddedServer
-from tests.e2e.control_plane.build import ensure_binaries
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
 
@@ -53,13 +52,13 @@ class Server:
 
     Attributes:
         name: `embedded` or `real`.
-        kube: a client of the administrator, with a kubectl of the version that the real server has.
+        kube: a client of the administrator; where the real server takes part, with a kubectl of its version.
     """
 
-    def __init__(self, name: str, kubeconfig: Path) -> None:
+    def __init__(self, name: str, kubeconfig: Path, kubectl: Path | None) -> None:
         self.name = name
         self.kubeconfig = kubeconfig
-        self.kube = Kube(kubeconfig, kubectl=ensure_binaries().kubectl)
+        self.kube = Kube(kubeconfig, kubectl=kubectl)
         self._count = 0
 
     def close(self) -> None:
@@ -96,11 +95,11 @@ class Server:
             return Answer(code, raw.decode(errors="replace"))
 
 
-def embedded(server: EmbeddedServer) -> Server:
+def embedded(server: EmbeddedServer, kubectl: Path | None = None) -> Server:
     """The embedded server."""
-    return Server(EMBEDDED, server.kubeconfig)
+    return Server(EMBEDDED, server.kubeconfig, kubectl)
 
 
 def real(plane: ControlPlane) -> Server:
     """A real control plane."""
-    return Server(REAL, plane.kubeconfig)
+    return Server(REAL, plane.kubeconfig, plane.kube.kubectl_path)

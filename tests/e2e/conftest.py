@@ -1,8 +1,8 @@
-"""Gives tests a real control plane, and shows its logs when a test fails.
+"""Gives tests a cluster, a sandbox or (`--on cluster`) a real control plane, and shows its logs when a test fails.
 
 `control_plane` starts new clusters. `shared_control_plane` returns one cluster for each mix and settings for the
-whole session, for tests that use a namespace of their own. If `EDL_E2E_KUBECONFIG` names a cluster, both use that
-one. The programs are built before the first test, outside its timeout.
+whole session, for tests that use a namespace of their own. If `EDL_E2E_KUBECONFIG` names a real cluster, both use
+that one. The programs of the real one are built before the first test, outside its timeout.
 """
 
 from __future__ import annotations
@@ -17,16 +17,25 @@ from tests.e2e.control_plane.build import ensure_binaries
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.nodes import NodeSpec
+from tests.e2e.sandbox.plane import SandboxPlane
 
-_FIXTURES = {"control_plane", "shared_control_plane", "running"}
+_FIXTURES = {"control_plane", "shared_control_plane", "running", "plane", "servers"}
 PLANES = pytest.StashKey[list[ControlPlane]]()
 
 
 class ControlPlanes:
-    """Starts clusters in a folder and stops all of them."""
+    """Starts clusters in a folder and stops all of them.
 
-    def __init__(self, folder: Callable[[], Path], notice: Callable[[ControlPlane], None]) -> None:
-        self._folder = folder
+    Args:
+        kind: what a cluster is made of; see `plane_of`.
+        folder: makes a folder for a cluster.
+        notice: is told of each cluster.
+    """
+
+    def __init__(
+        self, kind: type[ControlPlane], folder: Callable[[], Path], notice: Callable[[ControlPlane], None]
+    ) -> None:
+        self._kind, self._folder = kind, folder
         self._notice = notice
         self._started: list[ControlPlane] = []
 
@@ -43,10 +52,11 @@ class ControlPlanes:
         settings = settings or Settings(pod_delete_s=pod_delete_s, pod_ready_s=pod_ready_s)
         wanted = mix if nodes is None else nodes
         folder = self._folder()
-        if running := os.environ.get("EDL_E2E_KUBECONFIG"):
+        running = os.environ.get("EDL_E2E_KUBECONFIG")
+        if running and self._kind is ControlPlane:
             plane = ControlPlane.attach(Path(running), folder, nodes=wanted, settings=settings)
         else:
-            plane = ControlPlane.start(folder, nodes=wanted, settings=settings)
+            plane = self._kind.start(folder, nodes=wanted, settings=settings)
         self._started.append(plane)
         self._notice(plane)
         return plane
@@ -73,6 +83,11 @@ class SharedControlPlanes:
         return self._running[key]
 
 
+def plane_of(config: pytest.Config) -> type[ControlPlane]:
+    """What the clusters of a run are made of: `--on`."""
+    return ControlPlane if config.getoption("--on") == "cluster" else SandboxPlane
+
+
 @pytest.fixture
 def is_full_campaign(request: pytest.FixtureRequest) -> bool:
     """Whether `--campaign full` asks for the full length."""
@@ -85,7 +100,7 @@ def control_plane(
 ) -> Iterator[ControlPlanes]:
     """A function that starts a fresh cluster; all are stopped when the test ends."""
     noticed = request.node.stash.setdefault(PLANES, [])
-    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    planes = ControlPlanes(plane_of(request.config), lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
         yield planes
     finally:
@@ -98,7 +113,7 @@ def shared_control_plane(
 ) -> Iterator[SharedControlPlanes]:
     """A function that gives the session's cluster of a kind; stopped when the session ends."""
     noticed = request.session.stash.setdefault(PLANES, [])
-    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    planes = ControlPlanes(plane_of(request.config), lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
         yield SharedControlPlanes(planes)
     finally:
@@ -107,7 +122,7 @@ def shared_control_plane(
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build missing programs if a test needs them, and show the progress."""
-    if session.config.option.collectonly:
+    if session.config.option.collectonly or session.config.getoption("--on") != "cluster":
         return
     if not any(_FIXTURES & set(getattr(item, "fixturenames", ())) for item in session.items):
         return

@@ -1,7 +1,8 @@
 """The demonstration: a real control plane, the controller, three jobs and a wave of serving pods, with a live log.
 
-Run it with `make demo`. It starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok (in place of
-kubelets) on loopback. It builds them first if they are missing, and stops everything when it ends or is interrupted.
+Run it with `make demo-cluster`. It starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok (in
+place of kubelets) on loopback. It builds them first if they are missing, and stops everything when it ends or is
+interrupted.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ import pytest
 from tests.e2e.control_plane.processes import heed_interrupts
 from tests.e2e.worlds.harness import ROOT
 
+pytestmark = pytest.mark.cluster("the programs of the control plane")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
@@ -24,7 +26,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """The demonstration as `make demo` runs it."""
+    """The demonstration as `make demo-cluster` runs it."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.e2e.demo"],
         cwd=ROOT,

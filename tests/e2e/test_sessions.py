@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.record_sessions import DOCUMENT, record, shape
 from tests.e2e.worlds.harness import World
 
 
+@pytest.mark.cluster("kubectl")
 def test_the_recorded_sessions_are_up_to_date(control_plane: Callable[..., ControlPlane]) -> None:
     now = record(World(control_plane(mix="small")))
     assert shape(now) == shape(DOCUMENT.read_text()), "run `make sessions` and review the diff"

@@ -26,6 +26,8 @@ from edl.model.status import Reason
 
 INPUTS = sorted(Path(__file__).parent.joinpath("plan").glob("*.input.yaml"))
 
+STAGES = ["read", "serving", "admission", "sharing", "proof", "reasons", "consolidation", "check", "sentences"]
+
 PLAN = ScalePlan(
     decisions=(
         ScaleDecision(
@@ -76,6 +78,7 @@ def test_a_saved_cluster_gives_the_plan_that_was_reviewed(path: Path) -> None:
     snapshot, left_out = read_snapshot_files([str(path)]).snapshot()
     answer = rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
     answer["seconds"] = 0.0
+    assert list(answer.pop("stages")) == STAGES
     expected = path.with_name(path.name.replace(".input.yaml", ".output.json"))
     if os.environ.get("EDL_REGENERATE_PLANS"):
         expected.write_text(json.dumps(answer, indent=2) + "\n")
@@ -147,6 +150,15 @@ def test_a_plan_that_stands_in_for_another_says_so() -> None:
     print_plan(stands_in, Console(file=out, width=160))
     assert "No new plan was made (late_solver). This is the last plan without growth" in out.getvalue()
     assert json.loads(plan_json(stands_in))["fallback"] == "late_solver"
+
+
+def test_a_plan_that_was_cut_short_says_so() -> None:
+    cut = replace(PLAN, cut=("admission", "proof"), stages=(("read", 0.25),))
+    out = io.StringIO()
+    print_plan(cut, Console(file=out, width=160))
+    assert "The deadline cut short: admission, proof." in out.getvalue()
+    answer = json.loads(plan_json(cut))
+    assert (answer["cut"], answer["stages"]) == (["admission", "proof"], {"read": 0.25})
 
 
 def test_a_plan_without_jobs_is_a_table_without_rows() -> None:

@@ -239,7 +239,8 @@ def test_what_the_dead_band_holds_back_is_said() -> None:
     decision = decision_of(plan_for(make_snapshot(make_nodes(4), settled, now_s=5000.0)), "a")
     assert decision.target == 15
     assert decision.account.endswith(
-        "would cost default/b 0.033 of fulfilment; edl deletes no trainer for a gain of 0.1 or less"
+        "would cost default/b 0.033 of fulfilment;"
+        " edl deletes no trainer of a job that would be at most 0.1 ahead then"
     )
 
 

@@ -62,6 +62,7 @@ def test_a_plan_sets_targets_gap_and_duration() -> None:
         Certificate("fulfilment", 0.9, 1.0),
         serving=ServingReport(3, 1, 2),
         seconds=0.02,
+        cut=("admission",),
     )
     metrics.planned(world(a=3), plan)
     moving = replace(decision(3, 3), moves=("a-pserver-0", "a-pserver-1"))
@@ -72,6 +73,8 @@ def test_a_plan_sets_targets_gap_and_duration() -> None:
     assert abs(found["edl_plan_gap_ratio"] - 0.1) < 1e-9
     assert found["edl_decision_seconds_count"] == 1
     assert found["edl_serving_short_pods"] == 2
+    assert found["edl_plans_cut_short_total{stage=admission}"] == 1
+    assert found["edl_plans_cut_short_total{stage=proof}"] == 0
     assert found["edl_resizes_total{direction=up,job=a,namespace=default,reason=AtMax}"] == 1
     assert found["edl_resizes_total{direction=down,job=a,namespace=default,reason=ServingNeedsRoom}"] == 1
     assert found["edl_victims_total{reason=ServingNeedsRoom}"] == 2

@@ -92,6 +92,11 @@ def test_a_fallback_plan_is_named_and_not_compared(tmp_path: Path) -> None:
     assert exit_code((one,)) == 0
 
 
+def test_a_plan_that_the_deadline_cut_short_is_named_and_not_compared(tmp_path: Path) -> None:
+    one = replay(recorded(tmp_path, plan=replace(plan_for(world()), cut=("admission",))))
+    assert (one.verdict, one.problem, exit_code((one,))) == (Verdict.CUT, "admission", 0)
+
+
 def test_a_record_without_the_field_fallback_can_be_read(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     body = json.loads(path.read_text())
@@ -152,7 +157,7 @@ def test_a_folder_is_replayed_oldest_record_first(tmp_path: Path) -> None:
     replays = replay_all(tmp_path)
     assert [one.record.snapshot.observed_at_s for one in replays if one.record] == [1000.0, 2000.0, 3000.0]
     assert json.loads(replays_json(replays))["summary"] == {
-        "same": 3, "different": 0, "fallback": 0, "failed": 0, "unreadable": 0,
+        "same": 3, "different": 0, "fallback": 0, "cut": 0, "failed": 0, "unreadable": 0,
     }  # fmt: skip
     (tmp_path / "decision-19700101.json").write_text("{}")
     assert exit_code(replay_all(tmp_path)) == 2

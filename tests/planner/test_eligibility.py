@@ -3,10 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edl.model.cluster import Node
 from edl.model.resources import NodeTerm, Placement, Requirement, Taint, Toleration
-from edl.planner.eligibility import takes
+from edl.planner.eligibility import takes, takes_each
 from tests.worlds.builders import make_node
 
 NODE = make_node("n0", labels={"pool": "gpu", "size": "8"})
@@ -111,3 +113,45 @@ def test_selector_and_affinity_must_both_hold() -> None:
     gpu_pool = NodeTerm((Requirement("pool", "In", ("gpu",)),))
     assert takes(NODE, Placement(node_selector=(("size", "8"),), required=(gpu_pool,)))
     assert not takes(NODE, Placement(node_selector=(("size", "9"),), required=(gpu_pool,)))
+
+
+KEYS, VALUES = st.sampled_from(["pool", "size", "gone"]), st.sampled_from(["gpu", "cpu", "8", "16", ""])
+REQUIREMENTS = st.builds(
+    Requirement,
+    KEYS,
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Odd"]),
+    st.lists(VALUES, max_size=3).map(tuple),
+)
+BY_NAME = st.builds(
+    Requirement, st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.just(("n1",)) | st.just(())
+)
+TERMS = st.builds(NodeTerm, st.lists(REQUIREMENTS, max_size=2).map(tuple), st.lists(BY_NAME, max_size=1).map(tuple))
+PLACEMENTS = st.builds(
+    Placement,
+    st.lists(st.tuples(KEYS, VALUES), max_size=1).map(tuple),
+    st.lists(TERMS, max_size=2).map(tuple),
+    st.lists(st.builds(Toleration, st.sampled_from(["gpu", ""]), st.just("Exists")), max_size=1).map(tuple),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(
+    labels=st.lists(st.dictionaries(KEYS, VALUES, max_size=2), max_size=5),
+    placements=st.lists(PLACEMENTS, min_size=1, max_size=4),
+)
+def test_all_nodes_judged_at_once_are_judged_as_one_by_one(
+    labels: list[dict[str, str]], placements: list[Placement]
+) -> None:
+    nodes = [
+        replace(
+            make_node(f"n{i}", labels=have),
+            ready=i != 3,
+            cordoned=i == 2,
+            taints=(GPU_TAINT,) if i % 2 else (),
+        )
+        for i, have in enumerate(labels)
+    ]
+
+    found = takes_each(nodes, placements)
+
+    assert {p: row.tolist() for p, row in found.items()} == {p: [takes(n, p) for n in nodes] for p in placements}

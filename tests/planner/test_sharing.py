@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.errors import ConfigError, PlanError
+from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
@@ -370,9 +370,10 @@ def test_an_empty_cluster_and_an_idle_one_have_a_plan() -> None:
     assert plan_for(make_snapshot(make_nodes(1))).certificate.gap == 0
 
 
-def test_a_decision_that_takes_too_long_is_none() -> None:
-    with pytest.raises(PlanError, match="last plan"):
-        plan_for(make_snapshot(make_nodes(1), (make_job("a"),)), Limits(deadline_s=0.0))
+def test_a_decision_that_takes_too_long_admits_nobody_and_says_so() -> None:
+    plan = plan_for(make_snapshot(make_nodes(1), (make_job("a"),)), Limits(deadline_s=0.0))
+    assert plan.cut == ("admission", "proof")[: len(plan.cut)]
+    assert [d.admitted for d in plan.decisions] == [False]
 
 
 def test_prices_name_what_is_scarce() -> None:

@@ -24,7 +24,7 @@ from edl.model.pods import Pod
 from edl.model.resources import PodShape
 from edl.planner.eligibility import takes
 from edl.planner.guard import check
-from tests.worlds.certified_clusters import Certified, Object
+from tests.tools.certified_clusters import Certified, Object
 
 TOLERANCE = 1e-6
 FIXED = (Role.MASTER, Role.PSERVER)
@@ -42,6 +42,8 @@ class Judge:
 
     def harms(self, plan: Object, certificate: Object) -> list[str]:
         """Every false claim of the documents; empty if the change is harmless."""
+        for decision in plan["decisions"]:
+            decision["victims"] = decision["victims"] or []  # null means none
         return [
             *self._plan_harms(plan, certificate),
             *self._places_harms(plan, certificate),
@@ -75,7 +77,7 @@ class Judge:
             current=now["current"],
             target=now["target"],
             admitted=bool(now["admitted"]),
-            victims=tuple(now["victims"] or ()),
+            victims=tuple(now["victims"]),
             nodes=tuple(sorted(now["nodes"].items())),
             moves=tuple(now["moves"] or ()),
             shrink_reason="because" if now["victims"] else "",

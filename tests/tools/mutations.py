@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from edl.errors import EdlError
+from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
 from tests.tools.judge import Judge
 from tests.tools.verifier import faults
-from tests.worlds.certified_clusters import Certified, Object, certify_objects, random_objects
 
 CHANGES_OF_ONE_WORLD = 250
 UNCHECKED = {

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from edl.errors import EdlError
+from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
 from tests.tools.mutations import run
 from tests.tools.verifier import SCRIPT, faults, verifier
-from tests.worlds.certified_clusters import Certified, Object, certify_objects, random_objects
 
 CHANGES = int(os.environ.get("EDL_TEST_CHANGES", "1500"))
 GIB = 1024**3

@@ -22,6 +22,9 @@ from kubernetes.aio.client.rest import RESTClientObject
 from edl.errors import ConfigError
 from edl.kube.client.api_errors import one_line
 
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds the name of its namespace."""
+
 
 async def load_configuration(kubeconfig: str = "") -> Configuration:
     """Load the configuration that kubectl would load; see `ApiSession.open` for the order of the places.
@@ -76,6 +79,19 @@ def configuration_of_caller(configuration: Configuration, token: str) -> Configu
     bare.disable_strict_ssl_verification = configuration.disable_strict_ssl_verification
     bare.proxy, bare.proxy_headers = configuration.proxy, configuration.proxy_headers
     return bare
+
+
+def current_namespace(kubeconfig: str = "") -> str:
+    """Return the namespace that kubectl would use: that of the current context, else of the pod, else `default`."""
+    default = Path.home() / ".kube" / "config"
+    paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
+    if not paths:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text().strip() if SERVICE_ACCOUNT_NAMESPACE.exists() else "default"
+    try:
+        _, current = kube_config.list_kube_config_contexts(config_file=paths)
+        return str((current.get("context") or {}).get("namespace") or "default")
+    except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, AttributeError):
+        return "default"  # whoever reads the credentials reports what is wrong with the file
 
 
 def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:

@@ -150,14 +150,22 @@ class ApiSession:
         """The URL of the API server."""
         return str(self._configuration.host)
 
-    async def get(self, path: str, *, params: Params | None = None, timeout_s: float | None = None) -> bytes:
+    async def get(
+        self, path: str, *, params: Params | None = None, accept: str = "", timeout_s: float | None = None
+    ) -> bytes:
         """Read the object at `path`, or any other response to a GET.
+
+        Args:
+            path: of the object.
+            params: parameters of the query.
+            accept: the form of the response; empty for JSON.
+            timeout_s: timeout of this call.
 
         Raises:
             NotFoundError: there is none.
             TemporaryError, PermanentError: see `request`.
         """
-        return await self.request("GET", path, params=params, timeout_s=timeout_s)
+        return await self.request("GET", path, params=params, accept=accept, timeout_s=timeout_s)
 
     async def list(
         self,
@@ -237,9 +245,19 @@ class ApiSession:
         params: Params | None = None,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout_s: float | None = None,
     ) -> bytes:
         """Send a request and return the body of the response.
+
+        Args:
+            method: of HTTP.
+            path: of the object, the collection or the subresource.
+            params: parameters of the query.
+            body: an object to send as JSON; None for no body.
+            content_type: the form of the body.
+            accept: the form of the response; empty for JSON.
+            timeout_s: timeout of this call.
 
         Raises:
             TemporaryError: timeout, lost connection, 408, 429 or 5xx; with `retry_after_s` if the server sets it.
@@ -252,7 +270,7 @@ class ApiSession:
         if method != "GET" and is_fenced and not self._may_write():
             raise FencedError(f"{method} {path} was not sent: this replica does not hold the lease any more")
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": content_type}
+        headers = {**({} if data is None else {"Content-Type": content_type}), **_accepting(accept)}
         limits = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
         call = _Call(method, path, limits, params, data, headers)
         async with self._response(call) as response:
@@ -261,7 +279,7 @@ class ApiSession:
 
     @asynccontextmanager
     async def watch(
-        self, path: str, *, params: Params, timeout_s: int, read_timeout_s: float
+        self, path: str, *, params: Params, timeout_s: int, read_timeout_s: float, accept: str = ""
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch: an iterator over its lines, one JSON event each, that ends when the server ends the watch.
 
@@ -270,6 +288,7 @@ class ApiSession:
             params: selectors, resourceVersion.
             timeout_s: the server ends the watch after this time.
             read_timeout_s: the connection is considered lost after this time without a byte; more than `timeout_s`.
+            accept: the form of the objects; empty for JSON.
 
         Raises:
             GoneError: the resourceVersion is too old. It can also come as an ERROR event, which the caller decodes.
@@ -277,8 +296,24 @@ class ApiSession:
         """
         query = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=read_timeout_s)
-        async with self._response(_Call("GET", path, limits, query)) as response:
+        async with self._response(_Call("GET", path, limits, query, headers=_accepting(accept))) as response:
             yield _lines(response, f"watch of {path}", self.host)
+
+    @asynccontextmanager
+    async def lines(self, path: str, *, params: Params) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a text, such as a log: an iterator over its lines, that ends when the server ends the text.
+
+        Args:
+            path: of the text.
+            params: parameters of the query.
+
+        Raises:
+            TemporaryError: the connection is lost.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
+        call = _Call("GET", path, limits, params, headers=_accepting("*/*"))
+        async with self._response(call) as response:
+            yield _lines(response, f"text of {path}", self.host)
 
     @asynccontextmanager
     async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -339,6 +374,10 @@ class ApiSession:
             except ConfigError:
                 return False
             return True
+
+
+def _accepting(form: str) -> dict[str, str]:
+    return {"Accept": form} if form else {}
 
 
 def _decoded(path: str, raw: bytes) -> dict[str, Any]:

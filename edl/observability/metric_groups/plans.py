@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import ScalePlan
+from edl.model.plan import CUT_STAGES, ScalePlan
 from edl.observability.metric_groups.declarations import (
     CounterMetric,
     Dashboard,
@@ -54,6 +54,20 @@ class PlanMetrics(ControllerMetricGroup):
             ),
         ),
     )
+    cut = CounterMetric(
+        "edl_plans_cut_short_total",
+        "Plans that the deadline cut short, by stage: they keep every rule and may give less than they could.",
+        ("stage",),
+        {"stage": CUT_STAGES},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Plans cut short per minute",
+                (("60 * sum by (stage) (rate(edl_plans_cut_short_total[5m]))", "{{stage}}"),),
+                "The decision ended at its deadline before this stage was finished; the next one goes on.",
+            ),
+        ),
+    )
     refused = CounterMetric("edl_plans_refused_total", "Plans that broke a rule and were dropped.")
     failures = CounterMetric(
         "edl_decision_failures_total",
@@ -77,12 +91,16 @@ class PlanMetrics(ControllerMetricGroup):
         super().__init__(registry)
         for failure in PlanFailure:  # an alert on a rate needs the series from the start
             self.failures.labels(failure.value)
+        for stage in CUT_STAGES:
+            self.cut.labels(stage)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
-        """Set duration and gap; a fallback plan has neither."""
+        """Set duration and gap, and count what was cut short; a fallback plan has none of them."""
         if plan.fallback is None:
             self.decision_seconds.observe(plan.seconds)
             self.gap.set(plan.certificate.gap)
+            for stage in plan.cut:
+                self.cut.labels(stage).inc()
 
     def not_planned(self, failure: PlanFailure) -> None:
         """Count a failed decision."""

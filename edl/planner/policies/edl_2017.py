@@ -31,6 +31,7 @@ from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.problem_reader import read_problem
+from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
 from edl.planner.trial_packing import SERVING, TrialPacking
 
@@ -118,7 +119,7 @@ class Edl2017(Comparison):
             PlanError: the certificate could not be computed in time.
         """
         started_s = time.perf_counter()
-        problem = read_problem(snapshot, limits)
+        problem = with_engine(read_problem(snapshot, limits))
         served = serve(problem, limits.deadline_s)
         problem, _ = cap(problem, served, limits.deadline_s)
         jobs = [demand.job for demand in problem.demands]

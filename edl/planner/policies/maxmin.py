@@ -1,8 +1,8 @@
 """Policy `maxmin`: the job that is worst off gets the next trainer.
 
-Growth into free room goes to the job with the lowest fulfilment. A running trainer is deleted for another job's
-share only in the plan that admits a job, or if the worst off would gain more than a dead band from jobs that are out
-of their cooldown.
+Growth into free room goes to the job with the lowest fulfilment that it fits. A running trainer is deleted for
+another job's share in the plan that admits a job; else only if jobs that are out of their cooldown give it, and the
+worst off gains more than a dead band or stays more than a dead band below the job that gives.
 
 Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
 """
@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from edl.errors import PlanError
+from edl.planner.clock import OutOfTimeError
 from edl.planner.filling import fill
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
-from edl.planner.programs.fair_share import Proof, could_reach, prove, read_share_problem
+from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
+from edl.planner.swaps.search import Wanted, fill_by_swaps
+from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8
@@ -41,7 +44,16 @@ class Fulfilment:
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
         grown = _grown(packing, terms, deadline_s)
-        return Division(_reshare(packing, grown, terms, deadline_s), level)
+        try:
+            shared = _reshare(packing, grown, terms, deadline_s)
+        except OutOfTimeError:
+            packing.problem.clock.cut_short("transfers")
+            return Division(grown, level)
+        shared = levelled(shared, ceiling, {}, band=0.0)
+        admits = has_arrivals(packing)
+        if admits or is_at_rest(packing):
+            shared = levelled(shared, ceiling, givers(packing, admits=admits))
+        return Division(shared, level)
 
     def prove(
         self,
@@ -65,7 +77,7 @@ class Fulfilment:
         verdict = TradeVerdict.NOT_CHEAPER
         if after < taker_after - EPSILON:
             verdict = TradeVerdict.LEAVES_LESS
-        elif taker_after - packing.fulfilment(taker) <= DEAD_BAND:
+        elif after - taker_after <= DEAD_BAND + EPSILON:
             verdict = TradeVerdict.DEAD_BAND
         loss = packing.fulfilment(best.donor) - after
         return Trade(best.donor, loss, "fulfilment", verdict, after=after, taker_after=taker_after)
@@ -115,7 +127,7 @@ def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_
             return grown
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
-    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _worst(taken) >= _worst(grown)
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _from_worst(taken) > _from_worst(grown)
     return taken if is_worth_it else grown
 
 
@@ -137,6 +149,17 @@ def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | 
     best = _filled(packing, terms, deadline_s, take)
     if packing.problem.is_large:
         return best
+    try:
+        return _raised_as_far_as_possible(packing, best, terms, deadline_s, take)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("raising the worst off")
+        return best
+
+
+def _raised_as_far_as_possible(
+    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
+) -> TrialPacking:
+    """Raise the promise of the worst off by one trainer as long as all of them get it."""
     can_repack = len({place.shape for place in packing.placed}) > 1
     is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
 
@@ -241,6 +264,8 @@ def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms |
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
     """Grow; if that may fall short of what is possible, also pack all pods anew that do not exist yet."""
     taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    if packing.problem.is_many:
+        return _filled_by_swaps(packing, terms, deadline_s)
     if packing.problem.is_large:
         filled = fill(packing, terms.ceiling, terms.promised, deadline_s)
         grow(filled, terms.ceiling, terms.promised, taking)
@@ -252,6 +277,23 @@ def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take |
         return grown
     grow(anew, terms.ceiling, terms.promised)
     return max((grown, anew), key=lambda trial: _standing(trial, terms))
+
+
+def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
+    """Place the new trainers by a search over swaps, towards the counts of the fluid program."""
+    demands, jobs = packing.problem.demands, packing.members
+    gain = {j: d.job.weight / max(1, d.max_trainers - d.min_trainers) for j in jobs for d in (demands[j],)}
+    most = {j: max(terms.ceiling[j], demands[j].min_trainers) for j in jobs}
+    least = {j: min(max(terms.promised[j], demands[j].min_trainers), most[j]) for j in jobs}
+    cluster = read_share_problem(packing)
+    try:
+        target, price = fluid_targets(cluster, gain, least, most, deadline_s)
+    except OutOfTimeError:
+        raise
+    except PlanError:  # the promises do not fit together any more
+        least = {j: demands[j].min_trainers for j in jobs}
+        target, price = fluid_targets(cluster, gain, least, most, deadline_s)
+    return fill_by_swaps(packing, most, terms.promised, Wanted(target, price, gain))
 
 
 def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
@@ -266,10 +308,15 @@ def _worst(packing: TrialPacking) -> float:
     return round(min((packing.fulfilment(j) for j in packing.members), default=1.0), 9)
 
 
-def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], float]:
-    """How good a packing is: fulfilments up to the promised share, from the worst off upwards; then their sum."""
+def _from_worst(packing: TrialPacking) -> list[float]:
+    """The fulfilment of all jobs, from the worst off upwards."""
+    return sorted(round(packing.fulfilment(j), 9) for j in packing.members)
+
+
+def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], list[float]]:
+    """How good a packing is: fulfilments from the worst off upwards, first only up to the promised share."""
     demands = packing.problem.demands
     held = sorted(
         round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
     )
-    return tuple(held), round(sum(demands[j].job.weight * packing.fulfilment(j) for j in packing.members), 9)
+    return tuple(held), _from_worst(packing)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edl.model.names import Role
+from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
 from edl.planner.programs.patterns import distinct
@@ -86,7 +87,7 @@ def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
 
 def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
     """Add what each node holds as a pattern, given the node and the shape of each pod."""
-    if not columns.classes:
+    if not columns.classes or columns.buckets is not None:
         return
     row = np.full(max(columns.shapes) + 1, -1)
     row[list(columns.shapes)] = np.arange(len(columns.shapes))
@@ -221,6 +222,45 @@ def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: fl
     return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
 
 
+def fluid_targets(
+    cluster: ShareProblem,
+    gain: Mapping[int, float],
+    least: Mapping[int, int],
+    most: Mapping[int, int],
+    deadline_s: float,
+) -> tuple[dict[int, float], dict[int, float]]:
+    """The counts that gain most in all, in fractions, and what the room of one trainer is worth.
+
+    Args:
+        cluster: the jobs and their room.
+        gain: by job, what one trainer adds.
+        least: by job, its fewest trainers.
+        most: by job, its most trainers.
+        deadline_s: time for the program.
+
+    Returns:
+        By job, its trainers; by job, the price of a slot for one of them.
+    """
+    stuck = _stuck(cluster)
+    low = np.maximum([least[j] for j in cluster.jobs], stuck)
+    use = _use(cluster)
+    program = Program(
+        gain=np.array([gain[j] for j in cluster.jobs]),
+        low=low,
+        high=np.maximum([most[j] for j in cluster.jobs], low),
+        use=use,
+        need=cluster.need - use @ stuck,
+        rows=cluster.rows,
+        limits=cluster.limits,
+    )
+    solution = solve(program, cluster.columns, deadline_s)
+    price = solution.slot_price @ use
+    return (
+        {j: float(n) for j, n in zip(cluster.jobs, solution.v, strict=True)},
+        {j: float(n) for j, n in zip(cluster.jobs, price, strict=True)},
+    )
+
+
 def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
     """A program over trainer counts; jobs of equal shape, gain and part in the rows are one variable."""
     use = _use(cluster)
@@ -274,7 +314,7 @@ def prove(
     Args:
         packing: the finished plan.
         level: by job, trainers that the fair share promises.
-        deadline_s: time for the program.
+        deadline_s: time for the program; without an answer in it, the bound is that of all jobs at their maximum.
         least: trainers that some jobs are to have in any case; the bound is then that of another plan.
     """
     cluster = read_share_problem(packing)
@@ -290,7 +330,11 @@ def prove(
     floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
     floor = np.maximum(floor, _stuck(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
-    solution = solve(program, cluster.columns, deadline_s)
+    try:
+        solution = solve(program, cluster.columns, deadline_s)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("proof")
+        return Proof(achieved, max(achieved, float(weight.sum())), cluster, None)
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
 

@@ -50,6 +50,8 @@ def pack_most(
     Returns:
         (node, shape, pods) sorted by node; None if the program is too large or no solution was found.
     """
+    if problem.is_many:
+        return None
     columns = make_columns(problem, free, wanted, COLUMNS_LIMIT)
     size = len(columns.shapes)
     solution = _solve(
@@ -117,7 +119,7 @@ def _solve(
             LinearConstraint(nodes, ub=[len(group.nodes) for group in columns.classes]),
             *(LinearConstraint(np.hstack([r, np.zeros((len(r), uses))]), lb=least) for r, least in further),
         ],
-        options={"time_limit": deadline_s, "node_limit": SEARCH_NODES},
+        options={"time_limit": columns.clock.left_s(deadline_s), "node_limit": SEARCH_NODES},
     )
     if result.x is None:
         return None
@@ -193,7 +195,11 @@ def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s:
         integrality=whole,
         bounds=Bounds(np.zeros(v.size), high),
         constraints=[LinearConstraint(left, lb=least) for left, least in _victim_rows(packing, wanted, v)],
-        options={"time_limit": deadline_s, "node_limit": SEARCH_NODES, "mip_rel_gap": 0.0},
+        options={
+            "time_limit": packing.problem.clock.left_s(deadline_s),
+            "node_limit": SEARCH_NODES,
+            "mip_rel_gap": 0.0,
+        },
     )
     if result.x is None:
         return None
@@ -273,6 +279,8 @@ def pack_anew(
     Returns:
         The new packing; None if there is nothing to gain, the program is too large, or no solution was found.
     """
+    if packing.problem.is_many:
+        return None
     base = packing.copy()
     for place in packing.placed:
         base.drop(place)

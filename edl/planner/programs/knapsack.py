@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edl.planner.clock import Clock
 from edl.planner.problem import IntArray, count_slots
 from edl.planner.programs.patterns import ROUNDING, NodeClass, price
 
@@ -47,18 +49,25 @@ class _Table:
 class Pricer:
     """Finds the most valuable pattern of each class at given prices."""
 
-    def __init__(self, classes: Sequence[NodeClass], request: IntArray) -> None:
+    def __init__(self, classes: Sequence[NodeClass], request: IntArray, clock: Clock | None = None) -> None:
         """Prepare the tables.
 
         Args:
             classes: the node classes.
             request: (shapes, resources) what one pod of each shape requests.
+            clock: the time that is left; without one there is no deadline.
         """
+        self._clock = clock or Clock()
         self._classes, self._request = classes, request
         shapes, resources = request.shape
         self._capacity = np.array([g.capacity for g in classes], dtype=np.int64).reshape(len(classes), resources)
         self._most = np.array([g.most for g in classes], dtype=np.int64).reshape(len(classes), shapes)
         self._tables, self._searched = self._group_classes()
+
+    @property
+    def searches(self) -> int:
+        """Classes times shapes that are searched one by one, because no table holds them."""
+        return int((self._most[self._searched] > 0).sum())
 
     def best(self, worth: FloatArray) -> tuple[IntArray, FloatArray]:
         """The best pattern of each class at these prices, and a value that no pattern of the class exceeds.
@@ -72,10 +81,12 @@ class Pricer:
         patterns = np.zeros(self._most.shape, dtype=np.int64)
         bound = np.zeros(len(patterns))
         for table in self._tables:
+            self._clock.check("a knapsack")
             found, value = _solve(table, worth[table.shapes])
             patterns[np.ix_(table.members, table.shapes)] = found
             bound[table.members] = value
         for g in self._searched:
+            self._clock.check("the search for patterns")
             priced = price(self._classes[g], self._request, worth.tolist())
             patterns[g], bound[g] = priced.pattern, priced.bound
         return self.fill(patterns, np.argsort(-worth, kind="stable").tolist()), bound + ROUNDING
@@ -128,7 +139,7 @@ class Pricer:
         leading = min(full, key=lambda r: cells[r])
         order = [leading, *(r for r in binding if r != leading)]
         size = tuple(cells[r] for r in order)
-        if float(np.prod([float(n) for n in size])) > CELLS_LIMIT or size[0] * len(shapes) > STEPS_LIMIT:
+        if prod(size) > CELLS_LIMIT or size[0] * len(shapes) > STEPS_LIMIT:
             return None
         step = np.array([steps[r] for r in order], dtype=np.int64)
         in_steps, left = request[:, order] // step, capacity[:, order] // step

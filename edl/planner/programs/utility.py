@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edl.planner.clock import OutOfTimeError
 from edl.planner.programs.columns import Program, Solution, solve
 from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem
 from edl.planner.speedup import Worth
@@ -110,7 +111,12 @@ def prove_utility(
     if not len(pieces.slope):
         return Proof(achieved, achieved, cluster, None)
     held = {j: max(min(floor[j], packing.count[j]), (least or {}).get(j, 0)) for j in packing.members}
-    solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
+    try:
+        solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
+    except OutOfTimeError:
+        packing.problem.clock.cut_short("proof")
+        most = sum(worths[j].value(packing.problem.demands[j].max_trainers) for j in packing.members)
+        return Proof(achieved, max(achieved, most), cluster, None)
     return Proof(achieved, solution.bound + EPSILON, cluster, solution)
 
 

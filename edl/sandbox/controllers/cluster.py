@@ -1,4 +1,4 @@
-"""The smaller controllers: Endpoints of Services, lost nodes, deleted namespaces, volume claims, service accounts."""
+"""The smaller controllers: Endpoints of Services, lost nodes, and volume claims."""
 
 from __future__ import annotations
 
@@ -106,11 +106,15 @@ class NodeController:
     Args:
         session: the API server.
         informers: of Node, Pod and Lease.
+        grace_s: how long a node whose Lease is not renewed stays ready.
         toleration_s: how long a pod without a toleration of its own stays on a lost node.
     """
 
-    def __init__(self, session: ApiSession, informers: Informers, toleration_s: float = 300.0) -> None:
-        self._session, self._informers, self._toleration_s = session, informers, toleration_s
+    def __init__(
+        self, session: ApiSession, informers: Informers, grace_s: float = LEASE_S, toleration_s: float = 300.0
+    ) -> None:
+        self._session, self._informers = session, informers
+        self._grace_s, self._toleration_s = grace_s, toleration_s
         self._seen: dict[str, tuple[str, float]] = {}
 
     async def run(self) -> None:
@@ -128,7 +132,7 @@ class NodeController:
         if renewed != known or not since_s:
             self._seen[name_of(node)] = (renewed, time.monotonic())
             since_s = time.monotonic()
-        is_lost = time.monotonic() - since_s > LEASE_S
+        is_lost = time.monotonic() - since_s > self._grace_s
         if is_lost and (condition(node, "Ready") or {}).get("status") != "Unknown":
             await self._mark(node, is_lost=True)
         elif not is_lost and _taint(node) is not None and is_true(node, "Ready"):

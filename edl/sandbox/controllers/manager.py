@@ -9,6 +9,7 @@ from edl.sandbox.controllers.cluster import ClaimController, EndpointsController
 from edl.sandbox.controllers.garbage import GarbageCollector
 from edl.sandbox.controllers.loop import COLLECTIONS, Informers
 from edl.sandbox.controllers.replicas import ReplicaController
+from edl.sandbox.kubelet.node import LEASE_S
 
 STORAGE_CLASS = "folder"
 STORAGE_CLASS_MANIFEST = {
@@ -24,18 +25,19 @@ STORAGE_CLASS_MANIFEST = {
 }
 
 
-async def run_controllers(session: ApiSession) -> None:
+async def run_controllers(session: ApiSession, *, node_grace_s: float = LEASE_S) -> None:
     """Run all controllers forever.
 
     Args:
         session: an API server that has every kind of COLLECTIONS.
+        node_grace_s: how long a node whose Lease is not renewed stays ready.
     """
     informers = Informers(session, list(COLLECTIONS))
     controllers = (
         GarbageCollector(session, informers),
         ReplicaController(session, informers),
         EndpointsController(session, informers),
-        NodeController(session, informers),
+        NodeController(session, informers, node_grace_s),
         ClaimController(session, informers, STORAGE_CLASS),
     )
     async with asyncio.TaskGroup() as group:

@@ -64,6 +64,13 @@ def make_pod(name: str, *, cpu: str = "100m", restart: str = "Never", **spec: An
     }
 
 
+def make_deployment(name: str) -> Object:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
 def run(kube: Kube, namespace: str, pod: Object) -> str:
     """Create a pod and wait until it is ready."""
     name = str(kube.create(pod, namespace)["metadata"]["name"])
@@ -112,7 +119,7 @@ def test_nodes_are_what_the_mix_says(control_plane: ControlPlanes) -> None:
 
 
 def test_deployment_scales_up_and_down(kube: Kube, namespace: str) -> None:
-    kube.kubectl("create", "deployment", "web", "--image=nginx", "-n", namespace)
+    kube.create(make_deployment("web"), namespace)
     kube.scale("deployments", "web", 6, namespace)
 
     def ready() -> int:
@@ -157,24 +164,19 @@ def touch(kube: Kube, name: str, namespace: str) -> None:
 def test_deletion_ends_with_an_exit_code(kube: Kube, namespace: str) -> None:
     """As on a node, the last state that a watcher sees is a final phase."""
     name = run(kube, namespace, make_pod("a"))
+    _, since = kube.list_at("pods")
     kube.delete("pods", name, namespace)
 
-    last = watch_until_deleted(kube, name, namespace)
+    last = watch_until_deleted(kube, namespace, since)
 
-    assert last == "DELETED Failed 143"
+    assert last["status"]["phase"] == "Failed"
+    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
 
 
-def watch_until_deleted(kube: Kube, name: str, namespace: str) -> str:
-    """Type of event, phase and exit code of the last event of a pod."""
-    fields = "{.type} {.object.status.phase} {.object.status.containerStatuses[0].state.terminated.exitCode}"
-    command = [kube.kubectl_path or "kubectl", "--kubeconfig", kube.kubeconfig, "get", "pods", name]
-    options = ["-n", namespace, "-w", "--output-watch-events", "--request-timeout=30s"]
-    template = f"jsonpath={fields}{{'\\n'}}"
-    with subprocess.Popen([*command, *options, "-o", template], stdout=subprocess.PIPE, text=True) as watch:
-        assert watch.stdout is not None
-        line = next((line for line in watch.stdout if line.startswith("DELETED")), "no such event")
-        watch.kill()
-    return line.strip()
+def watch_until_deleted(kube: Kube, namespace: str, since: str) -> Object:
+    """The last state of the first pod of a namespace that is deleted."""
+    changes = kube.watch("pods", since=since, seconds=30, opened=lambda _: None)
+    return next(pod for kind, pod in changes if kind == "DELETED" and pod["metadata"]["namespace"] == namespace)
 
 
 @pytest.mark.parametrize(("code", "phase"), [("0", "Succeeded"), ("137", "Failed")])
@@ -292,6 +294,7 @@ def test_lost_node_keeps_its_pods_until_it_is_back(control_plane: ControlPlanes)
     run(kube, "default", make_pod("c", nodeSelector={"kubernetes.io/hostname": "n-0"}))
 
 
+@pytest.mark.cluster("RBAC")
 def test_service_account_has_its_own_rights_only(plane: ControlPlane, namespace: str) -> None:
     kube = plane.kube
     kube.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
@@ -305,6 +308,7 @@ def test_service_account_has_its_own_rights_only(plane: ControlPlane, namespace:
             viewer.list("pods", "default")
 
 
+@pytest.mark.cluster("the programs of the control plane")
 def test_running_cluster_is_used_and_left(plane: ControlPlane, tmp_path: Path) -> None:
     with ControlPlane.attach(plane.kubeconfig, tmp_path, settings=plane.settings) as same:
         assert same.ready_nodes() == plane.ready_nodes()
@@ -339,6 +343,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.cluster("the programs of the control plane")
 def test_killing_the_starter_leaves_nothing(tmp_path: Path) -> None:
     """Two at once: they do not clash, and the death of one starter ends its own cluster only."""
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -372,6 +377,7 @@ def read_line(process: subprocess.Popen[bytes]) -> str:
     return process.stdout.readline().decode().strip()
 
 
+@pytest.mark.cluster("the programs of the control plane")
 def test_up_stays_until_down(tmp_path: Path) -> None:
     """The command's cluster outlives it; killing its supervisor, even, leaves nothing."""
 

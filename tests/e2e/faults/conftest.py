@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import PLANES, ControlPlanes
+from tests.e2e.conftest import PLANES, ControlPlanes, plane_of
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.faults.stage import Stage, staged
 
@@ -18,7 +18,7 @@ SETTINGS = Settings(pod_delete_s=1.0, node_grace_s=40, audit_level="Metadata")
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The cluster and the controller of this folder."""
     noticed = request.node.stash.setdefault(PLANES, [])
-    planes = ControlPlanes(lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    planes = ControlPlanes(plane_of(request.config), lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
     try:
         with staged(planes("small", settings=SETTINGS)) as stage:
             yield stage

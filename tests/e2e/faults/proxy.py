@@ -359,7 +359,8 @@ class FaultProxy:
 
     async def _forward(self, asked: Asked, request: web.Request, body: bytes) -> web.StreamResponse:
         """Forward the request to the server; if the server is down, close the connection to the client."""
-        url = f"https://{self._server.host}:{self._server.port}{request.raw_path}"
+        scheme = "https" if self._server.context else "http"
+        url = f"{scheme}://{self._server.host}:{self._server.port}{self._server.base_path}{request.raw_path}"
         headers = {name: request.headers[name] for name in _GIVEN if name in request.headers}
         headers["Accept-Encoding"] = "identity"
         try:

@@ -213,6 +213,7 @@ def assert_judged(case: Case, status: Object) -> None:
     assert "completionTime" in status
 
 
+@pytest.mark.cluster("kubectl")
 def test_a_job_that_is_nested_deeper_than_anybody_can_read_fails_alone(stage: Stage) -> None:
     kube, space = stage.here.kube, stage.here.plane.namespace("deep")
     levels = 3000

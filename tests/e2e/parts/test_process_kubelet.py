@@ -1,4 +1,4 @@
-"""The process kubelet on a real control plane: the same behaviour of pods as in the sandbox."""
+"""The process kubelet as a client of an API server: the behaviour of its pods, on the sandbox and on the real one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import plane_of
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.processes import die_with_parent
@@ -16,9 +17,9 @@ from tests.sandbox.pods import PodBehaviour
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane whose only nodes are two of the process kubelet."""
-    with ControlPlane.start(tmp_path_factory.mktemp("cluster"), nodes=()) as made:
+def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster whose only nodes are two of the process kubelet."""
+    with plane_of(request.config).start(tmp_path_factory.mktemp("cluster"), nodes=()) as made:
         edl = str(Path(sys.executable).with_name("edl"))
         kubelet = subprocess.Popen(
             [edl, "kubelet", "--kubeconfig", str(made.kubeconfig), "--nodes", "2"], preexec_fn=die_with_parent
@@ -37,10 +38,11 @@ def kube(plane: ControlPlane) -> Kube:
     return plane.kube
 
 
-class TestPodsOnARealControlPlane(PodBehaviour):
+class TestPodsOfAProcessKubelet(PodBehaviour):
     """The tests of `PodBehaviour`."""
 
 
+@pytest.mark.cluster("kubectl")
 def test_kubectl_reads_logs(plane: ControlPlane) -> None:
     manifest = "python -c 'print(1)'"
     plane.kube.kubectl("run", "by-kubectl", "--image=busybox", "--restart=Never", "--", "sh", "-c", manifest)

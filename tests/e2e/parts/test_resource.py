@@ -94,6 +94,7 @@ def test_accepts_the_examples(kube: Kube, space: str, path: Path) -> None:
         assert try_out(kube, body, space)["kind"] == "TrainingJob"
 
 
+@pytest.mark.cluster("Pod Security admission")
 def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane, kube: Kube) -> None:
     (deployment,) = (body for body in controller_manifests() if body["kind"] == "Deployment")
     template = deployment["spec"]["template"]
@@ -111,6 +112,7 @@ def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane,
         try_out(kube, trainer, space)
 
 
+@pytest.mark.cluster("kubectl")
 def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
     def named(bodies: list[Object]) -> dict[tuple[str, str], Object]:
         return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
@@ -120,6 +122,7 @@ def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
     assert named(built) == named(controller_manifests())
 
 
+@pytest.mark.cluster("kubectl")
 @pytest.mark.parametrize(
     ("base", "objects"),
     [
@@ -133,6 +136,7 @@ def test_a_further_base_renders_to_its_objects(kube: Kube, base: str, objects: l
     assert sorted(built, key=str) == sorted(objects, key=str)
 
 
+@pytest.mark.cluster("kubectl")
 def test_the_overlay_of_the_documents_renders_and_is_accepted(kube: Kube, tmp_path: Path) -> None:
     documented = re.search(r"(?s)```yaml\n# overlay/kustomization.yaml\n(.*?)```", OPERATIONS.read_text())
     assert documented is not None
@@ -154,6 +158,7 @@ def test_the_overlay_of_the_documents_renders_and_is_accepted(kube: Kube, tmp_pa
     assert try_out(kube, deployment, NAMESPACE)["spec"]["replicas"] == 2
 
 
+@pytest.mark.cluster("kubectl")
 def test_kubectl_takes_the_file_in_one_and_the_crd_by_apply(kube: Kube) -> None:
     kube.kubectl(
         "apply",
@@ -212,15 +217,16 @@ def test_scale_pins_the_count_within_the_bounds(plane: ControlPlane) -> None:
     path = f"{kube.resource('trainingjobs').path(space)}/job"
     status = {"phase": "Running", "selector": "a=b", "trainer": {"desired": 4, "ready": 3, "pending": 1}}
     kube.request("PATCH", f"{path}/status", body={"status": status}, content_type="application/merge-patch+json")
-    kube.kubectl("scale", "tj/job", "--replicas=4", "-n", space)
+    kube.scale("tj", "job", 4, space)
     assert kube.get("trainingjobs", "job", space)["spec"]["trainer"]["instances"] == 4
     scale = kube.request("GET", f"{path}/scale")
     assert (scale["spec"]["replicas"], scale["status"]) == (4, {"replicas": 3, "selector": "a=b"})
-    with pytest.raises(ControlPlaneError, match="write 0 to let the planner decide"):
-        kube.kubectl("scale", "tj/job", "--replicas=7", "-n", space)
-    kube.kubectl("scale", "tj/job", "--replicas=0", "-n", space)
+    with pytest.raises(KubeError, match="write 0 to let the planner decide"):
+        kube.scale("tj", "job", 7, space)
+    kube.scale("tj", "job", 0, space)
 
 
+@pytest.mark.cluster("kubectl")
 def test_kubectl_shows_the_documented_columns(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("columns")
     kube.create(make_manifest(), space)
@@ -276,6 +282,7 @@ def test_no_job_runs_beside_the_controller(kube: Kube) -> None:
         kube.create(make_manifest(), NAMESPACE)
 
 
+@pytest.mark.cluster("RBAC")
 def test_who_may_not_create_pods_may_not_create_or_change_jobs(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("rights")
     grant(kube, space, "trainingjobs", "paddlepaddle.org", ["create", "update", "get"])
@@ -297,6 +304,7 @@ def test_who_may_not_create_pods_may_not_create_or_change_jobs(plane: ControlPla
         user.close()
 
 
+@pytest.mark.cluster("RBAC")
 def test_the_usual_roles_may_write_jobs_and_the_role_for_jobs_alone_may_not(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("users")
     body = yaml.safe_dump(make_manifest())

@@ -48,6 +48,7 @@ POD_GROUPS: Object = {
 }
 
 
+@pytest.mark.cluster("RBAC and the audit log")
 def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., ControlPlane]) -> None:
     plane = control_plane(settings=Settings(audit_level="Metadata"))
     log = plane.workdir / "logs" / "audit.log"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.worlds import facts
 from tests.e2e.worlds.harness import World
@@ -34,6 +36,7 @@ def orphans(here: World) -> list[str]:
     ]
 
 
+@pytest.mark.cluster("kubectl drain")
 def test_a_drained_node_is_left_and_refilled_when_it_comes_back(control_plane: Callable[..., ControlPlane]) -> None:
     here = World(control_plane(mix="small", pod_delete_s=1.0))
     with here.controller:

@@ -29,6 +29,7 @@ OURS = {
 }
 
 
+@pytest.mark.cluster("kubectl")
 def test_install_drain_upgrade_and_uninstall(control_plane: Callable[..., ControlPlane]) -> None:
     kube = control_plane(mix="small").kube
     kube.kubectl("create", "-f", FILE)

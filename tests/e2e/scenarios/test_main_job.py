@@ -34,6 +34,7 @@ def watching_jobs(here: World, file: Path) -> Iterator[None]:
             watch.wait()
 
 
+@pytest.mark.cluster("kubectl")
 def test_the_original_example_runs_grows_tells_its_story_and_leaves_nothing(
     control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
@@ -97,12 +98,12 @@ def test_scale_pins_the_count_and_zero_gives_it_back(control_plane: Callable[...
     with here.controller, PodLog(here.kube) as log:
         here.submit(training_job("a", min_trainers=2, max_trainers=6))
         here.kube.wait_until(lambda: here.running("a") == 6, 30, "it grows to its maximum")
-        here.kube.kubectl("scale", "tj/a", "--replicas=3")
+        here.kube.scale("tj", "a", 3)
         here.kube.wait_until(lambda: here.counts() == {"a": 3}, 20, "it is pinned to three")
         surplus = {"a-trainer-3", "a-trainer-4", "a-trainer-5"}
         here.kube.wait_until(lambda: names(log.ended_trainers()) >= surplus, 10, "the surplus goes")
         assert names(log.ended_trainers()) == surplus, "and nothing else"
-        here.kube.kubectl("scale", "tj/a", "--replicas=0")
+        here.kube.scale("tj", "a", 0)
         here.kube.wait_until(lambda: here.running("a") == 6, 30, "it grows again")
 
 

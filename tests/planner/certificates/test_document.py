@@ -20,8 +20,8 @@ from edl.model.resources import Resources
 from edl.planner.certificates.document import certify
 from edl.planner.decide import Study, study
 from edl.planner.policies.registry import policy_named
+from tests.tools.certified_clusters import certify_objects, random_objects
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
-from tests.worlds.certified_clusters import certify_objects, random_objects
 
 LIMITS = Limits()
 

@@ -15,9 +15,9 @@ from edl.planner.certificates.prices import fluid_prices, grid_of
 from edl.planner.certificates.rules import rules_of
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
+from tests.tools.certified_clusters import certify_objects, random_objects
 from tests.tools.judge import Judge
 from tests.worlds.builders import make_job, make_node, make_snapshot
-from tests.worlds.certified_clusters import certify_objects, random_objects
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -63,12 +63,17 @@ def test_a_name_of_the_cluster_has_the_addresses_of_its_pods(
     assert run(RESOLVE, hook, name) == str(addresses)
 
 
-@pytest.mark.parametrize("name", ["job-master-1.job", "gone.default.svc", "db"])
-def test_a_name_that_nobody_has_is_unknown_at_once(hook: dict[str, str], name: str) -> None:
-    if name == "db":
-        assert network_hook.Names(hook[network_hook.NAMES_FILE], "default").find(name) is None
-    else:
-        assert "Name or service not known" in run(RESOLVE, hook, name)
+def test_a_name_below_a_service_or_svc_is_never_asked_of_the_name_server(hook: dict[str, str]) -> None:
+    names = network_hook.Names(hook[network_hook.NAMES_FILE], "default")
+    assert names.find("job-master-1.job") == ([], {})
+    assert names.find("gone.default.svc") == ([], {})
+    assert names.find("gone.default.svc.cluster.local.") == ([], {})
+    assert "Name or service not known" in run(RESOLVE, hook, "job-master-1.job")
+
+
+def test_a_name_outside_of_the_cluster_is_left_to_the_machine(hook: dict[str, str]) -> None:
+    names = network_hook.Names(hook[network_hook.NAMES_FILE], "default")
+    assert [names.find(name) for name in ("db", "example.com", "a.b.c.d")] == [None] * 3
 
 
 def test_names_follow_the_file(hook: dict[str, str]) -> None:

@@ -1,0 +1,236 @@
+"""TrainingJobs by hand, for people without kubectl: create, read, watch, scale, delete, and the logs of their pods.
+
+Thin on purpose: the API server validates, computes the columns and refuses; here is only what is sent. Nothing is
+retried: whoever asked sees the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from edl.api.v1 import API_VERSION, GROUP, KIND, PLURAL
+from edl.errors import ConfigError, PermanentError
+from edl.kube.client.api_errors import GoneError, NotFoundError, RefusedError, error_of
+from edl.kube.client.session import ApiSession, Params
+from edl.kube.job_table import AS_TABLE
+from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+
+RESOURCE = f"trainingjob.{GROUP}"
+"""What kubectl calls the resource in its outcomes."""
+
+WATCH_S = 300
+_READ_S = WATCH_S + 60.0
+_BUNCH = 500
+
+Object = dict[str, Any]
+
+
+def jobs_path(namespace: str = "", name: str = "") -> str:
+    """The path of a job, of the jobs of a namespace, or of all jobs."""
+    base = f"/apis/{API_VERSION}"
+    within = f"{base}/namespaces/{namespace}/{PLURAL}" if namespace else f"{base}/{PLURAL}"
+    return f"{within}/{name}" if name else within
+
+
+class JobClient:
+    """Requests about the TrainingJobs of one namespace, or of all."""
+
+    def __init__(self, session: ApiSession, namespace: str) -> None:
+        """Use a session.
+
+        Args:
+            session: to send requests with.
+            namespace: of the jobs; empty for all namespaces, where only lists and watches make sense.
+        """
+        self.session, self.namespace = session, namespace
+
+    async def create(self, body: Object) -> Object:
+        """Create a job; unknown fields are an error, as for `kubectl create`."""
+        space = (body.get("metadata") or {}).get("namespace") or self.namespace
+        raw = await self._ask(
+            self.session.request("POST", jobs_path(space), params={"fieldValidation": "Strict"}, body=body)
+        )
+        return _object(raw)
+
+    async def read(self, name: str) -> Object:
+        """One job."""
+        return _object(await self._ask(self.session.get(jobs_path(self.namespace, name))))
+
+    async def all_jobs(self) -> list[Object]:
+        """All jobs."""
+        return [job async for page in self._pages("") for job in page.get("items") or []]
+
+    async def tables(self, names: Iterable[str]) -> AsyncIterator[Object]:
+        """Tables of the named jobs, one each; without names, of all jobs, page by page."""
+        chosen = tuple(names)
+        for name in chosen:
+            raw = await self._ask(self.session.get(jobs_path(self.namespace, name), accept=AS_TABLE))
+            yield _object(raw)
+        if not chosen:
+            async for page in self._pages(AS_TABLE):
+                yield page
+
+    async def changes(self, since: str, name: str = "", *, as_table: bool = True) -> AsyncIterator[Object]:
+        """Every change from a resourceVersion on, as an object or a table, until the server has forgotten too much.
+
+        Args:
+            since: the resourceVersion of what was read.
+            name: of a job; empty for all.
+            as_table: as a table with one row.
+
+        Raises:
+            GoneError: read again.
+        """
+        params = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        while True:
+            query = {**params, "resourceVersion": since}
+            async with self.session.watch(
+                jobs_path(self.namespace),
+                params=query,
+                timeout_s=WATCH_S,
+                read_timeout_s=_READ_S,
+                accept=AS_TABLE if as_table else "",
+            ) as lines:
+                async for line in lines:
+                    event = _object(line)
+                    changed = event.get("object") or {}
+                    if event.get("type") == "ERROR":
+                        raise error_of(int(changed.get("code") or 500), json.dumps(changed).encode(), "watch")
+                    since = _version(changed) or since
+                    if event.get("type") != "BOOKMARK":
+                        yield event
+
+    async def scale(self, name: str, replicas: int) -> None:
+        """Set the fixed number of trainers; 0 lets the planner decide again."""
+        path = f"{jobs_path(self.namespace, name)}/scale"
+        body = {"spec": {"replicas": replicas}}
+        await self._ask(self.session.request("PATCH", path, body=body, content_type="application/merge-patch+json"))
+
+    async def delete(self, name: str) -> str:
+        """Delete a job and, in the background, its pods; return the uid of what is deleted."""
+        uid = str((await self.read(name))["metadata"].get("uid", ""))
+        await self._ask(self.session.delete(jobs_path(self.namespace, name), uid=uid, propagation="Background"))
+        return uid
+
+    async def gone(self, name: str, uid: str) -> None:
+        """Wait until the job with that uid does not exist any more."""
+        while True:
+            try:
+                found = _object(await self.session.get(jobs_path(self.namespace, name)))
+            except NotFoundError:
+                return
+            if found["metadata"].get("uid") != uid:
+                return
+            try:
+                async for event in self.changes(_version(found), name, as_table=False):
+                    if event.get("type") == "DELETED":
+                        return
+            except GoneError:
+                continue
+
+    async def pods(self, job: str, role: str, index: int | None) -> list[Object]:
+        """The pods of a role of a job, sorted by number.
+
+        Raises:
+            PermanentError: there is none; the message says whether the job exists.
+        """
+        wanted = {LABEL_JOB: job, LABEL_ROLE: role, **({LABEL_INDEX: str(index)} if index is not None else {})}
+        selector = ",".join(f"{label}={value}" for label, value in wanted.items())
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        raw = await self._ask(self.session.list(path, params={"labelSelector": selector}, limit=0))
+        found: list[Object] = _object(raw).get("items") or []
+        if not found:
+            await self.read(job)
+            which = role if index is None else f"{role} {index}"
+            raise PermanentError(
+                f"job {self.namespace}/{job} has no pod of {which} now; edl get {job} shows its state"
+            )
+        return sorted(found, key=_number)
+
+    async def log(self, pod: str, params: Params, write: Callable[[str], None]) -> None:
+        """Read the log of a pod line by line."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
+        try:
+            async with self.session.lines(path, params=params) as lines:
+                async for line in lines:
+                    write(line.decode(errors="replace"))
+        except RefusedError as error:
+            raise _refusal(error) from error
+
+    async def _pages(self, accept: str) -> AsyncIterator[Object]:
+        token = ""
+        while True:
+            params = {"limit": str(_BUNCH), **({"continue": token} if token else {})}
+            page = _object(await self._ask(self.session.get(jobs_path(self.namespace), params=params, accept=accept)))
+            yield page
+            token = str((page.get("metadata") or {}).get("continue") or "")
+            if not token:
+                return
+
+    @staticmethod
+    async def _ask(request: Any) -> Any:  # noqa: ANN401 - an awaitable of what the caller returns
+        try:
+            return await request
+        except RefusedError as error:
+            raise _refusal(error) from error
+
+
+async def read_log_files(client: JobClient, pods: list[Object], params: Params, write: Callable[[str], None]) -> None:
+    """Read the logs of pods, all at once if they are followed, else one after the other.
+
+    With several pods, each line begins with the pod and the container, as `kubectl logs --prefix` prints it.
+    """
+
+    def prefixed(pod: Object) -> Callable[[str], None]:
+        if len(pods) == 1:
+            return write
+        container = params.get("container") or pod["spec"]["containers"][0]["name"]
+        start = f"[pod/{pod['metadata']['name']}/{container}] "
+        return lambda line: write(start + line)
+
+    reads = [client.log(pod["metadata"]["name"], params, prefixed(pod)) for pod in pods]
+    if "follow" in params:
+        await asyncio.gather(*reads)
+        return
+    for read in reads:
+        await read
+
+
+def checked_job(place: str, body: Object, namespace: str) -> Object:
+    """An object of a file as a job to create.
+
+    Raises:
+        ConfigError: it is another kind, or names another namespace than the command.
+    """
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if (kind, version) != (KIND, API_VERSION):
+        raise ConfigError(f"{place}: kind {kind} of {version} is no {KIND}; edl submit creates {API_VERSION} {KIND}")
+    own = (body.get("metadata") or {}).get("namespace")
+    if namespace and own and own != namespace:
+        raise ConfigError(f"{place}: the job names namespace {own}, and -n names {namespace}; leave out one of them")
+    return body
+
+
+def _refusal(error: RefusedError) -> PermanentError:
+    """The server's own words, without the request."""
+    return PermanentError(error.answer or str(error))
+
+
+def _object(raw: bytes | Object) -> Object:
+    found: Object = raw if isinstance(raw, dict) else json.loads(raw)
+    return found
+
+
+def _version(found: Object) -> str:
+    """The resourceVersion of an object, or of a table or of its row."""
+    rows = found.get("rows") or [{}]
+    inner = ((rows[0].get("object") or {}).get("metadata") or {}).get("resourceVersion")
+    return str(inner or (found.get("metadata") or {}).get("resourceVersion") or "")
+
+
+def _number(pod: Object) -> tuple[int, str]:
+    index = str((pod["metadata"].get("labels") or {}).get(LABEL_INDEX, ""))
+    return (int(index) if index.isdecimal() else -1, str(pod["metadata"]["name"]))

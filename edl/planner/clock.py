@@ -1,0 +1,89 @@
+"""The clock of one decision: how much of its time is left, for every loop that can be long.
+
+A deadline that is looked at between stages only does not hold, because one stage can be as long as it likes. So the
+problem carries one clock, and pricing, column generation, growth, admission trials and swaps ask it. A stage may be
+allowed a part of the time, so that those after it can still make a plan of what it has done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+
+from edl.errors import PlanError, PlanFailure
+from edl.model.plan import CutStage
+
+LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no limit
+
+
+class OutOfTimeError(PlanError):
+    """The time of a stage is over; what it had done so far may still be used."""
+
+
+class Clock:
+    """The deadline of one decision.
+
+    Attributes:
+        deadline_s: seconds that the decision may take.
+        cut: the stages that were cut short, in their order.
+        stages: seconds of each stage that has ended, in their order.
+    """
+
+    def __init__(self, deadline_s: float = inf, now_s: Callable[[], float] = time.perf_counter) -> None:
+        """Start the clock.
+
+        Args:
+            deadline_s: seconds that the decision may take.
+            now_s: the time now, in seconds; only differences count.
+        """
+        self.deadline_s = deadline_s
+        self.cut: list[CutStage] = []
+        self.stages: dict[str, float] = {}
+        self._stage, self._stage_since_s = "", 0.0
+        self._is_over = False
+        self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the decision began."""
+        return self._now_s() - self._started_s
+
+    @property
+    def is_over(self) -> bool:
+        """True once the time that is allowed now has passed."""
+        self._is_over = self._is_over or self.spent_s > self._allowed_s
+        return self._is_over
+
+    def allow(self, part: float) -> None:
+        """Allow the stages that follow no more than this part of the deadline, counted from the beginning."""
+        self._allowed_s = part * self.deadline_s
+        self._is_over = False
+
+    def left_s(self, most_s: float) -> float:
+        """Seconds that one program may take: what is left, and `most_s` at most."""
+        return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
+
+    def begin(self, stage: str) -> None:
+        """End the stage that runs, and begin another one; an empty name begins none."""
+        now_s = self.spent_s
+        if self._stage:
+            self.stages[self._stage] = self.stages.get(self._stage, 0.0) + now_s - self._stage_since_s
+        self._stage, self._stage_since_s = stage, now_s
+
+    def cut_short(self, stage: CutStage) -> None:
+        """Note that a stage was cut short: the plan is made of what it had done."""
+        if stage not in self.cut:
+            self.cut.append(stage)
+
+    def check(self, doing: str) -> None:
+        """Raise once the time is over.
+
+        Raises:
+            OutOfTimeError: the time that is allowed has passed; the message names what was being done.
+        """
+        if self.is_over:
+            raise OutOfTimeError(
+                f"no plan within {self.deadline_s:g} s (too late after {doing}); the last plan stays in force",
+                PlanFailure.LATE_SOLVER,
+            )

@@ -1,0 +1,77 @@
+"""Chooses the engine of a decision: patterns of whole pods if sizes are few, the fluid program if they are many.
+
+Patterns are exact, but they are priced by a table over all amounts that a node can have free. Many distinct sizes
+have no such table, and a search for each node class in its place takes minutes. `columns` solves every program with
+the engine that is chosen here, so no other module asks which one it is, except those that place pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from edl.planner.problem import BoolArray, IntArray, JobDemand, Problem, WaitingServing
+from edl.planner.programs.knapsack import CELLS_LIMIT, STEPS_LIMIT, Pricer
+from edl.planner.programs.patterns import classify
+
+REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so many of them
+RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
+TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
+SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
+
+
+def with_engine(problem: Problem) -> Problem:
+    """The problem, marked if its sizes are too many for patterns."""
+    planned = _planned_shapes(problem.demands, problem.waiting)
+    if not has_many_sizes(problem.empty.clip(min=0), problem.request[planned], problem.opened[planned]):
+        return problem
+    return replace(problem, is_many=True, is_large=True, reference=_few(problem.reference, problem.request))
+
+
+def _planned_shapes(demands: Iterable[JobDemand], waiting: Iterable[WaitingServing]) -> list[int]:
+    """Indices of the shapes that a plan may place, ascending."""
+    new = {demand.shape for demand in demands} | {need.shape for demand in demands for need in demand.needs}
+    return sorted(new | {group.shape for group in waiting})
+
+
+def _few(shapes: tuple[int, ...], request: IntArray) -> tuple[int, ...]:
+    """At most `REFERENCES` of some shapes, ascending, from small to large ones."""
+    if len(shapes) <= REFERENCES:
+        return shapes
+    rows = np.array(shapes, dtype=np.int64)
+    size = (request[rows] / request.max(axis=0, initial=1).clip(min=1)).max(axis=1, initial=0.0)
+    chosen = np.linspace(0, len(rows) - 1, REFERENCES).astype(np.int64)
+    return tuple(sorted(rows[np.argsort(size, kind="stable")[chosen]].tolist()))
+
+
+def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> bool:
+    """True if sizes are so many, or so odd, that patterns cannot be priced by tables.
+
+    Args:
+        capacity: (nodes, resources) what the planned pods of a node may use in all, >= 0.
+        request: (shapes, resources) what one pod of each shape requests.
+        opened: (shapes, nodes) True if a pod of the shape may go there.
+    """
+    if len(capacity) * len(request) <= SEARCHES_LIMIT or _fits_in_a_table(capacity, request):
+        return False
+    if np.count_nonzero((request > 0).any(axis=0)) > RESOURCES_LIMIT:
+        return True
+    kinds = len(np.unique(opened, axis=1).T)
+    if kinds * len(request) > TABLES_LIMIT:
+        return True
+    return Pricer(classify(capacity, request, opened), request).searches > SEARCHES_LIMIT
+
+
+def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
+    """True if one table surely holds all of it: each resource of every pod counts."""
+    used = np.flatnonzero((request > 0).any(axis=0))
+    if not len(used) or not (request[:, used] > 0).any():
+        return True
+    cells = capacity[:, used].max(axis=0, initial=0) // np.gcd.reduce(request[:, used], axis=0).clip(min=1) + 1
+    full = (request[:, used] > 0).all(axis=0)
+    return bool(
+        full.any() and prod(cells.tolist()) <= CELLS_LIMIT and cells[full].min() * len(request) <= STEPS_LIMIT
+    )

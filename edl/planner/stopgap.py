@@ -1,0 +1,126 @@
+"""Who runs if there is no time to decide it: what runs now, then in free room whoever fits, in one pass by age.
+
+Admission weighs sets of jobs against each other, which can take longer than a decision may. Then this plan is made:
+nothing is deleted for anybody, so it never stops what runs, and a job that waits gets what is free in any case. A job
+that has waited too long still keeps younger ones of its tier from passing it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from edl.model.names import Role
+from edl.planner.admission import Admission, running
+from edl.planner.admission_trial import waiting_since_s
+from edl.planner.clock import OutOfTimeError
+from edl.planner.minimums import Served, batches_of, place_in_free_room
+from edl.planner.packing import PodBatch, make_room
+from edl.planner.problem import JobDemand, Problem
+from edl.planner.quota import QuotaMeter
+from edl.planner.trial_packing import TrialPacking
+
+NOTHING_SERVED = Served({}, {}, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopgap:
+    """What stands and what fits beside it.
+
+    Attributes:
+        admission: who runs.
+        served: what serving pods get; nothing if not all of what they are due fits into free room.
+        is_complete: serving got what it is due, and there was time to try every job that waits.
+    """
+
+    admission: Admission
+    served: Served
+    is_complete: bool
+
+
+def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
+    """Keep what runs, serve from free room, and start whoever fits beside it.
+
+    Jobs that run and lack pods get these from free room; those for which there is none lose their admission. The
+    clock is asked for each job that waits; at the end of the time the others keep waiting.
+
+    Args:
+        problem: the arrays.
+        served: what serving pods are due; None if there was no time to find out.
+        part: the part of the deadline until which jobs that wait are tried.
+    """
+    problem.clock.allow(inf)  # what runs is kept, however late it is
+    members, packing = running(problem), None
+    if served is not None:
+        packing = place_in_free_room(TrialPacking(problem, members), served)
+    is_served = packing is not None
+    packing = packing or _standing(problem, members)
+    problem.clock.allow(part)
+    packing, head = _joined(packing)
+    given = served if served is not None and is_served else NOTHING_SERVED
+    return Stopgap(Admission(packing, head, frozenset(), {}), given, is_served and not problem.clock.is_over)
+
+
+def _standing(problem: Problem, members: tuple[int, ...]) -> TrialPacking:
+    """The running jobs that are whole, or that free room makes whole, within the quotas."""
+    while True:
+        packing = TrialPacking(problem, members)
+        broken = set(_beyond_quota(packing))
+        for batch in batches_of(packing, NOTHING_SERVED):
+            placed = make_room(packing, batch, {})
+            broken.update(j for j, _ in batch.owners[placed:])
+        if not broken:
+            return packing
+        members = tuple(j for j in members if j not in broken)
+
+
+def _beyond_quota(packing: TrialPacking) -> list[int]:
+    """The job that began last of those whose minimums pass a quota together; empty if none is passed."""
+    demands = packing.problem.demands
+    limited = {j: demands[j].quota_uses for j in packing.members if demands[j].quota_uses}
+    passed = QuotaMeter(limited, {j: demands[j].min_trainers for j in limited}).passed()
+    users = [j for j, uses in limited.items() if any(use.row in passed for use in uses)]
+    return sorted(users, key=lambda j: _turn(demands[j]))[-1:]
+
+
+def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
+    """The packing with every job that fits beside the others, by age; of the others, behind whom they wait."""
+    problem = packing.problem
+    head: dict[int, int] = {}
+    members = set(packing.members)
+    waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
+    closed_tiers: dict[int, int] = {}
+    for demand in waiting:
+        blocking = closed_tiers.get(demand.job.tier)
+        joined = None if blocking is not None or problem.clock.is_over else _with(packing, demand)
+        if joined is not None:
+            packing = joined
+            continue
+        head[demand.index] = demand.index if blocking is None else blocking
+        now_s = problem.snapshot.observed_at_s
+        if blocking is None and now_s - waiting_since_s(demand) >= problem.limits.head_wait_s:
+            closed_tiers[demand.job.tier] = demand.index
+    return packing, head
+
+
+def _turn(demand: JobDemand) -> tuple[int, float, object]:
+    """Sort key of those that wait: higher tiers first, then older jobs."""
+    return (-demand.job.tier, demand.job.created_s, demand.job.key)
+
+
+def _with(packing: TrialPacking, demand: JobDemand) -> TrialPacking | None:
+    """The packing with one more job at its minimum in free room; None if there is no room or no quota for it."""
+    if any(pod.is_live for pod in demand.job.pods):  # they go first
+        return None
+    if packing.meter().short_of_start(demand.quota_uses, demand.min_trainers) is not None:
+        return None
+    joined = packing.with_member(demand.index)
+    missing = [(need.shape, need.role, need.missing) for need in demand.needs]
+    for shape, role, count in (*missing, (demand.shape, Role.TRAINER, demand.min_trainers)):
+        try:
+            placed = make_room(joined, PodBatch(shape, ((demand.index, role),) * count), {})
+        except OutOfTimeError:
+            return None
+        if placed < count:
+            return None
+    return joined

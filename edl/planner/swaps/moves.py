@@ -1,0 +1,224 @@
+"""The best swap on each of many nodes at once, as matrices over nodes, what is taken out and what is put in.
+
+A swap takes nothing, one trainer, or the few that are worth least out of a node and puts one or two others in. Nodes
+are compared together because a search node by node spends its time between array operations, not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from edl.planner.problem import BoolArray, IntArray, count_slots
+from edl.planner.swaps.state import FloatArray, SwapState
+
+PRESENT, PAIRED, TOGETHER, FILLED = 48, 20, 4, 24  # jobs looked at on one node
+CELLS = 3_000_000  # comparisons made at once
+SMALLEST = 1e-12
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a search over swaps maximises.
+
+    Attributes:
+        target: (jobs,) trainers up to which each one is worth `below`; further ones are worth `above`.
+        below, above: (jobs,) what one trainer is worth.
+        least: (jobs,) trainers that a job keeps in any case.
+        size: (jobs,) what the room of one trainer is worth, > 0.
+        thorough: also compare swaps that take several out, or put more than two in.
+    """
+
+    target: IntArray
+    below: FloatArray
+    above: FloatArray
+    least: IntArray
+    size: FloatArray
+    thorough: bool = False
+
+    def gain(self, count: IntArray, high: IntArray) -> FloatArray:
+        """(jobs,) what one more trainer is worth; 0 for a job at its ceiling."""
+        worth = np.where(count < self.target, self.below, self.above)
+        return np.where(count < high, worth, 0.0)
+
+    def loss(self, count: IntArray) -> FloatArray:
+        """(jobs,) what one trainer less costs; infinite for what a job keeps in any case."""
+        worth = np.where(count <= self.target, self.below, self.above)
+        return np.where(count <= self.least, np.inf, worth)
+
+    def net(self, state: SwapState, out: list[int], into: list[int]) -> float:
+        """What a swap adds; minus infinity if a job would lose what it keeps or pass its ceiling."""
+        change: dict[int, int] = {}
+        total = 0.0
+        for k, step in [*((k, -1) for k in out), *((k, 1) for k in into)]:
+            count = int(state.count[k]) + change.get(k, 0)
+            edge = count if step < 0 else count + 1
+            if (step < 0 and count <= self.least[k]) or (step > 0 and count >= state.high[k]):
+                return -np.inf
+            total += step * float(self.below[k] if edge <= self.target[k] else self.above[k])
+            change[k] = change.get(k, 0) + step
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Trainers to take out of a node and to put into it, by job."""
+
+    node: int
+    out: list[int]
+    into: list[int]
+    net: float
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Some nodes, what may be taken out of each, and who may get a trainer there.
+
+    Attributes:
+        wanted: (wanted,) jobs that gain from one trainer more, those that gain most first.
+        gain: (wanted,) what it is worth.
+        opened: (nodes, wanted) True if the node takes one.
+        out: (nodes, present) jobs with a trainer there, the cheapest for its size first; -1 where there is none.
+        cost: (nodes, rooms) what it costs if nothing, one of them, or the first few of them are taken out.
+        room: (nodes, rooms, resources) what is free then.
+    """
+
+    state: SwapState
+    aim: Aim
+    wanted: IntArray
+    gain: FloatArray
+    opened: BoolArray
+    out: IntArray
+    cost: FloatArray
+    room: IntArray
+
+    def taken(self, node: int, row: int) -> list[int]:
+        """The jobs that lose a trainer on a node, by its position, for a room."""
+        here = self.out[node]
+        found = here[:0] if row == 0 else here[row - 1 : row] if row <= len(here) else here[: row - len(here) + 1]
+        return [int(k) for k in found]
+
+
+Choice = tuple[FloatArray, Callable[[int, int], list[int]]]  # (nodes, rooms) what is won; who is put into a room
+
+
+def best_swaps(state: SwapState, aim: Aim, nodes: IntArray) -> list[Swap]:
+    """The best swap on each of some nodes that gains anything, the one that gains most first.
+
+    Args:
+        state: the packing; not changed.
+        aim: what counts.
+        nodes: indices of the nodes.
+    """
+    gain = np.where(state.allowed(), aim.gain(state.count, state.high), 0.0)
+    wanted = np.flatnonzero(gain > 0)
+    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
+    if not len(wanted) or not len(nodes):
+        return []
+    size = max(1, CELLS // (len(wanted) * (PRESENT // 2)))
+    parts = [nodes[start : start + size] for start in range(0, len(nodes), size)]
+    swaps = [swap for part in parts for swap in _best_of(part, _view(state, aim, part, wanted, gain[wanted]))]
+    return sorted(swaps, key=lambda swap: (-swap.net, swap.node))
+
+
+def _best_of(nodes: IntArray, view: _View) -> list[Swap]:
+    """The best swap on each node of a view that gains anything."""
+    fits = _fit(view.state.request[view.wanted], view.room) & view.opened[:, None]  # (nodes, rooms, wanted)
+    choices = [_singles(view, fits), _pairs(view, np.asarray(fits.any(axis=1)))]
+    if view.aim.thorough:
+        choices.append(_fills(view))
+    every = np.arange(len(nodes))
+    rows = np.array([net.argmax(axis=1) for net, _ in choices])
+    value = np.array([net[every, row] for (net, _), row in zip(choices, rows, strict=True)])
+    kind, best = value.argmax(axis=0), value.max(axis=0)
+    swaps = []
+    for i in np.flatnonzero(best > ROUNDING * float(view.gain[0])).tolist():
+        row = int(rows[kind[i], i])
+        swaps.append(Swap(int(nodes[i]), view.taken(i, row), choices[kind[i]][1](i, row), float(best[i])))
+    return swaps
+
+
+def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: FloatArray) -> _View:
+    """What may happen on some nodes; `wanted` are sorted by `gain`."""
+    loss = aim.loss(state.count)
+    order = np.argsort(loss / aim.size, kind="stable")
+    order = order[np.isfinite(loss[order])]
+    row, column = (state.held[np.ix_(nodes, order)] > 0).nonzero()
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    kept = place < PRESENT
+    row, column, place = row[kept], column[kept], place[kept]
+    width = int(place.max(initial=-1)) + 1
+    out = np.full((len(nodes), width), -1, dtype=np.int64)
+    out[row, place] = order[column]
+    request = np.where((out >= 0)[:, :, None], state.request[out], 0)
+    price = np.where(out >= 0, loss[out], np.inf)
+    several = slice(1, min(TOGETHER if aim.thorough else 1, width))
+    free = state.free[nodes][:, None]
+    room = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
+    cost = np.concatenate([np.zeros((len(nodes), 1)), price, np.cumsum(price, axis=1)[:, several]], axis=1)
+    return _View(state, aim, wanted, gain, state.opened[wanted][:, nodes].T, out, cost, room)
+
+
+def _fit(request: IntArray, room: IntArray) -> BoolArray:
+    """(..., rooms, pods) True where a pod fits.
+
+    Args:
+        request: (..., pods, resources).
+        room: (..., rooms, resources).
+    """
+    fits = np.ones((*room.shape[:-1], request.shape[-2]), dtype=np.bool_)
+    for r in range(room.shape[-1]):
+        if request[..., r].any():
+            fits &= request[..., None, :, r] <= room[..., r, None]
+    return fits
+
+
+def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
+    """(nodes, rooms) what the first pods that fit are worth, minus infinity if none do, and which these are.
+
+    `worth` is (pods,) or (nodes, pods), falling.
+    """
+    at = fits.argmax(axis=2)
+    found = np.take_along_axis(fits, at[:, :, None], 2)[:, :, 0]
+    value = worth[at] if worth.ndim == 1 else np.take_along_axis(worth, at, 1)
+    return np.where(found, value, -np.inf), at
+
+
+def _singles(view: _View, fits: BoolArray) -> Choice:
+    """One trainer put into each room."""
+    worth, at = _first(fits, view.gain)
+    return worth - view.cost, lambda i, row: [int(view.wanted[at[i, row]])]
+
+
+def _pairs(view: _View, usable: BoolArray) -> Choice:
+    """Two trainers put into each room, of the jobs that gain most; `usable` is (nodes, wanted): one alone fits."""
+    top = np.argsort(~usable, axis=1, kind="stable")[:, :PAIRED]
+    is_usable = np.take_along_axis(usable, top, 1)
+    first, second = np.triu_indices(top.shape[1])
+    a, b = top[:, first], top[:, second]
+    again = view.aim.gain(view.state.count + 1, view.state.high)[view.wanted]
+    more = np.where(a == b, again[b], view.gain[b])
+    both = np.where((more > 0) & is_usable[:, first] & is_usable[:, second], view.gain[a] + more, -np.inf)
+    order = np.argsort(-both, axis=1, kind="stable")
+    both, a, b = (np.take_along_axis(rows, order, 1) for rows in (both, a, b))
+    request = view.state.request[view.wanted]
+    worth, at = _first(_fit(request[a] + request[b], view.room), both)
+    return worth - view.cost, lambda i, row: [int(view.wanted[pair[i, at[i, row]]]) for pair in (a, b)]
+
+
+def _fills(view: _View) -> Choice:
+    """Each room filled with as many trainers as fit, those first that are worth most for their size."""
+    state, aim = view.state, view.aim
+    order = np.argsort(-view.gain / aim.size[view.wanted], kind="stable")[:FILLED]
+    jobs, left, net = view.wanted[order], view.room.copy(), -view.cost
+    most = np.where(state.count < aim.target, np.minimum(aim.target, state.high), state.high) - state.count
+    number = np.zeros((len(jobs), *net.shape), dtype=np.int64)
+    for f, k in enumerate(jobs.tolist()):
+        slots = count_slots(left.reshape(-1, left.shape[-1]), state.request[k]).reshape(net.shape)
+        number[f] = np.minimum(slots, most[k]) * view.opened[:, order[f], None]
+        left -= number[f][:, :, None] * state.request[k]
+        net += number[f] * view.gain[order[f]]
+    return net, lambda i, row: [int(k) for k in np.repeat(jobs, number[:, i, row])]

@@ -1,0 +1,205 @@
+"""Packs trainers of many sizes: best fit by dominant share, then swaps on single nodes as long as they gain.
+
+The fluid program says how many trainers each job should have, and what room is worth. Which sizes fill a node well
+together, it does not say. A swap takes nothing or one trainer from a node and puts one or two others there; all of
+them are compared at once as matrices. Every state on the way is a plan without overcommit.
+
+Source: best fit by dominant share (Ghodsi et al., NSDI 2011); swap search for bin packing, Fleszar and Hindi,
+Computers and Operations Research 29(7), 2002; cheapest eviction as in Borg (Verma et al., EuroSys 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edl.planner.problem import IntArray
+from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps
+from edl.planner.swaps.state import FloatArray, SwapState
+from edl.planner.trial_packing import TrialPacking
+
+LOOKED_AT = 64  # nodes among which several are evicted
+BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
+PASSES = 20
+ROUNDS, NEAR, LEAST_GAIN = 3, 0.995, 5e-4  # further rounds while far from the fluid program, if the last one paid
+ENOUGH = 1e-4  # part of the value that a pass must gain for another one
+PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the fluid program says of the jobs.
+
+    Attributes:
+        target: by job, how many trainers it has in the program.
+        price: by job, what the room of one trainer is worth.
+        gain: by job, what one trainer more adds to the objective.
+    """
+
+    target: Mapping[int, float]
+    price: Mapping[int, float]
+    gain: Mapping[int, float]
+
+
+def fill_by_swaps(
+    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], wanted: Wanted
+) -> TrialPacking:
+    """Place all trainers that do not exist yet anew, and new ones up to each ceiling.
+
+    Args:
+        packing: every member at its minimum at least; not changed.
+        ceiling: the most trainers of each member.
+        promised: the fair share of each member, in whole trainers.
+        wanted: what the fluid program says.
+
+    Returns:
+        The packing; each member has its minimum, and as much of its promise as was found.
+    """
+    clock = packing.problem.clock
+    state = _start(packing, ceiling, promised)
+    gain = np.array([wanted.gain[j] for j in state.jobs])
+    price = np.maximum([wanted.price[j] for j in state.jobs], SMALLEST)
+    target = np.clip(np.floor([wanted.target[j] + 1e-6 for j in state.jobs]).astype(np.int64), state.due, state.high)
+    _best_fit(state, target)
+    _improve(state, Aim(target, price, np.minimum(price, gain), state.low, price))
+    promise = np.full(len(gain), PROMISE_FACTOR * gain.max(initial=SMALLEST))
+    true = Aim(state.due, promise, gain, state.low, price, thorough=True)
+    _repair(state, true, gain)
+    _improve(state, true)
+    best, goal = state, float(gain @ [wanted.target[j] for j in state.jobs])
+    for _ in range(ROUNDS):  # what fits well and what is worth most are aimed at in turn
+        if state.value(gain) >= NEAR * goal or clock.is_over:
+            break
+        state = best.copy()
+        _improve(state, Aim(target, price, np.minimum(price, gain), np.minimum(state.count, state.due), price))
+        _improve(state, true)
+        if state.rank(gain) <= best.rank(gain):
+            break
+        is_enough = state.value(gain) - best.value(gain) <= LEAST_GAIN * goal
+        best = state
+        if is_enough:
+            break
+    state = best
+    _best_fit(state, state.high, by=gain / state.size)
+    return state.packed()
+
+
+def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> SwapState:
+    """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so."""
+    state = SwapState(packing, ceiling, promised)
+    empty = state.copy()
+    for k in _by_size(state):
+        missing = int(state.low[k] - state.count[k])
+        if missing > 0 and state.best_fit(k, missing, is_bound=False) < missing:
+            state = empty
+            state.restore(packing)
+            break
+    _best_fit(state, state.due)
+    return state
+
+
+def _by_size(state: SwapState) -> list[int]:
+    """The jobs by the dominant share of one trainer, the largest first."""
+    order: list[int] = np.argsort(-state.size, kind="stable").tolist()
+    return order
+
+
+def _best_fit(state: SwapState, target: IntArray, by: FloatArray | None = None) -> None:
+    """Bring each job up to its target as far as that fits, the largest trainers first or those first in `by`."""
+    order = _by_size(state) if by is None else np.argsort(-by, kind="stable").tolist()
+    for k in order:
+        state.best_fit(k, int(target[k] - state.count[k]))
+
+
+def _improve(state: SwapState, aim: Aim) -> None:
+    """Swap on the most wasteful nodes first, until a pass gains too little or the time is over."""
+    value = float((np.minimum(aim.below, aim.above) * state.count).sum())
+    worth = aim.below / np.maximum(state.size, SMALLEST)
+    scale = (state.request / state.total * worth[:, None]).mean(axis=0) if len(worth) else np.zeros(0)
+    for _ in range(PASSES):
+        waste = (state.free.clip(min=0) / state.total) @ scale
+        order = np.argsort(-waste, kind="stable")
+        gained = sum(_settle(state, aim, order[at : at + BATCH]) for at in range(0, len(order), BATCH))
+        if state.base.problem.clock.is_over:
+            state.base.problem.clock.cut_short("growth")
+            return
+        if gained <= ENOUGH * max(value, SMALLEST):
+            return
+
+
+def _settle(state: SwapState, aim: Aim, nodes: IntArray) -> float:
+    """Swap on some nodes until no swap on any of them gains; what they gain in all."""
+    gained = 0.0
+    for _ in range(STEPS):
+        if not len(nodes) or state.base.problem.clock.is_over:
+            break
+        swaps = best_swaps(state, aim, nodes)
+        for swap in swaps:
+            net = aim.net(state, swap.out, swap.into)  # those before it may have changed what it is worth
+            if net <= swap.net / 2 or not state.allows(swap.into, swap.out):
+                continue
+            for k in swap.out:
+                state.add(swap.node, k, -1)
+            for k in swap.into:
+                state.add(swap.node, k)
+            gained += net
+        nodes = np.array(sorted(swap.node for swap in swaps), dtype=np.int64)
+    return gained
+
+
+def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
+    """Give jobs below their promise what they lack, at the cost of what others have above theirs.
+
+    `cost`: (jobs,) what a trainer adds.
+    """
+    lacking = np.flatnonzero(state.count < state.due)
+    level = (state.count - state.low) / state.span
+    for k in lacking[np.lexsort((lacking, level[lacking]))].tolist():
+        while state.count[k] < state.due[k] and not state.base.problem.clock.is_over:
+            if not state.best_fit(k, 1) and not (_evict_one(state, aim, k, cost) or _evict_some(state, aim, k, cost)):
+                break
+
+
+def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
+    """Put one trainer of a job in the place of the one that is worth least."""
+    givers = np.flatnonzero(state.count > np.maximum(state.due, aim.least))
+    givers = givers[givers != k]
+    node, giver = state.held[:, givers].nonzero()
+    giver = givers[giver]
+    fits = (state.free[node] + state.request[giver] >= state.request[k]).all(axis=1) & state.opened[k, node]
+    node, giver = node[fits], giver[fits]
+    if not len(node):
+        return False
+    best = int(cost[giver].argmin())
+    if not state.allows([k], [int(giver[best])]):
+        return False
+    state.add(int(node[best]), int(giver[best]), -1)
+    state.add(int(node[best]), k)
+    return True
+
+
+def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int = 8) -> bool:
+    """The same on the node where several that are worth least together make room."""
+    surplus = state.count - np.maximum(state.due, aim.least)
+    surplus[k] = 0
+    held = np.minimum(state.held, surplus.clip(min=0)[None])
+    room = state.free + held @ state.request
+    best: tuple[float, int, list[int]] | None = None
+    for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:LOOKED_AT].tolist():
+        here = np.repeat(np.arange(len(surplus)), held[node])
+        here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
+        freed = state.free[node] + np.cumsum(state.request[here], axis=0)
+        enough = np.flatnonzero((freed >= state.request[k]).all(axis=1))
+        if len(enough):
+            out = here[: int(enough[0]) + 1].tolist()
+            lost = float(cost[out].sum())
+            if best is None or lost < best[0]:
+                best = (lost, node, out)
+    if best is None or not state.allows([k], best[2]):
+        return False
+    for giver in best[2]:
+        state.add(best[1], giver, -1)
+    state.add(best[1], k)
+    return True

@@ -1,0 +1,159 @@
+"""The new trainers of a packing as arrays: what a search over swaps changes, with exact integers for every fit.
+
+Only trainers that do not exist yet are here; they may go anywhere. Live pods, serving pods, masters and pservers stay
+where the packing has them. Counts, free capacity, quotas and the allowed load are kept with every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edl.model.names import Role
+from edl.planner.problem import BoolArray, IntArray, count_slots
+from edl.planner.trial_packing import TrialPacking
+
+FloatArray = NDArray[np.float64]
+
+
+class SwapState:
+    """New trainers by node and job.
+
+    Attributes:
+        base: the packing without its new trainers.
+        jobs: indices of the members, ascending; arrays over jobs are in this order.
+        request: (jobs, resources) of one trainer; opened: (jobs, nodes) True if one may go there.
+        free: (nodes, resources) left.
+        held: (nodes, jobs) new trainers.
+        count: (jobs,) trainers in all.
+        low, due, high: (jobs,) minimum, promise and ceiling.
+        span: (jobs,) trainers between minimum and maximum, at least 1.
+        size: (jobs,) the largest part that one trainer requests of any resource of the cluster.
+    """
+
+    def __init__(self, packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> None:
+        """Take the new trainers out of a packing, which is not changed.
+
+        Args:
+            packing: every member at its minimum at least.
+            ceiling: the most trainers of each member.
+            promised: the fair share of each member, in whole trainers.
+        """
+        problem = packing.problem
+        self.base = packing.copy()
+        self.base.drop_all()
+        self.base.hold_all([place for place in packing.placed if place.role is not Role.TRAINER])
+        self.jobs = packing.members
+        demands = [problem.demands[j] for j in self.jobs]
+        shapes = [demand.shape for demand in demands]
+        self.request, self.opened = problem.request[shapes], problem.opened[shapes]
+        self.free = self.base.free.copy()
+        self.held = np.zeros((len(self.free), len(self.jobs)), dtype=np.int32)
+        self.count = np.array([self.base.count[j] for j in self.jobs], dtype=np.int64)
+        self.low = np.array([demand.min_trainers for demand in demands], dtype=np.int64)
+        self.high = np.maximum([ceiling.get(j, 0) for j in self.jobs], self.low)
+        self.due = np.clip([promised.get(j, 0) for j in self.jobs], self.low, self.high)
+        self.span = np.array([max(1, d.max_trainers - d.min_trainers) for d in demands], dtype=np.float64)
+        self.total = problem.allocatable.sum(axis=0).clip(min=1).astype(np.float64)
+        self.size = (self.request / self.total).max(axis=1, initial=1e-12)
+        self._rows, self._left = self._limits()
+
+    def _limits(self) -> tuple[IntArray, IntArray]:
+        """(rows, jobs) what one trainer uses of each quota and of the allowed load; (rows,) what is left of them."""
+        problem, meter = self.base.problem, self.base.meter()
+        number = {row: k for k, row in enumerate(sorted(meter.used))}
+        quota = np.zeros((len(number), len(self.jobs)), dtype=np.int64)
+        for k, j in enumerate(self.jobs):
+            for use in problem.demands[j].quota_uses:
+                quota[number[use.row], k] = use.each
+        left = np.array([row.limit - meter.used[row] for row in number], dtype=np.int64)
+        share = problem.limits.max_load_desired
+        if share >= 1.0:
+            return quota, left
+        total = problem.allocatable.sum(axis=0)
+        load = np.floor(share * total).astype(np.int64) - (total - self.free.sum(axis=0))
+        return np.vstack([quota, self.request.T]), np.concatenate([left, load])
+
+    def allowed(self) -> BoolArray:
+        """(jobs,) True if quotas and the allowed load have one more trainer of the job left."""
+        return np.asarray(((self._rows <= self._left[:, None]) | (self._rows == 0)).all(axis=0))
+
+    def most_allowed(self, k: int) -> int:
+        """How many more trainers of a job quotas and the allowed load have left."""
+        used = self._rows[:, k] > 0
+        return int((self._left[used] // self._rows[used, k]).min(initial=np.iinfo(np.int32).max))
+
+    def allows(self, more: list[int], less: list[int]) -> bool:
+        """True if quotas and the allowed load permit these jobs one trainer more, and these one less."""
+        change = self._rows[:, more].sum(axis=1) - self._rows[:, less].sum(axis=1)
+        return bool(((change <= self._left) | (change <= 0)).all())
+
+    def slots(self, k: int) -> IntArray:
+        """(nodes,) how many more trainers of a job fit on each node."""
+        found: IntArray = count_slots(self.free, self.request[k]) * self.opened[k]
+        return found
+
+    def add(self, node: int, k: int, number: int = 1) -> None:
+        """Put trainers of a job on a node; a negative number takes them away."""
+        self.free[node] -= number * self.request[k]
+        self.held[node, k] += number
+        self.count[k] += number
+        self._left -= number * self._rows[:, k]
+
+    def value(self, gain: FloatArray) -> float:
+        """What all trainers add, given what each one of a job adds."""
+        return float(gain @ self.count)
+
+    def rank(self, gain: FloatArray) -> tuple[int, float]:
+        """How good this is: the fewer promises missed the better, then what all trainers add."""
+        return -int((self.due - self.count).clip(min=0).sum()), self.value(gain)
+
+    def best_fit(self, k: int, number: int, *, is_bound: bool = True) -> int:
+        """Place up to so many trainers of a job where they leave least; how many were placed.
+
+        Args:
+            k: the job.
+            number: how many.
+            is_bound: keep within quotas and the allowed load; minimums were admitted already.
+        """
+        left = min(number, self.most_allowed(k)) if is_bound else number
+        if left <= 0:
+            return 0
+        slots = self.slots(k)
+        nodes = np.flatnonzero(slots)
+        here = slots[nodes].clip(max=left)
+        spare = ((self.free[nodes] - here[:, None] * self.request[k]) / self.total).sum(axis=1)
+        placed = 0
+        for at in np.argsort(spare, kind="stable").tolist():
+            if placed == left:
+                break
+            more = min(int(here[at]), left - placed)
+            self.add(int(nodes[at]), k, more)
+            placed += more
+        return placed
+
+    def restore(self, packing: TrialPacking) -> None:
+        """Put the new trainers back where a packing has them; nothing may have been placed since."""
+        number = {j: k for k, j in enumerate(self.jobs)}
+        for place in packing.placed:
+            if place.role is Role.TRAINER:
+                self.add(place.node, number[place.owner])
+
+    def copy(self) -> SwapState:
+        """An independent copy; both share what does not change."""
+        other = object.__new__(SwapState)
+        other.__dict__.update(self.__dict__)
+        other.free, other.held, other.count = self.free.copy(), self.held.copy(), self.count.copy()
+        other._left = self._left.copy()
+        return other
+
+    def packed(self) -> TrialPacking:
+        """The packing with every new trainer on its node."""
+        packing = self.base.copy()
+        for k, j in enumerate(self.jobs):
+            for node in np.flatnonzero(self.held[:, k]).tolist():
+                for _ in range(int(self.held[node, k])):
+                    packing.place_trainer(j, node)
+        return packing

@@ -1,0 +1,91 @@
+"""The requests of the commands without kubectl, on an API that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from edl.errors import ConfigError, PermanentError
+from edl.kube.client.api_errors import RefusedError
+from edl.kube.job_client import JobClient, checked_job, jobs_path, read_log_files
+
+
+def test_paths_name_the_namespace_and_the_job() -> None:
+    assert jobs_path() == "/apis/paddlepaddle.org/v1/trainingjobs"
+    assert jobs_path("ads", "ctr") == "/apis/paddlepaddle.org/v1/namespaces/ads/trainingjobs/ctr"
+
+
+def test_a_job_of_another_namespace_than_the_command_is_refused() -> None:
+    body = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "a", "namespace": "ads"}}
+    assert checked_job("f.yaml", body, "") is body
+    assert checked_job("f.yaml", body, "ads") is body
+    with pytest.raises(ConfigError, match=r"f\.yaml: the job names namespace ads, and -n names web; leave out one"):
+        checked_job("f.yaml", body, "web")
+
+
+class Logs:
+    """A session whose logs have two lines each; a followed log goes on once all are open."""
+
+    def __init__(self, pods: int) -> None:
+        self.left = pods
+        self.all_open = asyncio.Event()
+
+    def lines(self, path: str, *, params: dict[str, str]) -> Any:
+        return _Log(self, path.split("/")[-2], follows="follow" in params)
+
+
+class _Log:
+    def __init__(self, logs: Logs, pod: str, *, follows: bool) -> None:
+        self.logs, self.pod, self.follows = logs, pod, follows
+
+    async def __aenter__(self) -> Any:
+        return self.read()
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def read(self) -> Any:
+        yield b"first"
+        self.logs.left -= 1
+        if not self.logs.left:
+            self.logs.all_open.set()
+        if self.follows:
+            await asyncio.wait_for(self.logs.all_open.wait(), 10)
+        yield b"second \xff"
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "trainer"}]}}
+
+
+async def test_lines_of_several_pods_begin_with_pod_and_container() -> None:
+    client, written = JobClient(Logs(2), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    await read_log_files(client, [pod("a-0"), pod("a-1")], {}, written.append)
+    assert written == [
+        f"[pod/{name}/trainer] {line}" for name in ("a-0", "a-1") for line in ("first", "second \ufffd")
+    ]
+
+
+async def test_the_lines_of_one_pod_are_printed_as_they_are() -> None:
+    client, written = JobClient(Logs(1), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    await read_log_files(client, [pod("a-0")], {}, written.append)
+    assert written == ["first", "second \ufffd"]
+
+
+async def test_followed_logs_are_read_at_once() -> None:
+    client, written = JobClient(Logs(3), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    await read_log_files(client, [pod("a-0"), pod("a-1"), pod("a-2")], {"follow": "true"}, written.append)
+    assert len(written) == 6
+
+
+async def test_a_refused_log_is_in_the_words_of_the_server() -> None:
+    class Refusing:
+        def lines(self, path: str, *, params: dict[str, str]) -> Any:
+            answer = 'container "trainer" in pod "a-0" is waiting to start (400 BadRequest)'
+            raise RefusedError(f"GET {path} {params}", code=400, reason="BadRequest", answer=answer)
+
+    client = JobClient(Refusing(), "ads")  # type: ignore[arg-type] # only its logs are used
+    with pytest.raises(PermanentError, match=r'^container "trainer" in pod "a-0" is waiting to start'):
+        await client.log("a-0", {}, print)

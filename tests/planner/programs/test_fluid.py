@@ -1,0 +1,73 @@
+"""The fluid program bounds whatever whole pods can reach: what it says is never below what patterns reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from benchmarks.worst_worlds import fragmented_gpus, mixed_architectures, tight_memory
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.planner.decide import study
+from edl.planner.policies.registry import policy_named
+from edl.planner.problem_reader import read_problem
+from edl.planner.programs.fair_share import fair_shares, prove, read_share_problem
+from edl.planner.programs.fluid import MOST_BUCKETS, make_buckets
+from edl.planner.trial_packing import TrialPacking
+from tests.worlds.effort import examples
+from tests.worlds.rich_clusters import rich_fresh_worlds, rich_running_worlds
+
+DEADLINE_S = 60.0
+
+
+def fluid(packing: TrialPacking) -> TrialPacking:
+    """The same packing, bounded by the fluid program."""
+    other = packing.copy()
+    other.problem = replace(packing.problem, is_many=True)
+    return other
+
+
+@pytest.mark.parametrize("kind", ["fresh", "running"])
+def test_its_bound_is_never_below_what_patterns_reach(kind: str) -> None:
+    worlds = rich_fresh_worlds() if kind == "fresh" else rich_running_worlds()
+
+    @given(worlds)
+    @examples(60)
+    def holds(world: ClusterSnapshot) -> None:
+        packing = study(world, policy_named("maxmin"), Limits(deadline_s=DEADLINE_S)).context.shared.packing
+        level = {j: float(packing.count[j]) for j in packing.members}
+        by_patterns, by_rooms = (prove(p, level, DEADLINE_S) for p in (packing, fluid(packing)))
+        reached = by_patterns.achieved if by_patterns.solution is None else by_patterns.solution.value
+        base = by_patterns.bound - (by_patterns.solution.bound if by_patterns.solution else reached)
+        assert by_rooms.bound >= by_rooms.achieved
+        assert by_rooms.bound >= reached + base - 1e-5
+
+    holds()
+
+
+@pytest.mark.parametrize("family", [tight_memory, fragmented_gpus, mixed_architectures])
+@pytest.mark.parametrize("seed", range(3))
+def test_its_shares_are_never_below_those_of_patterns(family: object, seed: int) -> None:
+    assert callable(family)
+    world = family(4, 4, seed).snapshot
+    packing = study(world, policy_named("maxmin"), Limits(deadline_s=DEADLINE_S)).context.admission.packing
+    by_patterns, by_rooms = (fair_shares(read_share_problem(p), DEADLINE_S) for p in (packing, fluid(packing)))
+    demands = packing.problem.demands
+    assert min(demands[j].fulfilment(int(n + 1)) for j, n in by_rooms.items()) >= min(
+        demands[j].fulfilment(int(n)) for j, n in by_patterns.items()
+    )
+
+
+def test_buckets_stay_few_however_many_nodes_differ_in_what_they_take() -> None:
+    world = mixed_architectures(120, 30, 1).snapshot
+    problem = read_problem(world, Limits())
+    opened = problem.opened.copy()
+    for node in range(120):
+        opened[node % len(opened), node] ^= True
+
+    buckets = make_buckets(problem.empty, problem.request, opened)
+
+    assert len(buckets.groups) <= MOST_BUCKETS
+    assert sorted(n for group in buckets.groups for n in group.nodes) == list(range(120))

@@ -1,0 +1,75 @@
+"""Swaps on many nodes at once are what looking at each node finds, and every fit is exact."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+
+from benchmarks.worst_worlds import many_sizes
+from edl.model.plan import Limits
+from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.problem_reader import read_problem
+from edl.planner.swaps.moves import Aim, best_swaps
+from edl.planner.swaps.state import SwapState
+from edl.planner.trial_packing import TrialPacking
+
+
+def state_of(seed: int) -> SwapState:
+    """A few nodes with some trainers of each job."""
+    problem = read_problem(many_sizes(4, 6, seed).snapshot, Limits())
+    packing = place_in_free_room(TrialPacking(problem, range(6)), Served({}, {}, 0))
+    assert packing is not None
+    state = SwapState(packing, dict.fromkeys(range(6), 12), {})
+    state.restore(packing)
+    for k in range(6):
+        state.best_fit(k, (seed + k) % 4)
+    return state
+
+
+def best_by_hand(state: SwapState, aim: Aim, node: int) -> float:
+    """The most that taking nothing or one out of a node, and putting one or two in, adds."""
+    jobs = range(len(state.jobs))
+    outs = [[], *([k] for k in jobs if state.held[node, k])]
+    intos = [[k] for k in jobs] + [list(pair) for pair in combinations_with_replacement(jobs, 2)]
+    nets = [0.0]
+    for out in outs:
+        for into in intos:
+            free = state.free[node] + state.request[out].sum(axis=0) - state.request[into].sum(axis=0)
+            if (free >= 0).all() and not set(out) & set(into):
+                nets.append(aim.net(state, out, into))
+    return max(nets)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_swap_of_each_node_is_found(seed: int) -> None:
+    state, random = state_of(seed), np.random.default_rng(seed)
+    worth = random.random(6) + 0.1
+    aim = Aim(state.high, worth, worth / 2, state.low, state.size)
+
+    found = {swap.node: swap.net for swap in best_swaps(state, aim, np.arange(4))}
+
+    assert found == pytest.approx({n: best for n in range(4) if (best := best_by_hand(state, aim, n)) > 1e-6})
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_swap_fits_to_the_byte_and_is_worth_what_it_says(seed: int, thorough: bool) -> None:
+    state, random = state_of(seed), np.random.default_rng(seed)
+    worth = random.random(6) + 0.1
+    aim = Aim(state.high, worth, worth / 2, state.low, state.size, thorough=thorough)
+
+    for swap in best_swaps(state, aim, np.arange(4)):
+        free = state.free[swap.node] + state.request[swap.out].sum(axis=0) - state.request[swap.into].sum(axis=0)
+        assert (free >= 0).all()
+        assert swap.net <= aim.net(state, swap.out, swap.into) + 1e-9
+
+
+def test_a_node_that_lacks_one_byte_takes_nothing() -> None:
+    state = state_of(1)
+    state.free[:] = state.request[0]
+    state.free[1:, 1] -= 1
+    aim = Aim(state.high, np.eye(6)[0], np.eye(6)[0], state.count.copy(), state.size)
+
+    assert [(swap.node, swap.into) for swap in best_swaps(state, aim, np.arange(4))] == [(0, [0])]

@@ -1,0 +1,114 @@
+"""The deadline of a decision holds inside the stages, not only between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl.errors import PlanFailure
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.planner.clock import Clock, OutOfTimeError
+from edl.planner.decide import study
+from edl.planner.guard import check
+from edl.planner.packing import grow
+from edl.planner.policies.registry import policy_named
+from edl.planner.problem_reader import read_problem
+from edl.planner.trial_packing import TrialPacking
+from tests.worlds.builders import make_job, make_node, make_nodes, make_snapshot
+
+
+class Ticking:
+    """A time that passes by a fixed step each time that it is asked for."""
+
+    def __init__(self, step_s: float) -> None:
+        self.time_s, self.step_s = 0.0, step_s
+
+    def __call__(self) -> float:
+        self.time_s += self.step_s
+        return self.time_s
+
+
+def test_a_clock_knows_what_is_left() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    now.time_s = 4.0
+
+    assert (clock.spent_s, clock.left_s(2.0), clock.left_s(60.0)) == (4.0, 2.0, 6.0)
+
+
+def test_a_stage_may_be_allowed_a_part_of_the_time() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    clock.allow(0.5)
+    now.time_s = 5.5
+
+    assert clock.is_over
+    clock.allow(1.0)
+    assert not clock.is_over
+
+
+def test_a_clock_counts_the_seconds_of_each_stage() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    for stage, seconds in (("read", 1.0), ("sharing", 2.0), ("read", 0.5), ("", 9.0)):
+        clock.begin(stage)
+        now.time_s += seconds
+
+    assert clock.stages == {"read": 1.5, "sharing": 2.0}
+
+
+def test_growth_ends_at_the_deadline() -> None:
+    snapshot = make_snapshot(make_nodes(4, cpu=100), (make_job("a", max_trainers=200),))
+    now = Ticking(1.0)
+    packing = TrialPacking(read_problem(snapshot, Limits(), clock=Clock(20.0, now)), (0,))
+
+    grow(packing, {0: 200}, {0: 200})
+
+    assert packing.problem.clock.cut == ["growth"]
+    assert now.time_s <= 25.0
+    assert 5 < packing.count[0] < 200
+
+
+def test_the_time_being_over_is_a_late_solver() -> None:
+    clock = Clock(2.0, Ticking(5.0))
+
+    with pytest.raises(OutOfTimeError, match=r"no plan within 2 s \(too late after pricing\)") as late:
+        clock.check("pricing")
+
+    assert late.value.failure is PlanFailure.LATE_SOLVER
+
+
+def many_sizes(nodes: int, jobs: int) -> ClusterSnapshot:
+    """Every job asks for another amount."""
+    return make_snapshot(
+        make_nodes(nodes, cpu=31, memory_gib=100),
+        tuple(
+            make_job(f"j{i:03d}", max_trainers=30, cpu=1.13 + 0.37 * i, memory_gib=2.5 + 1.125 * i)
+            for i in range(jobs)
+        ),
+    )
+
+
+@pytest.mark.parametrize("step_s", [0.0005, 0.002, 0.01, 0.05, 0.3, 5.0])
+def test_a_slow_decision_ends_in_time_and_keeps_every_rule(step_s: float) -> None:
+    snapshot, now = many_sizes(12, 14), Ticking(step_s)
+    limits = Limits(deadline_s=10.0)
+
+    plan = study(snapshot, policy_named("maxmin"), limits, clock=Clock(10.0, now)).plan
+
+    assert not check(snapshot, plan)
+    assert plan.certificate.bound >= plan.certificate.achieved
+    assert step_s >= 0.002 or not plan.cut
+    assert step_s < 0.3 or plan.cut
+    assert now.time_s <= 10.0 + 14 * step_s  # the clock is asked so often after the end, once for each stage
+
+
+def test_a_cut_decision_keeps_what_runs() -> None:
+    jobs = tuple(make_job(f"j{i}", trainers=2, on=("n0", "n1"), cpu=1.13 + i, max_trainers=9) for i in range(3))
+    nodes = (make_node("n0", 16, 64), make_node("n1", 16, 64))
+    snapshot = make_snapshot(nodes, jobs)
+
+    plan = study(snapshot, policy_named("maxmin"), Limits(deadline_s=1.0), clock=Clock(1.0, Ticking(5.0))).plan
+
+    assert [(d.admitted, d.target, d.victims) for d in plan.decisions] == [(True, 2, ())] * 3
+    assert plan.cut
