@@ -12,6 +12,7 @@ STAMP := $(VENV)/.installed
 # Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
+WORLDS ?= 10000
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
@@ -87,6 +88,9 @@ api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
 
+contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
+	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
+
 e2e: $(STAMP) ## the end-to-end tests in the sandbox
 	@$(PYTEST) $(IN_TWO) tests/e2e
 
@@ -140,6 +144,12 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 	@$(BIN)/python -m benchmarks.certificate
 	@$(BIN)/python -m benchmarks.journal
 	@$(BIN)/python -m benchmarks.master
+
+worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
+	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
+
+worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
+	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1

@@ -83,7 +83,7 @@ def peers_of(world: World, ours: ScalePlan) -> str:
     columns = []
     for peer in PEERS:
         plan, cpu_s, _ = timed(world, peer)
-        reached = "none" if plan is None else f"{fulfilled(world.snapshot.jobs, plan) / max(best, 1e-9):.2f}"
+        reached = "-" if plan is None or not best else f"{fulfilled(world.snapshot.jobs, plan) / best:.2f}"
         columns.append(f"{cpu_s:7.2f} {reached:>5}")
     return " ".join(columns)
 

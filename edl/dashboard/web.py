@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from aiohttp import web
 from edl.clock import Clock
 from edl.dashboard.access import DeniedError, Gate
 from edl.dashboard.calculator import Calculator
-from edl.dashboard.feed import Feed, encoded
+from edl.dashboard.feed import Client, Feed, encoded
 from edl.dashboard.live import Live
 from edl.dashboard.pasted import MAX_BYTES
 from edl.dashboard.view import pods_of_node
@@ -109,21 +110,26 @@ class Page:
         with self._feed.opened() as client:
             await self._live.refresh()
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await response.prepare(request)
-            message: bytes | None = None
-            checked_s = self._clock.monotonic_s()
-            while not client.is_closed:
-                if message is None:
-                    client.clear()
-                    message = encoded("state", self._live.state())
-                async with asyncio.timeout(WRITE_S):
-                    await response.write(message or _HEARTBEAT)
-                message = await client.next(HEARTBEAT_S)
-                if self._clock.monotonic_s() - checked_s >= CHECK_AGAIN_S:
-                    if not await self._is_admitted(request):
-                        break
-                    checked_s = self._clock.monotonic_s()
+            with suppress(ConnectionError, TimeoutError):  # the page was closed, or takes nothing any more
+                await response.prepare(request)
+                await self._stream(request, response, client)
             return response
+
+    async def _stream(self, request: web.Request, response: web.StreamResponse, client: Client) -> None:
+        """Send the state, then every message, until the server stops or the token is refused."""
+        message: bytes | None = None
+        checked_s = self._clock.monotonic_s()
+        while not client.is_closed:
+            if message is None:
+                client.clear()
+                message = encoded("state", self._live.state())
+            async with asyncio.timeout(WRITE_S):
+                await response.write(message or _HEARTBEAT)
+            message = await client.next(HEARTBEAT_S)
+            if self._clock.monotonic_s() - checked_s >= CHECK_AGAIN_S:
+                if not await self._is_admitted(request):
+                    return
+                checked_s = self._clock.monotonic_s()
 
     async def _is_admitted(self, request: web.Request) -> bool:
         """False if the token is refused now; a check that cannot be made ends nothing."""

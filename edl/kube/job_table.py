@@ -60,7 +60,7 @@ class JobTable:
 def _text(cell: object) -> str:
     """A cell as kubectl prints it; only its first line, so that a row stays a row."""
     if cell is None:
-        return "<none>"
+        return ""
     if isinstance(cell, bool):
         return str(cell).lower()
     return str(cell).partition("\n")[0]

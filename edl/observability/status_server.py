@@ -75,7 +75,13 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
     Raises:
         ConfigError: the address cannot be used.
     """
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        handler_cancellation=True,  # a client that leaves frees its place at once
+        shutdown_timeout=SHUTDOWN_S,
+    )
     await runner.setup()
     host, port = split_address(listen)
     try:

@@ -185,8 +185,8 @@ def grow(
     """Give out trainers one by one until no member below its ceiling can have one more; the packing is changed.
 
     Members below their promise come first, the one with the least fulfilment before the others. What rounding has
-    left goes to the worst off that it fits or, with worths, where a trainer adds most for its size. A job whose queue
-    has no quota left gets none. At the deadline, growth ends where it is.
+    left goes to the worst off that it fits; with worths, or in a large cluster, it goes where a trainer adds most for
+    its size. A job whose queue has no quota left gets none. At the deadline, growth ends where it is.
 
     Args:
         packing: the packing.
@@ -241,7 +241,8 @@ def _urgency(
         return (-inf, packing.fulfilment(j), demand.job.key)
     if worths is None:
         each = demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
-        return (packing.fulfilment(j), -each / size[demand.shape], demand.job.key)
+        worst, most = packing.fulfilment(j), -each / size[demand.shape]
+        return (most, worst, demand.job.key) if packing.problem.is_large else (worst, most, demand.job.key)
     return (-worths[j].next(packing.count[j]) / size[demand.shape], packing.fulfilment(j), demand.job.key)
 
 

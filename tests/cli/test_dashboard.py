@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.browser.page_cluster import fill
 from tests.cli.conftest import Run
 from tests.worlds.fake_api import FakeApi
-from tests.worlds.page_cluster import fill
 
 KUBECONFIG = """apiVersion: v1
 kind: Config

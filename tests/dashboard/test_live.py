@@ -104,6 +104,8 @@ async def test_the_plans_of_a_leader_are_shown_and_none_is_computed() -> None:
             assert (await received(client))[0] == "sample"
             _, change = await received(client)
             assert change["cluster"]["certificate"] is not None
+            live.observed(snapshot(trainers=1, time_s=1002.0), leader=True)
+            assert [(await received(client))[0] for _ in range(2)] == ["sample", "change"]
     assert planner.asked == 0
 
 

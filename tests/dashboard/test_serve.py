@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 
 from edl.clock import SystemClock
 from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
@@ -23,9 +25,9 @@ PLAN = ScalePlan((), Certificate("fulfilment", 1.25, 1.5))
 
 
 @asynccontextmanager
-async def controller_page() -> AsyncIterator[tuple[str, PageParts]]:
+async def controller_page(reviews: ReviewServer | None = None) -> AsyncIterator[tuple[str, PageParts]]:
     """The address of a controller's server, and its page."""
-    async with ReviewServer().session() as session:
+    async with (reviews or ReviewServer()).session() as session:
         page = page_of_controller(session, SystemClock(), PageSettings())
         server = StatusServer(
             "127.0.0.1:0",
@@ -66,6 +68,21 @@ async def test_the_plans_that_the_leader_carries_out_are_shown() -> None:
             await response.content.readline()
             state = await response.content.readline()
         assert b'"achieved":1.25,"bound":1.5' in state
+
+
+async def test_an_open_stream_ends_once_its_token_is_not_accepted_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.dashboard.web.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("edl.dashboard.web.CHECK_AGAIN_S", 0.0)
+    monkeypatch.setattr("edl.dashboard.access.ANSWER_KEPT_S", 0.0)
+    reviews = ReviewServer()
+    async with controller_page(reviews) as (url, page), aiohttp.ClientSession() as http:
+        page.live.observed(CLUSTER, leader=True)
+        async with http.get(f"{url}/page/events", headers={"Authorization": "Bearer full"}) as response:
+            assert await response.content.readline() == b"event: state\n"
+            reviews.rights = {}
+            async with asyncio.timeout(10):
+                await response.content.read(-1)
+            assert response.content.at_eof()
 
 
 async def test_why_the_controller_makes_no_decision_is_shown() -> None:

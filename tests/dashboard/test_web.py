@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from edl.dashboard.feed import Feed
 from edl.dashboard.web import STATIC
 from edl.errors import ConfigError, TemporaryError
+from tests.browser.page_cluster import HOSTILE, NODES, PASTED, PODS, PageCluster, fill, node, page_of_cluster, serving
 from tests.worlds.fake_api import FakeApi, refusal
-from tests.worlds.page_cluster import HOSTILE, NODES, PASTED, PODS, PageCluster, fill, node, page_of_cluster, serving
 
 DATA = ("events", "node?name=n000", "explain?namespace=ads&name=ctr")
 
@@ -181,6 +182,30 @@ async def test_a_server_that_stops_ends_the_open_streams_at_once() -> None:
             await first(response, "state")
         async with asyncio.timeout(10):
             assert await response.content.read(-1) is not None
+
+
+async def test_a_page_that_is_closed_frees_its_place_and_leaves_no_trace_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("edl.dashboard.serve.Feed", lambda: Feed(clients=1))
+    async with page_of_cluster() as cluster, client() as http:
+        for index in range(3):
+            async with http.get(base(cluster) + "events") as response:
+                assert response.status == 200
+                await first(response, "state")
+                async with http.get(base(cluster) + "events") as other:
+                    assert other.status == 429
+                    assert other.headers["Retry-After"] == "10"
+            cluster.start_trainer(3 + index)
+            async with asyncio.timeout(10):
+                while await _is_full(http, cluster):  # noqa: ASYNC110 - the server tells nobody that it noticed
+                    await asyncio.sleep(0.01)
+    assert caplog.records == []
+
+
+async def _is_full(http: aiohttp.ClientSession, cluster: PageCluster) -> bool:
+    async with http.get(base(cluster) + "events") as response:
+        return response.status == 429
 
 
 async def test_a_cluster_that_cannot_be_read_is_an_error_with_the_rights(monkeypatch: pytest.MonkeyPatch) -> None:

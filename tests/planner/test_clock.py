@@ -103,6 +103,15 @@ def test_a_slow_decision_ends_in_time_and_keeps_every_rule(step_s: float) -> Non
     assert now.time_s <= 10.0 + 14 * step_s  # the clock is asked so often after the end, once for each stage
 
 
+def test_admission_ends_at_its_part_of_the_deadline() -> None:
+    """A loop that does not look at the clock any more would go on to the end of admission."""
+    snapshot, now = many_sizes(12, 14), Ticking(0.3)
+
+    plan = study(snapshot, policy_named("maxmin"), Limits(deadline_s=1.0), clock=Clock(1.0, now)).plan
+
+    assert plan.cut[0] == "admission"
+
+
 def test_a_cut_decision_keeps_what_runs() -> None:
     jobs = tuple(make_job(f"j{i}", trainers=2, on=("n0", "n1"), cpu=1.13 + i, max_trainers=9) for i in range(3))
     nodes = (make_node("n0", 16, 64), make_node("n1", 16, 64))

@@ -22,6 +22,18 @@ PROPERTIES = "planner/test_consolidation_properties.py"
 NO_MOVE = f"{MOVES}::test_no_pserver_moves_that_may_not_or_without_a_gain"
 CHANGES = f"{MOVES}::test_no_pserver_moves_soon_after_a_change"
 
+# --- time
+
+
+@bug(
+    "a stage goes on after its time is over",
+    at=targets.CLOCK_CHECK,
+    caught_by="planner/test_clock.py::test_admission_ends_at_its_part_of_the_deadline",
+)
+def stall(_: Right) -> Right:
+    return lambda *_: None
+
+
 # --- shares
 
 

@@ -35,6 +35,7 @@ UPDATE_MASTERS = "edl.controller.master_monitor:MasterMonitor.update"
 PUBLISH_ROSTER = "edl.controller.master_monitor:MasterMonitor._publish"
 
 # planner
+CLOCK_CHECK = "edl.planner.clock:Clock.check"
 URGENCY = "edl.planner.packing:_urgency"
 STARTABLE = "edl.planner.packing:startable"
 RESHARE = "edl.planner.policies.maxmin:_reshare"

@@ -49,6 +49,8 @@ class Fulfilment:
         except OutOfTimeError:
             packing.problem.clock.cut_short("transfers")
             return Division(grown, level)
+        if packing.problem.is_large:
+            return Division(shared, level)
         shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
         if admits or is_at_rest(packing):

@@ -13,7 +13,7 @@ import secrets
 from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import yaml
 from aiohttp import web
@@ -61,6 +61,7 @@ class ApiServer:
         self.cluster = cluster or Cluster()
         self.api = Api(self.cluster)
         self.faults = Faults()
+        self._open: set[asyncio.Task[Any]] = set()
         self._kubelets = KubeletProxy(self.cluster)
         self.token = secrets.token_urlsafe(24)
         self.cluster.tokens[self.token] = _ADMIN
@@ -74,7 +75,7 @@ class ApiServer:
         Raises:
             ConfigError: the port is in use, or the address is not one of this machine.
         """
-        server = web.Server(self._serve, access_log=None)
+        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -90,6 +91,9 @@ class ApiServer:
 
     async def stop(self) -> None:
         """Stop listening and end all watches."""
+        for task in (streams := tuple(self._open)):
+            task.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -143,6 +147,10 @@ class ApiServer:
             ) from error
 
     async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if task is not None:
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
         try:
             request = await self._read(raw)
             effect = self.faults.next(request)

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.random_worlds import random_world
 from edl.planner.clock import Clock
 from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
-from tests.worlds.random_worlds import random_world
 
 COUNT, FIRST = int(os.environ.get("EDL_WORLDS", "14")), int(os.environ.get("EDL_FIRST_WORLD", "0"))
 DEADLINE_S = 10.0
