@@ -82,8 +82,14 @@ thorough: $(STAMP) ## the tests of make unit with all their cases (about ten min
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
 
+api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
+	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
+
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
 	@$(BIN)/python -m tests.planted
+
+contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
+	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
 e2e: $(STAMP) ## the end-to-end tests in the sandbox
 	@$(PYTEST) $(IN_TWO) tests/e2e
@@ -143,7 +149,7 @@ worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers:
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
-	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/policies/test_decide_random_worlds.py -o timeout=0
+	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1

@@ -4,8 +4,8 @@ Hypothesis tries the same examples in each run, so that a failure comes from a c
 `pytest --hypothesis-profile=thorough` tries two and a half times as many of them; see `tests.worlds.effort`.
 `pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
-`pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox; a test marked
-`cluster` runs only there, and is not selected otherwise.
+`pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox. A test
+marked `cluster` runs only there, one marked `sandbox` only in the sandbox; elsewhere they are not selected.
 `pytest --progress` shows what runs, and a table of the slowest files.
 """
 
@@ -62,11 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs the real control plane, unless it is asked for; sort the tests, see `progress`."""
-    if config.getoption("--on") == "sandbox":
-        left_out = [item for item in items if item.get_closest_marker("cluster") is not None]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item.get_closest_marker("cluster") is None]
+    """Leave out the tests that only the other kind of cluster can serve; sort the tests, see `progress`."""
+    other = "cluster" if config.getoption("--on") == "sandbox" else "sandbox"
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(other) is not None])
+    items[:] = [item for item in items if item.get_closest_marker(other) is None]
     longest_first(items)
 
 

@@ -9,8 +9,8 @@ import asyncio
 from pathlib import Path
 
 from tests.browser.chromium import Tab, chromium
+from tests.dashboard.page_cluster import JOBS, NODES, PODS, PageCluster, job, node, page_of_cluster, serving, trainer
 from tests.worlds.fake_api import FakeApi
-from tests.worlds.page_cluster import JOBS, NODES, PODS, PageCluster, job, node, page_of_cluster, serving, trainer
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 _NODES = 6

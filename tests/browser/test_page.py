@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.chromium import Tab, chromium
-from tests.worlds.fake_api import FakeApi
-from tests.worlds.page_cluster import (
+from tests.dashboard.page_cluster import (
     HOSTILE,
     JOBS,
     NODES,
@@ -25,6 +24,7 @@ from tests.worlds.page_cluster import (
     page_of_cluster,
     serving,
 )
+from tests.worlds.fake_api import FakeApi
 
 READY = "document.querySelectorAll('#decisions li').length >= 2 && document.querySelectorAll('.node').length"
 ROW_OF_CTR = "[...document.querySelectorAll('#jobs tbody tr')].find(row => row.dataset.job == 'ads/ctr')"

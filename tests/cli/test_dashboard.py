@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from tests.cli.conftest import Run
+from tests.dashboard.page_cluster import fill
 from tests.worlds.fake_api import FakeApi
-from tests.worlds.page_cluster import fill
 
 KUBECONFIG = """apiVersion: v1
 kind: Config

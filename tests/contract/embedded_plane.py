@@ -15,6 +15,7 @@ from pathlib import Path
 from edl.kube.client.session import ApiSession
 from edl.sandbox.controllers.manager import run_controllers
 from edl.sandbox.scheduler.scheduler import Scheduler
+from tests.contract.embedded_server import EmbeddedServer
 from tests.e2e.control_plane.build import ensure_binaries
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
@@ -22,7 +23,6 @@ from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.nodes import load_mix, manifest
 from tests.e2e.control_plane.report import is_ready
 from tests.e2e.control_plane.stages import kwok_config
-from tests.worlds.embedded_server import EmbeddedServer
 
 _READY_S = 60.0
 _STOP_S = 20.0

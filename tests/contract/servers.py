@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.contract.embedded_server import EmbeddedServer
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
-from tests.worlds.embedded_server import EmbeddedServer
 
 Object = dict[str, Any]
 READY_S = 20.0

@@ -13,8 +13,8 @@ from edl.dashboard.calculator import BusyError, Calculator
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
+from tests.dashboard.page_cluster import HOSTILE, PASTED
 from tests.worlds.builders import make_job, make_nodes
-from tests.worlds.page_cluster import HOSTILE, PASTED
 
 JOBS = (
     make_job("ctr", trainers=8, on=("n000",), max_trainers=8),

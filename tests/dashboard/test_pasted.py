@@ -7,8 +7,8 @@ import pytest
 from edl.dashboard.pasted import MAX_BYTES, with_pasted
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
+from tests.dashboard.page_cluster import PASTED
 from tests.worlds.builders import make_job, make_nodes
-from tests.worlds.page_cluster import PASTED
 
 CLUSTER = ClusterSnapshot(1000.0, nodes=make_nodes(2), jobs=(make_job("new", namespace="ads", trainers=1),))
 

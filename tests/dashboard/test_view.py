@@ -9,8 +9,8 @@ from edl.dashboard import view
 from edl.dashboard.view import kind_of, pods_of_node, view_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
+from tests.dashboard.page_cluster import HOSTILE
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving
-from tests.worlds.page_cluster import HOSTILE
 
 
 def cluster() -> ClusterSnapshot:

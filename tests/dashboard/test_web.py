@@ -15,8 +15,18 @@ import pytest
 
 from edl.dashboard.web import STATIC
 from edl.errors import ConfigError, TemporaryError
+from tests.dashboard.page_cluster import (
+    HOSTILE,
+    NODES,
+    PASTED,
+    PODS,
+    PageCluster,
+    fill,
+    node,
+    page_of_cluster,
+    serving,
+)
 from tests.worlds.fake_api import FakeApi, refusal
-from tests.worlds.page_cluster import HOSTILE, NODES, PASTED, PODS, PageCluster, fill, node, page_of_cluster, serving
 
 DATA = ("events", "node?name=n000", "explain?namespace=ads&name=ctr")
 

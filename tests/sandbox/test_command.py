@@ -136,6 +136,26 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     wait_for_nothing(tmp_path)
 
 
+def test_a_killed_supervisor_ends_the_sandbox_with_a_message(tmp_path: Path) -> None:
+    process = launch(tmp_path)
+    with Kube(wait_until_ready(process, tmp_path)) as kube:
+        kube.create(make_pod("busy", "import time; time.sleep(600)", restart="Always"))
+        kube.wait_until(lambda: kube.get("pods", "busy")["status"].get("phase") == "Running", 60, "it runs")
+    (supervisor,) = [int(line.split()[0]) for line in children_of(process.pid) if "supervisor.py" in line]
+    os.kill(supervisor, signal.SIGKILL)
+    assert process.wait(STOP_S) == 1
+    error = (tmp_path / "err").read_text()
+    assert "supervisor of its containers was killed" in error or "edl controller ended" in error
+    assert "Traceback" not in error
+    wait_for_nothing(tmp_path)
+
+
+def children_of(pid: int) -> list[str]:
+    """The children of a process: id and command line."""
+    ids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [f"{one} {Path(f'/proc/{one}/cmdline').read_bytes().decode()}" for one in ids]
+
+
 def wait_for_nothing(folder: Path) -> None:
     deadline = time.monotonic() + STOP_S
     while left := leftovers(folder):

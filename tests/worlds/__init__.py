@@ -12,7 +12,7 @@ Clusters for the planner:
 
 - `effort`: how many of its cases a test tries.
 - `small_clusters`: random clusters in which only cpu is scarce, and what a plan makes of them.
-- `rich_clusters`: random clusters with several resources, selectors and taints. For planner/test_decide_brute_force.
+- `rich_clusters`: random clusters with several resources, selectors and taints. For planner/decide.
 - `brute_force`: the best possible plan of a tiny cluster, found without the planner's code.
 
 One job, or a whole controller, in virtual time:
@@ -27,8 +27,6 @@ One job, or a whole controller, in virtual time:
 The API server:
 
 - `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
-- `embedded_server`: the embedded API server in a thread. For contract and sandbox.
-- `page_cluster`: a small cluster on `fake_api`, and its page. For dashboard and browser.
 - `writer_on_fake_api`: the writer on a fake API server that enforces preconditions. For kube/test_writer*.
 
 The data master, the ledger and the container's first process:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edl.errors import ConfigError, EdlError
+from edl.errors import ConfigError, EdlError, TemporaryError
 from edl.sandbox.events import NORMAL, WARNING
 from edl.sandbox.kubelet.backoff import CrashBackoff
 from edl.sandbox.kubelet.host import Host
@@ -171,6 +171,9 @@ class Container:
         started = now_text()
         try:
             self._process = await self._host.runtime.start(spec)
+        except TemporaryError:  # the supervisor has ended, and the kubelet ends with it
+            await asyncio.sleep(self._host.pace.volumes_s)
+            return False
         except StartError as error:
             self._emit(WARNING, "Failed", f"Error: {error}")
             self._set(_terminated(Exit(_CANNOT_RUN), started, "StartError", str(error)))

@@ -17,14 +17,18 @@ import yaml
 
 from edl.install.manifests import crd_yaml
 from edl.kube.client.session import ApiSession
+from edl.sandbox.apiserver.faults import Rule
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response
 from edl.sandbox.apiserver.server import ApiServer
 from edl.sandbox.controllers.manager import run_controllers
 from edl.sandbox.scheduler.scheduler import Scheduler
 from tests.e2e.control_plane.commands import Settings
+from tests.e2e.sandbox.effects import EFFECTS
 from tests.e2e.sandbox.hollow import HollowNodes, Pace
 
+ADMIN = "admin"
+"""Who acts here: tests, scheduler, controllers and nodes; edl's controller has an account of its own."""
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -70,6 +74,14 @@ class Sandbox:
             case "compact":
                 self._server.cluster.store.forget_changes()
                 return {"version": self._server.cluster.store.version}
+            case "inject":
+                verb, resource, subresource, effect = arguments
+                rule = Rule(verb, resource, subresource, where=lambda request: request.user != ADMIN)
+                self._server.faults.clear()
+                self._server.faults.happened.clear()
+                self._server.faults.add(rule, EFFECTS[effect])
+            case "faults-used":
+                return {"count": len(self._server.faults.happened)}
             case "lose":
                 await self._nodes.lose(*arguments)
             case "recover":

@@ -140,6 +140,14 @@ class SandboxPlane(ControlPlane):
         """Make the server forget every version but the present one; returns that version."""
         return int(self._running.ask("compact")["version"])
 
+    def inject(self, verb: str, resource: str, subresource: str, effect: str) -> None:
+        """Let the next such call of edl's controller go wrong as `effects` says, and nothing else."""
+        self._running.ask("inject", verb, resource, subresource, effect)
+
+    def faults_used(self) -> int:
+        """How many calls went wrong since the last `inject`."""
+        return int(self._running.ask("faults-used")["count"])
+
     @property
     def _running(self) -> _Process:
         assert self._process is not None
