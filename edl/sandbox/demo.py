@@ -132,9 +132,12 @@ class Demo:
         await container.kill()
         uid = victim["metadata"]["uid"]
         await self._until(
-            lambda: all(pod["metadata"]["uid"] != uid for pod in running_trainers(self._view["Pod"], job)),
-            30,
-            "the trainer is gone",
+            lambda: any(
+                name_of(pod) == name_of(victim) and pod["metadata"]["uid"] != uid
+                for pod in running_trainers(self._view["Pod"], job)
+            ),
+            60,
+            f"another {name_of(victim)} runs",
         )
 
     async def _kill_master(self, job: str) -> None:
