@@ -126,7 +126,7 @@ class Demo:
         if not trainers:
             self.account.problems.append(f"{job} had no trainer to kill")
             return
-        victim = trainers[-1]
+        victim = trainers[0]  # the one that has trained longest holds leases, so the audit shows their return
         self._view.say(f"trainer {name_of(victim)} is killed with SIGKILL")
         container = self._container(victim, "trainer")
         await container.kill()
