@@ -142,6 +142,7 @@ def is_accepted(kube: Kube, body: Object) -> bool:
     return True
 
 
+@pytest.mark.cluster("refuses what the path of the scale subresource cannot read")
 def test_whatever_the_rules_refuse_fails_without_pods_where_they_are_gone(lawless: Stage) -> None:
     kube, space = lawless.here.kube, lawless.here.plane.namespace("lawless")
     meter = Meter.start(lawless)

@@ -59,7 +59,7 @@ def _walk(schema: Schema, value: Any, path: Path, found: Fields, *, every_contai
             found[path] = CONTAINER
         for key, item in value.items():
             _walk(field_schema(schema, key), item, (*path, f"f:{key}"), found, every_container=every_container)
-    elif isinstance(value, list) and schema.get("x-kubernetes-list-type") == "map":
+    elif _has_keys(schema, value):
         item_schema = inner(schema["items"])
         for item in value:
             place = (*path, item_name(schema, item))
@@ -73,6 +73,12 @@ def _walk(schema: Schema, value: Any, path: Path, found: Fields, *, every_contai
             found[(*path, f"v:{_json(item)}")] = item
     else:
         found[path] = value
+
+
+def _has_keys(schema: Schema, value: Any) -> bool:
+    """Whether a value is a list of objects with keys; one stored under an older schema may hold something else."""
+    is_keyed = schema.get("x-kubernetes-list-type") == "map" and isinstance(value, list)
+    return is_keyed and all(isinstance(item, dict) for item in value)
 
 
 def item_name(schema: Schema, item: Object) -> str:
