@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable
 from pathlib import Path
 
+from edl.dashboard.serve import Address, PageSettings, serve_page
 from edl.errors import EdlError
 from edl.sandbox.demo import Demo, demo_jobs, summary
 from edl.sandbox.kubelet.command import make_folder, unwritable
@@ -19,6 +20,7 @@ from edl.sandbox.view.live import View
 from edl.settings.sandbox import SandboxSettings
 from edl.waiting import wait_for_first
 
+_PAGE = "127.0.0.1:0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -64,7 +66,10 @@ async def _run(settings: SandboxSettings, folder: Path, kubeconfig: Path) -> int
         _introduce(kubeconfig, is_demo=settings.demo)
         view = View(stack.session)
         main: Awaitable[int] = _demonstrate(stack, view) if settings.demo else _forever()
-        done = await wait_for_first(main, stack.wait(), view.run())
+        parts = [main, stack.wait(), view.run()]
+        if settings.page:
+            parts.append(serve_page(stack.session, PageSettings(listen=_PAGE), _show_address))
+        done = await wait_for_first(*parts)
         finished = next(one for one in done if not one.cancelled())
         result: int = finished.result()
         return result
@@ -89,6 +94,11 @@ async def _demonstrate(stack: Stack, view: View) -> int:
         sys.stderr.write(f"edl: {problem}\n")
     sys.stdout.flush()
     return 1 if problems else 0
+
+
+def _show_address(address: Address) -> None:
+    sys.stdout.write(f"page: {address.url}\n")
+    sys.stdout.flush()
 
 
 def _introduce(kubeconfig: Path, *, is_demo: bool) -> None:

@@ -32,6 +32,7 @@ class SandboxSettings(NodesSettings):
             unset="a file in a temporary folder",
         ),
     ] = None
+    page: Annotated[bool, Flag("Also serve the page of `edl dashboard`, and print its address.")] = False
     demo: Annotated[
         bool, Flag("Train two jobs around a wave of serving pods, kill a trainer and a master, print what happened.")
     ] = False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,19 @@ def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) 
     kube.delete("trainingjobs", "fit-flights")
     kube.wait_until(lambda: not kube.list("pods", labels="paddlepaddle.org/job"), 60, "its pods are collected")
     kube.wait_until(lambda: not kube.list("persistentvolumeclaims", "default"), 60, "its claim is collected")
+
+
+def test_the_page_is_served_beside_the_sandbox(tmp_path: Path) -> None:
+    def address() -> str:
+        found = re.search(r"page: (http://\S+)", (tmp_path / "out").read_text())
+        return found[1] if found else ""
+
+    with sandbox(tmp_path, "--nodes", "1", "--page") as kube:
+        page = kube.wait_until(address, 60, "the address of the page is printed")
+        with urllib.request.urlopen(f"{page}events", timeout=30) as stream:
+            first = [stream.readline(), stream.readline()]
+    assert first[0] == b"event: state\n"
+    assert b'"sandbox-0"' in first[1]
 
 
 def test_a_deployment_is_scaled_replaced_and_collected(kube: Kube) -> None:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -147,8 +148,9 @@ class ApiSession:
 
     @property
     def host(self) -> str:
-        """The URL of the API server."""
-        return str(self._configuration.host)
+        """Scheme, host and port of the API server; a path or a user may hold a secret, so logs get neither."""
+        url = urlsplit(str(self._configuration.host))
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
 
     async def get(
         self, path: str, *, params: Params | None = None, accept: str = "", timeout_s: float | None = None
