@@ -136,6 +136,7 @@ class Progress:
         if reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(f"{clock(time.time() - self._started_s)}  {text}")
+            reporter.flush()
 
     def _reporter(self) -> pytest.TerminalReporter | None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")

@@ -55,6 +55,11 @@ class Clock:
         self._is_over = self._is_over or self.spent_s > self._allowed_s
         return self._is_over
 
+    @property
+    def has_run_out(self) -> bool:
+        """True if no more is left than the shortest time that a program gets."""
+        return self.is_over or self._allowed_s - self.spent_s <= LEAST_S
+
     def allow(self, part: float) -> None:
         """Allow the stages that follow no more than this part of the deadline, counted from the beginning."""
         self._allowed_s = part * self.deadline_s

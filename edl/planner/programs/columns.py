@@ -332,7 +332,7 @@ def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_
     columns.clock.check("a fluid program")
     result = _linprog(program, columns, deadline_s)
     if not _is_solution(result):
-        raise _no_solution(result)
+        raise _no_solution(result, columns)
     prices = -np.asarray(result.ineqlin.marginals, dtype=np.float64)
     shapes, rooms = len(columns.shapes), buckets.room.size
     slot, room = prices[:shapes].clip(min=0), prices[shapes : shapes + rooms].clip(min=0).reshape(buckets.room.shape)
@@ -408,13 +408,24 @@ def _solve_restricted(program: Program, columns: Columns, deadline_s: float) -> 
             continue
         if may_search and _FAILURES.get(result.status) is PlanFailure.INFEASIBLE:
             may_search = False
-            solve(without_limits(program), columns, deadline_s)
+            _find_columns(program, columns, deadline_s)
         else:
-            raise _no_solution(result)
+            raise _no_solution(result, columns)
 
 
-def _no_solution(result: OptimizeResult) -> PlanError:
-    """The error of a program that has no solution, or none in time."""
+def _find_columns(program: Program, columns: Columns, deadline_s: float) -> None:
+    """Add the columns of phase one, which has a solution; a solver that finds none is broken, so nothing is added."""
+    phase_one = without_limits(program)
+    if _is_solution(_linprog(phase_one, columns, deadline_s)):
+        solve(phase_one, columns, deadline_s)
+
+
+def _no_solution(result: OptimizeResult, columns: Columns) -> PlanError:
+    """The error of a program that has no solution, or none in time.
+
+    A solver that gives up although there is time left is broken: what it was asked is not counted as cut short.
+    """
     failure = _FAILURES.get(result.status, PlanFailure.NOT_A_NUMBER)
-    error = OutOfTimeError if failure is PlanFailure.LATE_SOLVER else PlanError
+    is_late = failure is PlanFailure.LATE_SOLVER and columns.clock.has_run_out
+    error = OutOfTimeError if is_late else PlanError
     return error(f"the solver found no solution: {result.message}; the last plan stays in force", failure)

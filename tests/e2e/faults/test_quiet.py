@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.faults.stage import Stage
 from tests.e2e.worlds.controller_process import ControllerProcess
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, measured beside kube-scheduler")]
 
 SHORT_S = 20.0
 FULL_S = 600.0

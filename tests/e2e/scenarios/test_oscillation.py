@@ -18,7 +18,7 @@ from tests.e2e.worlds.campaign import Step, Watched
 from tests.e2e.worlds.harness import World, bounds
 from tests.e2e.worlds.jobs import serving, training_job
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, measured beside kube-scheduler")]
 
 POD_DELETE_S = 8.0
 LATE_S = 4.0  # a pod's end is up to a second late, and a busy machine binds and starts pods a little later

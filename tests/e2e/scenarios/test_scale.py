@@ -21,7 +21,7 @@ from tests.e2e.worlds.harness import World, bounds, trainer_request
 from tests.e2e.worlds.hindsight import best_without_moves
 from tests.e2e.worlds.jobs import serving, training_job
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, measured beside kube-scheduler")]
 
 POD_DELETE_S = 8.0
 WAIT_FACTOR = 1.5  # of what a pod waits with kube-scheduler alone; two waves on a busy machine differ by a third

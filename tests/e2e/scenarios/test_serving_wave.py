@@ -19,7 +19,7 @@ from tests.e2e.worlds.harness import World
 from tests.e2e.worlds.jobs import serving, training_job
 from tests.e2e.worlds.pod_log import PodLog
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, measured beside kube-scheduler")]
 
 POD_DELETE_S = 8.0
 WAVES = {True: 2, False: 1}  # in the full campaign, and else

@@ -13,7 +13,7 @@ from tests.e2e.worlds.harness import World, bounds
 from tests.e2e.worlds.jobs import training_job
 from tests.e2e.worlds.pod_log import PodLog
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, measured beside kube-scheduler")]
 
 NEW_MINIMUM_RUNS_WITHIN_S = 8.0  # 1 s for the victims to go, 0.5 s for the new pods to start, and the decision
 JOBS = {

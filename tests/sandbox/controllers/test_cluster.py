@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from edl.sandbox.controllers import cluster
 from edl.sandbox.controllers.cluster import ClaimController, EndpointsController, NodeController
 from edl.sandbox.controllers.loop import Informers
 from edl.sandbox.kubelet.node import NodeAgent, NodeShape
@@ -29,10 +26,7 @@ def pod(name: str, tolerations: list[Object]) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_a_lost_node_is_marked_its_pods_leave_and_it_may_come_back(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "LEASE_S", 1)
+async def test_a_lost_node_is_marked_its_pods_leave_and_it_may_come_back(api: Api) -> None:
     agent = NodeAgent(api.session, "n-0", NodeShape(), 1)
     await agent.register()
     await api.create(PODS, pod("leaves", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]))
@@ -40,7 +34,7 @@ async def test_a_lost_node_is_marked_its_pods_leave_and_it_may_come_back(
     informers = Informers(api.session, ["Node", "Pod", "Lease"])
     tasks = (
         asyncio.create_task(informers.run()),
-        asyncio.create_task(NodeController(api.session, informers).run()),
+        asyncio.create_task(NodeController(api.session, informers, grace_s=1).run()),
     )
 
     async def is_marked() -> bool:
