@@ -45,6 +45,7 @@ def test_a_mix_that_is_not_there_is_named() -> None:
         load_mix("huge")
 
 
+@pytest.mark.cluster("the programs of the control plane")
 def test_assets_go_before_what_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = ensure_binaries()
     for name in ("etcd", "kube-apiserver", "kubectl"):
