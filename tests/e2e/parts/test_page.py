@@ -49,6 +49,7 @@ def token_of(plane: ControlPlane, account: str, *resources: str) -> dict[str, st
     return {"Authorization": f"Bearer {read_kubeconfig(plane.kubeconfig_for(account)).token}"}
 
 
+@pytest.mark.cluster("RBAC")
 async def test_the_page_lets_in_whoever_may_list_what_it_shows_and_nobody_else(plane: ControlPlane) -> None:
     full = token_of(plane, "sees-all", "trainingjobs", "pods", "nodes")
     part = token_of(plane, "sees-pods", "pods")

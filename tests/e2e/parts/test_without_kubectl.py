@@ -63,6 +63,7 @@ def without_ages(text: str) -> str:
     return AGE.sub(" AGE", text)
 
 
+@pytest.mark.cluster("kubectl")
 def test_a_job_lives_by_edl_as_it_does_by_kubectl(plane: ControlPlane, space: str, tmp_path: Path) -> None:
     kubectl = plane.kube.kubectl
     path = tmp_path / "job.yaml"
