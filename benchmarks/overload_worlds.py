@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 
+from benchmarks.worlds import running_pod
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import PodShape
 from edl.model.status import Condition, JobStatus
 from edl.planner.policies.registry import POLICIES
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -150,9 +150,9 @@ def _running_job(number: int, slots: _Slots, random: Random) -> Job:
         memory_gib=2,
         fixed=(FixedPods(Role.MASTER, master, 1),),
     )
-    pods = [_pod(job, Role.MASTER, 0, slots.take(MASTER_MILLI), master)]
+    pods = [running_pod(job, Role.MASTER, 0, slots.take(MASTER_MILLI))]
     trainers = (slots.take(TRAINER_MILLI) for _ in range(random.randint(low, job.max_trainers)))
-    pods += [_pod(job, Role.TRAINER, i, node, job.trainer) for i, node in enumerate(trainers)]
+    pods += [running_pod(job, Role.TRAINER, i, node) for i, node in enumerate(trainers)]
     admitted = Condition("Admitted", "True", "Admitted", "", 1000.0)
     return replace(
         job,
@@ -176,24 +176,6 @@ def _waiting_job(number: int, random: Random) -> Job:
         fixed=fixed if number % 3 == 0 else (),
     )
     return replace(job, created_s=1000.0 + number)
-
-
-def _pod(job: Job, role: Role, index: int, node: str, shape: PodShape) -> Pod:
-    name = f"{job.key.name}-{role.value}-{index}"
-    return Pod(
-        namespace=job.key.namespace,
-        name=name,
-        uid=name,
-        shape=shape,
-        phase=PodPhase.RUNNING,
-        node=node,
-        job=job.key,
-        role=role,
-        index=index,
-        ready=True,
-        started_s=900.0,
-        priority=-5 if role is Role.TRAINER and index < job.min_trainers else -100 if role is Role.TRAINER else -1,
-    )
 
 
 def measure(names: Iterable[str], sizes: Iterable[tuple[int, int]], deadline_s: float = 600.0) -> None:

@@ -131,14 +131,15 @@ def carried_out(snapshot: ClusterSnapshot, plan: ScalePlan, *, after_s: float = 
         kept = [pod for pod in job.pods if decision.admitted and pod.name not in dead]
         places = [node for node, count in decision.nodes for _ in range(count)]
         first = 1 + max((pod.index or 0 for pod in job.pods), default=-1)
-        kept += [_pod(job, Role.TRAINER, first + i, node) for i, node in enumerate(places)]
-        kept += [_pod(job, role, i, node) for i, (role, node) in enumerate(decision.fixed_nodes)]
+        kept += [running_pod(job, Role.TRAINER, first + i, node) for i, node in enumerate(places)]
+        kept += [running_pod(job, role, i, node) for i, (role, node) in enumerate(decision.fixed_nodes)]
         status = job.status or JobStatus()
         jobs.append(replace(job, pods=tuple(sorted(kept, key=lambda p: (p.role or "", p.name))), status=status))
     return replace(snapshot, jobs=tuple(jobs), observed_at_s=snapshot.observed_at_s + after_s)
 
 
-def _pod(job: Job, role: Role, index: int, node: str) -> Pod:
+def running_pod(job: Job, role: Role, index: int, node: str) -> Pod:
+    """A pod of a job that runs on a node."""
     shape = job.trainer if role is Role.TRAINER else next(f.shape for f in job.fixed if f.role is role)
     name = f"{job.key.name}-{role.value}-{index}"
     return Pod(
@@ -153,5 +154,5 @@ def _pod(job: Job, role: Role, index: int, node: str) -> Pod:
         index=index,
         ready=True,
         started_s=900.0,
-        priority=-5 if index < job.min_trainers else -100,
+        priority=(-5 if index < job.min_trainers else -100) if role is Role.TRAINER else -1,
     )

@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field, model_validator
 from edl.settings.flags import Flag
 from edl.settings.shared import ClusterSettings, Namespace
 
-_JOB_NAMES = "edl.cli.jobs:job_names"
-
 
 class JobsOutput(StrEnum):
     """Output formats of jobs, as kubectl names them."""
@@ -48,18 +46,24 @@ JobName = Annotated[str, AfterValidator(_check_name)]
 """The name of a job, without its namespace."""
 
 
+def _name_flag(text: str, unset: str = "") -> Flag:
+    """A positional argument that names jobs."""
+    return Flag(
+        text,
+        metavar="JOB",
+        remedy="give a name, such as ctr",
+        unset=unset,
+        is_positional=True,
+        complete="edl.cli.jobs:job_names",
+    )
+
+
 class OneJobSettings(NamespaceSettings):
     """For commands about one job."""
 
     job: Annotated[
         JobName,
-        Flag(
-            "Name of the job.",
-            metavar="JOB",
-            remedy="give a name, such as ctr",
-            is_positional=True,
-            complete=_JOB_NAMES,
-        ),
+        _name_flag("Name of the job."),
     ]
 
 
@@ -82,14 +86,7 @@ class WatchSettings(NamespaceSettings):
 
     jobs: Annotated[
         tuple[JobName, ...],
-        Flag(
-            "Names of jobs.",
-            metavar="JOB",
-            remedy="give a name, such as ctr",
-            unset="all jobs",
-            is_positional=True,
-            complete=_JOB_NAMES,
-        ),
+        _name_flag("Names of jobs.", unset="all jobs"),
     ] = ()
     all_namespaces: Annotated[bool, Flag("Jobs of every namespace.", short="A")] = False
     output: Annotated[JobsOutput, Flag("Output format; wide adds columns, name prints only names.", short="o")] = (
@@ -153,12 +150,6 @@ class DeleteSettings(NamespaceSettings):
 
     jobs: Annotated[
         tuple[JobName, ...],
-        Flag(
-            "Names of jobs.",
-            metavar="JOB",
-            remedy="give a name, such as ctr",
-            is_positional=True,
-            complete=_JOB_NAMES,
-        ),
+        _name_flag("Names of jobs."),
     ]
     wait: Annotated[Literal["true", "false"], Flag("Wait until the jobs do not exist any more.")] = "true"
