@@ -85,9 +85,9 @@ class Controller:
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
         self._plans = PlanMaker(planner, limits, recorder)
-        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s)
+        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
         self._executor = Executor(
-            cluster, clock, lease, recorder, master_view=self._master_view, writes=self._pace.writes
+            cluster, clock, lease, recorder, limits=limits, master_view=self._master_view, writes=self._pace.writes
         )
         self._failed_rounds = 0
         self._wake_in_s: float | None = None
@@ -139,17 +139,27 @@ class Controller:
         view = await self._observer.planner_view(snapshot, self._is_finishing)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
         self._wake_in_s = min(serving_grace_left_s(view, self._limits).values(), default=None)
-        plan = await self._plans.plan(view)
         if self._show is not None:
+            plan = await self._plans.plan(view)
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
+        view, plan = await self._plan_what_is_allowed(view)
         if plan is None:
             return await self._executor.act(snapshot, {}, (), lost)
         starts = await self._plans.startable(view, plan)
         postponed = await self._postponed(view, plan)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         return await self._executor.act(snapshot, decisions, starts, lost)
+
+    async def _plan_what_is_allowed(self, view: ClusterSnapshot) -> tuple[ClusterSnapshot, ScalePlan | None]:
+        """Plan for what the API server accepts, and ask it before pods that it has not seen yet cost anybody room."""
+        allowed = self._executor.allowed(view)
+        plan = await self._plans.plan(allowed)
+        if plan is not None and plan.fallback is None and await self._executor.probe(view, plan):
+            allowed = self._executor.allowed(view)
+            plan = await self._plans.plan(allowed)
+        return allowed, plan
 
     async def _postponed(self, view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
         """The jobs that keep their trainers for now, although the plan deletes some for serving pods.

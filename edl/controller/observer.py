@@ -13,9 +13,11 @@ from edl.clock import Clock
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
 from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.tenancy import as_permitted
 from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.plan import Limits
 from edl.planner.unplaceable import WaitRecords, mark
 
 
@@ -27,10 +29,14 @@ class Observer:
         recorder: gets a line for each serving pod that cannot be placed.
         plans: computes the wait records in the planner thread.
         unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
+        limits: what the operator allows.
     """
 
-    def __init__(self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float) -> None:
+    def __init__(
+        self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float, limits: Limits
+    ) -> None:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
+        self._limits = limits
         self._unreachable_since_s: dict[str, float] = {}
         self._wait_records: WaitRecords = {}
 
@@ -49,7 +55,9 @@ class Observer:
             snapshot: the cluster as observed.
             is_finishing: True if the master of a job says that all data is consumed.
         """
-        jobs = tuple(as_planned(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
+        jobs = tuple(
+            as_permitted(as_planned(job, is_finishing=is_finishing(job)), self._limits) for job in snapshot.jobs
+        )
         view = replace(snapshot, jobs=jobs)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s)

@@ -160,6 +160,7 @@ def _cluster_rules() -> list[Object]:
         _rule("", ["secrets"], ["create"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _rule("apps", ["daemonsets"], _MIRROR),
+        _rule("", ["resourcequotas"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
         _rule("storage.k8s.io", ["storageclasses"], ["list"]),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),

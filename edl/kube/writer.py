@@ -36,6 +36,7 @@ from edl.model.actions import (
     MarkPod,
     Outcome,
     PatchStatus,
+    ProbePod,
     Result,
 )
 from edl.model.names import ANNOTATION_INTENT, JobKey, Role
@@ -103,6 +104,8 @@ class Writer:
         match action:
             case CreatePod():
                 result = await self._create_pod(action)
+            case ProbePod():
+                result = await self._probe_pod(action)
             case MarkPod():
                 result = await self._mark(action)
             case DeletePod():
@@ -148,6 +151,29 @@ class Writer:
             result = Result.UNCHANGED
         self._cache.expect_created("Pod", namespace, name, stored["metadata"]["uid"])
         return result
+
+    async def _probe_pod(self, action: ProbePod) -> Result:
+        """Create the pod without effect: every admission plugin judges it, and nothing is stored.
+
+        A webhook with side effects cannot be asked in this way; then only a real pod can tell.
+        """
+        manifest = pod_manifest(
+            self._job(action),
+            action.role,
+            action.index,
+            default_master_image=self._master_image,
+            priority_classes=self._cache.priority_classes(),
+        )
+        namespace, name = action.job.namespace, action.pod_name
+        collection = f"/api/v1/namespaces/{namespace}/pods"
+        try:
+            await self._session.post(f"{collection}?dryRun=All", manifest, timeout_s=WRITE_TIMEOUT_S)
+        except AlreadyExistsError:
+            await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
+        except RefusedError as error:
+            if not (error.code == 400 and "dry run" in str(error)):
+                raise
+        return Result.UNCHANGED
 
     async def _mark(self, action: MarkPod | DeletePod) -> Result:
         """Annotate the pod with the intent, if it still has that UID."""

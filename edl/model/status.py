@@ -35,6 +35,8 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     SERVING_NEEDS_ROOM = "ServingNeedsRoom"
     QUOTA_REACHED = "QuotaReached"
+    PODS_REFUSED = "PodsRefused"
+    QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     PINNED = "Pinned"
     COOLDOWN = "Cooldown"
     RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"

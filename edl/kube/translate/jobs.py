@@ -21,7 +21,7 @@ from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
-from edl.kube.translate.shapes import preferences_of, shape_of
+from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
 from edl.model.jobs import FixedPods, Job, RolePolicy
@@ -123,7 +123,9 @@ def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
     spec = parsed.spec
     specs = {role: _spec_of_role(parsed, role, master_image) for role in Role if parsed.minimum(role)}
     fixed = tuple(
-        FixedPods(role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]))
+        FixedPods(
+            role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]), limits_of(specs[role])
+        )
         for role in (Role.MASTER, Role.PSERVER)
         if role in specs
     )
@@ -134,6 +136,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         max_trainers=spec.trainer.max_trainers,
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
+        limits=limits_of(specs[Role.TRAINER]),
         fixed=fixed,
         pinned=spec.trainer.instances,
         tier=spec.priority,

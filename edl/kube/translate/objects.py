@@ -309,6 +309,42 @@ class PriorityClassObject(_Struct):
     global_default: bool | None = None
 
 
+class ScopeObject(_Struct):
+    """One expression of a scope selector."""
+
+    scope_name: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class ScopeSelector(_Struct):
+    """Which pods a ResourceQuota counts."""
+
+    match_expressions: list[ScopeObject] | None = None
+
+
+class ResourceQuotaSpec(_Struct):
+    """The spec of a ResourceQuota."""
+
+    hard: dict[str, Scalar] | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(_Struct):
+    """The status of a ResourceQuota, which admission decides by."""
+
+    used: dict[str, Scalar] | None = None
+
+
+class ResourceQuotaObject(_Struct):
+    """A v1 ResourceQuota."""
+
+    metadata: ObjectMetadata | None = None
+    spec: ResourceQuotaSpec | None = None
+    status: ResourceQuotaStatus | None = None
+
+
 class JobObject(_Struct):
     """A TrainingJob: its metadata decoded, and the whole object raw for the parser of `edl.api`.
 

@@ -28,11 +28,13 @@ from edl.kube.translate.objects import (
     PodObject,
     PodSpec,
     PriorityClassObject,
+    ResourceQuotaObject,
     text,
 )
 from edl.kube.translate.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, pinned_node, read_pod
-from edl.kube.translate.shapes import parse_amounts, shape_of
-from edl.model.cluster import ClusterSnapshot, Node
+from edl.kube.translate.resource_quotas import read_quotas
+from edl.kube.translate.shapes import limits_of, parse_amounts, shape_of
+from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.resources import PODS, PodShape, Resources, Taint
@@ -74,6 +76,7 @@ class Translator:
         jobs: Iterable[JobObject],
         daemonsets: Iterable[DaemonSetObject] = (),
         priority_classes: Iterable[PriorityClassObject] = (),
+        resource_quotas: Iterable[ResourceQuotaObject] = (),
         unread_nodes: Iterable[str] = (),
         now_s: float,
     ) -> ClusterSnapshot:
@@ -85,6 +88,7 @@ class Translator:
             jobs: every TrainingJob that the plan covers.
             daemonsets: every DaemonSet.
             priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
+            resource_quotas: every ResourceQuota; empty if edl may not read them.
             unread_nodes: names of existing nodes that cannot be decoded.
             now_s: when the objects were read, in seconds since the epoch.
         """
@@ -109,9 +113,23 @@ class Translator:
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
             unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
+            resource_quotas=self._read_quotas(resource_quotas, foreign, by_key),
         )
         self.quarantined = tuple(self._left_out)
         return snapshot
+
+    def _read_quotas(
+        self, quotas: Iterable[ResourceQuotaObject], foreign: Iterable[Pod], jobs: Iterable[JobKey]
+    ) -> tuple[ResourceQuota, ...]:
+        here: dict[str, list[Pod]] = {key.namespace: [] for key in jobs}
+        for pod in foreign:
+            if pod.namespace in here:
+                here[pod.namespace].append(pod)
+        return read_quotas(quotas, here, self._limits_of, self._left_out)
+
+    def _limits_of(self, pod: Pod) -> Resources:
+        known = self._pods.get((pod.namespace, pod.name))
+        return limits_of(known.source.spec or PodSpec()) if known is not None else Resources()
 
     def _set_priorities(self, classes: Mapping[str, PriorityClassObject]) -> None:
         """Store the priority of each class by name; that of a pod without a class has the empty name."""
@@ -211,11 +229,18 @@ def snapshot(
     jobs: Iterable[JobObject],
     daemonsets: Iterable[DaemonSetObject] = (),
     priority_classes: Iterable[PriorityClassObject] = (),
+    resource_quotas: Iterable[ResourceQuotaObject] = (),
     now_s: float,
 ) -> ClusterSnapshot:
     """Translate a cluster once; see `Translator.snapshot`."""
     return Translator().snapshot(
-        nodes=nodes, pods=pods, jobs=jobs, daemonsets=daemonsets, priority_classes=priority_classes, now_s=now_s
+        nodes=nodes,
+        pods=pods,
+        jobs=jobs,
+        daemonsets=daemonsets,
+        priority_classes=priority_classes,
+        resource_quotas=resource_quotas,
+        now_s=now_s,
     )
 
 
