@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from random import random
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
@@ -20,6 +21,7 @@ from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.node_pinning import pin, update_unpinned
+from edl.lifecycle.pod_actions import needs
 from edl.lifecycle.tenancy import limited_priority
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
@@ -29,6 +31,8 @@ from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
 JobActions = tuple[Job, tuple[Action, ...]]
+REPAIR_S = 600.0
+"""How often edl makes sure that what a running job needs still exists."""
 MOST_PROBES = 64
 """So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
 
@@ -60,7 +64,9 @@ class Executor:
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._master_view, self._writes = limits, master_view, writes
         self._loose: dict[tuple[str, str], float] = {}
+        self.last_write_s = float("-inf")
         self._backoff = Backoff()
+        self._repaired: dict[str, tuple[int, float]] = {}  # (generation, when the next repair is due) by UID
         self._tried: dict[str, int] = {}  # the generation with which each job was probed, by UID
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
@@ -133,14 +139,28 @@ class Executor:
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
         for start in starts:
             places[start.job].append((start.role, start.node))
-        self._backoff.keep_only({job.uid for job in snapshot.jobs})
+        uids = {job.uid for job in snapshot.jobs}
+        self._backoff.keep_only(uids)
+        self._repaired = {uid: due for uid, due in self._repaired.items() if uid in uids}
         self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
         wanted: list[JobActions] = []
         for job in snapshot.jobs:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
             actions = self._desired(job, decisions.get(job.key), places[job.key], context)
-            wanted.append((job, pin(actions, len(snapshot.nodes), self._loose)))
+            actions = (*self._repairs(job), *pin(actions, len(snapshot.nodes), self._loose))
+            wanted.append((job, actions))
         return await self._write(wanted)
+
+    def _repairs(self, job: Job) -> tuple[Action, ...]:
+        """What a job with pods needs is created again if somebody deleted it; each job has its own turn."""
+        if not (job.is_schedulable and job.live_trainers):
+            return ()
+        now_s = self._clock.monotonic_s()
+        due_s = self._repaired.setdefault(job.uid, (job.generation, now_s + REPAIR_S * (0.5 + 0.5 * random())))  # noqa: S311
+        if due_s[0] == job.generation and now_s < due_s[1]:
+            return ()
+        self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
+        return needs(job)
 
     def _desired(
         self,
@@ -238,7 +258,8 @@ class Executor:
         except Exception as error:  # a bug in the adapter must not stop the other writes
             self._recorder.failed(f"{type(action).__name__} for job {action.job}", error)
             outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
-        return replace(outcome, seconds=self._clock.monotonic_s() - started_s)
+        self.last_write_s = self._clock.monotonic_s()
+        return replace(outcome, seconds=self.last_write_s - started_s)
 
 
 def _probes(job: Job) -> tuple[Action, ...]:

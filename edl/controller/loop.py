@@ -53,7 +53,7 @@ class Controller:
     """Runs rounds against a cluster while the lease is held.
 
     Attributes:
-        last_round_s: monotonic time at which the last round started; `/healthz` checks it.
+        last_round_s: monotonic time at which the last round started.
     """
 
     def __init__(
@@ -91,7 +91,16 @@ class Controller:
         )
         self._failed_rounds = 0
         self._wake_in_s: float | None = None
+        self._is_outdated = False
         self.last_round_s = clock.monotonic_s()
+
+    @property
+    def last_sign_of_life_s(self) -> float:
+        """Monotonic time at which a round started or a write of it ended; `/healthz` checks it.
+
+        A round of thousands of slow writes takes long, and each write has a time limit.
+        """
+        return max(self.last_round_s, self._executor.last_write_s)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run rounds until `stop` is set; no error in a round ends the loop."""
@@ -111,7 +120,7 @@ class Controller:
     async def round(self) -> RoundResult:
         """Observe, plan, act and record once."""
         self.last_round_s = self._clock.monotonic_s()
-        self._wake_in_s = None
+        self._wake_in_s, self._is_outdated = None, False
         try:
             result = await self._round()
         except EdlError as error:
@@ -170,6 +179,8 @@ class Controller:
         if not shrunk:
             return shrunk
         try:
+            # Observing again takes what has changed since the plan was begun: the next round must not wait for more.
+            self._is_outdated = await self._cluster.wait_for_change(0.0)
             now = await self._cluster.observe()
         except TemporaryError as error:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")
@@ -201,6 +212,9 @@ class Controller:
             await self._clock.sleep(
                 retry_pause_s(self._failed_rounds, self._pace.retry_s, self._pace.retry_at_most_s)
             )
+        if self._is_outdated:
+            await self._clock.sleep(self._pace.debounce_s)
+            return
         left_s = max(0.0, due_s - self._clock.monotonic_s())
         if self._wake_in_s is not None:
             left_s = min(left_s, self._wake_in_s)

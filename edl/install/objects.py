@@ -71,7 +71,7 @@ def rights() -> list[Object]:
 def volcano_rights() -> list[Object]:
     """The additional rights of the controller in a cluster with Volcano."""
     name = f"{CONTROLLER}-volcano"
-    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get"])
+    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get", "patch"])
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name
     return [{**_role("ClusterRole", name), "rules": [rule]}, binding]

@@ -47,6 +47,10 @@ class Limits:
             kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
             old and no pod before it in the queue was tried since. Otherwise trainers would be deleted twice for one
             pod. 0 counts every waiting pod at once.
+        untried_s: a waiting pod that no scheduler has tried for so long counts for nothing until one does: its
+            scheduler may not exist. The time begins again whenever that scheduler finishes with a pod before it in
+            the queue. 0 counts every waiting pod.
+        serving_schedulers: only waiting pods of these schedulers count; empty for all.
         consolidate_after_s: pservers may move to other nodes, so that more trainers fit, once nothing has changed
             for this long; 0 never moves them.
         growth_hold_s: a job that shrank for serving does not grow for this long.
@@ -59,6 +63,8 @@ class Limits:
     max_load_desired: float = 1.0
     serving_headroom: int = 0
     serving_grace_s: float = 0.0
+    untried_s: float = 0.0
+    serving_schedulers: tuple[str, ...] = ()
     consolidate_after_s: float = 0.0
     growth_hold_s: float = 30.0
     head_wait_s: float = 600.0

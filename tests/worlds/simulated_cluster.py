@@ -93,6 +93,7 @@ class World:
     holds_back: bool = False
     quotas: dict[str, ResourceQuota] = field(default_factory=dict)  # by namespace; the API server enforces them
     hides_quotas: bool = False  # edl may not read them
+    holds_serving: bool = False  # no scheduler serves the serving pods
     shut: set[str] = field(default_factory=set)  # nodes on which no pod starts, for a reason that no object shows
     fault: Callable[[Action], tuple[bool, Outcome] | None] = field(default=lambda _: None)
 
@@ -182,7 +183,7 @@ class World:
             elif pod.phase is PodPhase.PENDING:
                 self._start(owned)
         for name, pod in list(self.serving.items()):
-            if not pod.node and (place := self._node_for(pod.shape, "")):
+            if not pod.node and not self.holds_serving and (place := self._node_for(pod.shape, "")):
                 self.serving[name] = replace(pod, node=place, phase=PodPhase.RUNNING, ready=True)
                 self.changed.set()
 

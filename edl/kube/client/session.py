@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError, TemporaryError
-from edl.kube.client.api_errors import error_of, translated
+from edl.kube.client.api_errors import UntrustedError, error_of, translated
 from edl.kube.client.credentials import (
     bypasses_proxy,
     configuration_of_caller,
@@ -32,6 +32,7 @@ from edl.kube.client.credentials import (
     load_configuration,
     tls_of,
 )
+from edl.kube.client.server_clock import ServerClock
 from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -98,6 +99,7 @@ class ApiSession:
         self._reloaded_s = time.monotonic()
         self._reload_pause_s = RELOAD_PAUSE_S
         self._reloading: asyncio.Task[bool] | None = None
+        self.server_clock = ServerClock()
         self._timeout_s = timeout_s
         self._configuration = configuration
         self._ssl = tls_of(configuration)
@@ -334,9 +336,14 @@ class ApiSession:
 
     @asynccontextmanager
     async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a successful response; after a 401, reload the credentials and send once more."""
+        """Open a successful response; after a 401, or from an untrusted server, try again with new credentials."""
         sent_with = self._configuration
-        response = await self._send(call)
+        try:
+            response = await self._send(call)
+        except UntrustedError:
+            if not await self._has_new_credentials(sent_with, call):
+                raise
+            response = await self._send(call)
         if response.status == 401 and await self._has_new_credentials(sent_with, call):
             response.close()
             response = await self._send(call)
@@ -358,8 +365,9 @@ class ApiSession:
         if call.method != "GET" and self._exempt is not None and not is_exempt and not self._may_write():
             raise FencedError(f"{call} was not sent: this replica does not hold the lease any more")
         client = self._watches if call.is_watch else self._exempt_client if is_exempt else self._client
+        sent_s = time.time()
         with translated(str(call), self.host):
-            return await client.request(
+            response = await client.request(
                 call.method,
                 self.host + call.path,
                 params=call.params,
@@ -372,6 +380,8 @@ class ApiSession:
                 proxy=self._configuration.proxy,
                 proxy_headers=self._configuration.proxy_headers,
             )
+        self.server_clock.saw(response.headers.get("Date", ""), sent_s, time.time())
+        return response
 
     async def _authorization(self) -> dict[str, str]:
         try:

@@ -187,6 +187,7 @@ class PodSpec(_Struct):
     tolerations: list[TolerationObject] | None = None
     priority: int | None = None
     priority_class_name: str | None = None
+    scheduler_name: str | None = None
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
 
