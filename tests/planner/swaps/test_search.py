@@ -22,7 +22,10 @@ def test_free_room_is_filled_up_to_the_ceiling() -> None:
     both = {0: 2, 1: 2}
 
     filled = fill_by_swaps(
-        TrialPacking(problem, (0, 1)), both, {0: 1, 1: 1}, Wanted({0: 2.0, 1: 2.0}, {0: 0.3, 1: 0.2}, {0: 0.1, 1: 0.1})
+        TrialPacking(problem, (0, 1)),
+        both,
+        {0: 1, 1: 1},
+        Wanted({0: 2.0, 1: 2.0}, {0: 0.3, 1: 0.2}, {0: 0.1, 1: 0.1}),
     )
 
     assert filled.count == both
