@@ -135,7 +135,7 @@ sessions: $(STAMP) ## record docs/kubectl.md on a real control plane (90 seconds
 	@$(BIN)/python -m tests.e2e.record_sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, network and master: no record is lost or counted twice
-	@$(BIN)/python -m tests.worlds.ledger_simulation 100000
+	@$(BIN)/python -m tests.worlds.ledger.simulation 100000
 
 kills: $(STAMP) ## real trainers and a real master as processes, killed 60 times
 	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILLS=60 $(PYTEST) tests/master/test_master_kills.py
