@@ -31,7 +31,7 @@ from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
 JobActions = tuple[Job, tuple[Action, ...]]
-REPAIR_S = 600.0
+REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
 MOST_PROBES = 64
 """So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
@@ -90,7 +90,7 @@ class Executor:
             plan: what was planned for it.
 
         Returns:
-            True if an answer changes what a job may have, so that the plan has to be made again.
+            True if an answer changes what a job may have, or what its pods request: the plan has to be made again.
         """
         now_s = self._clock.monotonic_s()
         growing = {d.job for d in plan.decisions if d.admitted and (d.nodes or d.fixed_nodes)}
@@ -110,7 +110,8 @@ class Executor:
         for (job, _), outcomes in zip(chains, answers, strict=False):
             if all(o.is_ok or o.result is Result.REFUSED for o in outcomes):
                 self._tried[job.uid] = job.generation
-        return before != [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
+        has_learned = any(o.result is Result.DONE for outcomes in answers for o in outcomes if _is_probe(o))
+        return has_learned or before != [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
 
     def _refusal(self, job: Job, now_s: float) -> Refusal | None:
         """What the API server refuses to the job now."""
@@ -260,6 +261,10 @@ class Executor:
             outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
         self.last_write_s = self._clock.monotonic_s()
         return replace(outcome, seconds=self.last_write_s - started_s)
+
+
+def _is_probe(outcome: Outcome) -> bool:
+    return isinstance(outcome.action, ProbePod)
 
 
 def _probes(job: Job) -> tuple[Action, ...]:

@@ -153,7 +153,7 @@ class Controller:
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
-        view, plan = await self._plan_what_is_allowed(view)
+        snapshot, view, plan = await self._plan_what_is_allowed(snapshot, view)
         if plan is None:
             return await self._executor.act(snapshot, {}, (), lost)
         starts = await self._plans.startable(view, plan)
@@ -161,14 +161,19 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         return await self._executor.act(snapshot, decisions, starts, lost)
 
-    async def _plan_what_is_allowed(self, view: ClusterSnapshot) -> tuple[ClusterSnapshot, ScalePlan | None]:
+    async def _plan_what_is_allowed(
+        self, snapshot: ClusterSnapshot, view: ClusterSnapshot
+    ) -> tuple[ClusterSnapshot, ClusterSnapshot, ScalePlan | None]:
         """Plan for what the API server accepts, and ask it before pods that it has not seen yet cost anybody room."""
         allowed = self._executor.allowed(view)
         plan = await self._plans.plan(allowed)
         if plan is not None and plan.fallback is None and await self._executor.probe(view, plan):
+            self._is_outdated = await self._cluster.wait_for_change(0.0)
+            snapshot = await self._cluster.observe()
+            view = await self._observer.planner_view(snapshot, self._is_finishing)
             allowed = self._executor.allowed(view)
             plan = await self._plans.plan(allowed)
-        return allowed, plan
+        return snapshot, allowed, plan
 
     async def _postponed(self, view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
         """The jobs that keep their trainers for now, although the plan deletes some for serving pods.
@@ -180,7 +185,7 @@ class Controller:
             return shrunk
         try:
             # Observing again takes what has changed since the plan was begun: the next round must not wait for more.
-            self._is_outdated = await self._cluster.wait_for_change(0.0)
+            self._is_outdated |= await self._cluster.wait_for_change(0.0)
             now = await self._cluster.observe()
         except TemporaryError as error:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")

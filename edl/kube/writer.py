@@ -59,6 +59,9 @@ class CacheView(Protocol):
     def priority_classes(self) -> frozenset[str]:
         """Return the names of the cluster's PriorityClasses."""
 
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        """Read what admission adds to the pods of a role; True if that changes their shape."""
+
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Announce that the writer created an object."""
 
@@ -158,6 +161,8 @@ class Writer:
     async def _probe_pod(self, action: ProbePod) -> Result:
         """Create the pod without effect: every admission plugin judges it, and nothing is stored.
 
+        DONE means that admission makes the pod larger or smaller than it was planned.
+
         A webhook with side effects cannot be asked in this way; then only a real pod can tell.
         """
         manifest = pod_manifest(
@@ -170,7 +175,9 @@ class Writer:
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
         try:
-            await self._session.post(f"{collection}?dryRun=All", manifest, timeout_s=WRITE_TIMEOUT_S)
+            stored = await self._session.post(f"{collection}?dryRun=All", manifest, timeout_s=WRITE_TIMEOUT_S)
+            has_learned = self._cache.learn(action.job, action.job_uid, action.role, stored)
+            return Result.DONE if has_learned else Result.UNCHANGED
         except AlreadyExistsError:
             await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
         except RefusedError as error:

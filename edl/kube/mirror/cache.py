@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any, TypeVar
 
@@ -30,10 +30,10 @@ from edl.kube.translate.decoders import (
     TRAINING_JOBS,
     Decoder,
 )
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
+from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject, PodSpec
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
-from edl.model.names import LABEL_JOB, JobKey
+from edl.model.names import LABEL_JOB, JobKey, Role
 from edl.waiting import wait_for_first
 
 T = TypeVar("T", bound=HasMetadata)
@@ -171,6 +171,11 @@ class ClusterCache:
         """Return the TrainingJob as the API server stores it; None if it does not exist."""
         found = (r.store.objects.get((key.namespace, key.name)) for r in self._jobs)
         return next((job.body for job in found if job is not None), None)
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        """Read what admission adds from a pod as the API server would store it; True if it changes the shape."""
+        decoded = PODS.from_dict(dict(pod))
+        return isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded.spec or PodSpec())
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of all PriorityClasses."""

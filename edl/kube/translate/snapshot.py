@@ -35,7 +35,8 @@ from edl.kube.translate.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, pi
 from edl.kube.translate.resource_quotas import read_quotas
 from edl.kube.translate.shapes import limits_of, parse_amounts, shape_of
 from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
-from edl.model.names import JobKey
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import PODS, PodShape, Resources, Taint
 
@@ -108,7 +109,7 @@ class Translator:
             pods=tuple(
                 sorted((_with_existing_node(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))
             ),
-            jobs=tuple(self._jobs.read(by_key[key], key, own[key], now_s) for key in sorted(by_key)),
+            jobs=tuple(self._read_job(by_key[key], key, own[key], now_s) for key in sorted(by_key)),
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
@@ -117,6 +118,28 @@ class Translator:
         )
         self.quarantined = tuple(self._left_out)
         return snapshot
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
+        """Read from a pod what admission adds to the pods of a role; see `JobReader.learn`."""
+        try:
+            return self._jobs.learn(key, uid, role, pod)
+        except ConfigError:
+            return False
+
+    def _read_job(self, source: JobObject, key: JobKey, pods: list[Pod], now_s: float) -> Job:
+        """Translate a job; its newest pod of each role shows what admission adds."""
+        job = self._jobs.read(source, key, pods, now_s)
+        newest: dict[Role, Pod] = {}
+        for pod in job.pods:
+            if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
+                newest[pod.role] = pod
+        usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
+        has_learned = False
+        for role, pod in newest.items():
+            known = self._pods.get((pod.namespace, pod.name))
+            if role in usual and pod.shape.request != usual[role].request and known is not None:
+                has_learned |= self.learn(key, job.uid, role, known.source.spec or PodSpec())
+        return self._jobs.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
         self, quotas: Iterable[ResourceQuotaObject], foreign: Iterable[Pod], jobs: Iterable[JobKey]
