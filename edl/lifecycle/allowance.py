@@ -45,7 +45,7 @@ def as_allowed(job: Job, refusal: Refusal | None) -> Job:
         refusal: what the API server refuses; None if nothing.
     """
     low, high = job.bounds
-    if refusal is None or not wants_pods(job) or job.completed(Role.TRAINER):
+    if refusal is None or not wants_pods(job) or job.completed_trainers:
         return job
     if refusal.is_tried:
         most = max(low, refusal.allowed)

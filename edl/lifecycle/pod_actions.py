@@ -114,6 +114,8 @@ def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
 
 def _free_indexes(job: Job, count: int) -> list[int]:
     used = {p.index for p in job.pods if p.role is Role.TRAINER}
+    if not job.fault_tolerant:
+        used |= job.completed_indexes
     most = len(used) + count if job.fault_tolerant else job.min_trainers
     return [i for i in range(most) if i not in used][:count]
 

@@ -170,6 +170,17 @@ class Job:
         )
 
     @property
+    def completed_trainers(self) -> int:
+        """How many trainers completed in this run; a clean-up may have deleted the pods of some since."""
+        return len(self.completed_indexes)
+
+    @property
+    def completed_indexes(self) -> frozenset[int]:
+        """The indexes of these trainers."""
+        stored = self.status.completed if self.status is not None else ()
+        return frozenset((*stored, *(p.index for p in self.completed(Role.TRAINER) if p.index is not None)))
+
+    @property
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)

@@ -72,7 +72,8 @@ def test_pods_of_a_dead_scheduler_keep_trainers_out_for_two_minutes_and_not_for_
 def test_the_pause_for_a_pod_that_never_uses_its_room_grows_to_hours() -> None:
     snapshot = make_snapshot(make_nodes(1), pods=(waiting("web", age_s=10, tried=True),))
     records: dict[str, WaitRecord] = {}
-    now_s, pauses = 0.0, {}
+    pauses: dict[float, float] = {}
+    now_s = 0.0
     while now_s < 24 * 3600:
         records = watch(records, snapshot, now_s)
         record = records["serving-web"]

@@ -215,7 +215,7 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        self.under_way = 0
+        self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
 
     def touch(self) -> None:
@@ -247,7 +247,7 @@ class FakeCluster:
     async def apply(self, action: Action) -> Outcome:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.delay_s)
         self.under_way -= 1
         return self.policies(action) or self.world.apply(action)
 

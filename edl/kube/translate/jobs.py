@@ -29,6 +29,7 @@ from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
+from edl.model.ranges import indexes_of
 from edl.model.resources import PODS, PodShape, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
 from edl.model.times import seconds_of
@@ -152,6 +153,7 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         explanation=_text(status.get("explanation")),
         dataset=_progress(status.get("dataset")),
         measured=_measured(status),
+        completed=indexes_of(_text(status.get("completed"))),
     )
 
 
