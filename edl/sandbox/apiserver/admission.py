@@ -14,7 +14,7 @@ from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import forbidden, not_found
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.pods import containers_of
-from edl.sandbox.apiserver.kinds.rows import DEFAULT_CLASS
+from edl.sandbox.apiserver.kinds.rows.cluster import DEFAULT_CLASS
 
 SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"

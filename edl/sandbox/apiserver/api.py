@@ -17,7 +17,7 @@ from edl.sandbox.apiserver.http.paths import fixed_answer
 from edl.sandbox.apiserver.http.request import Request, Target
 from edl.sandbox.apiserver.http.response import Accepted, Response, accepted, answer, answer_error, as_yaml
 from edl.sandbox.apiserver.http.tables import partial, partial_list, table
-from edl.sandbox.apiserver.kinds.builtin import REVIEWS
+from edl.sandbox.apiserver.kinds.groups.rights import REVIEWS
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.listing import Selection, read_page, values_of
 from edl.sandbox.apiserver.patching import Patcher

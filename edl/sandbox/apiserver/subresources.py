@@ -15,7 +15,7 @@ from edl.sandbox.apiserver.errors import bad_request, conflict, too_many
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.ages import timestamp
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
-from edl.sandbox.apiserver.kinds.rows import format_selector
+from edl.sandbox.apiserver.kinds.rows.cells import format_selector
 from edl.sandbox.apiserver.storage.selectors import LabelSelector
 from edl.sandbox.apiserver.storage.store import Entry, Key
 
