@@ -24,6 +24,7 @@ from edl.sandbox.apiserver.patching import Patcher
 from edl.sandbox.apiserver.policies import Policies
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.reviews import review
+from edl.sandbox.apiserver.rights import require
 from edl.sandbox.apiserver.storage.store import Entry, Key, TooOldError
 from edl.sandbox.apiserver.subresources import bind, evict, issue_token, scale_of, with_replicas
 from edl.sandbox.apiserver.system import establish, furnish_namespace
@@ -58,6 +59,7 @@ class Api:
         return response
 
     def _handle(self, request: Request) -> Response:
+        require(self.cluster, request)
         form = accepted(request.headers)
         if (fixed := fixed_answer(self.cluster.registry, request, form)) is not None:
             return as_yaml(fixed) if form.form == "yaml" and fixed.content_type == "application/json" else fixed
