@@ -22,6 +22,7 @@ from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.listing import Selection, read_page, values_of
 from edl.sandbox.apiserver.patching import Patcher
 from edl.sandbox.apiserver.policies import Policies
+from edl.sandbox.apiserver.quotas import refresh_quotas
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.reviews import review
 from edl.sandbox.apiserver.rights import require
@@ -31,6 +32,7 @@ from edl.sandbox.apiserver.system import establish, furnish_namespace
 from edl.sandbox.apiserver.watching import Watch
 from edl.sandbox.apiserver.writing import Write, Writer
 
+_WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _REVIEWS = frozenset(kind.name for kind in REVIEWS)
 
 
@@ -54,6 +56,9 @@ class Api:
             if behind and request.verb in {"get", "list"}:
                 request = self._aged(request, behind)
             response = self._handle(request)
+            target = request.target
+            if target is not None and target.namespace and request.verb in _WRITES and not request.is_dry_run:
+                refresh_quotas(self.cluster, target.namespace)
         except ApiError as error:
             response = answer_error(error)
         return response

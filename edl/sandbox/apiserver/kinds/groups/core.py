@@ -70,6 +70,7 @@ KINDS = (
         short_names=("limits",),
         columns=cluster_rows.CREATED_AT,
         row=cluster_rows.created_at_row,
+        prepare=defaults.limit_range,
     ),
     _kind(
         "Namespace",
