@@ -53,7 +53,7 @@ def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) 
     kube.wait_until(has_succeeded, 240, "the job succeeds")
     (claim,) = kube.list("persistentvolumeclaims", "default")
     folder = kube.kubeconfig.parent / "claims" / "default" / claim["metadata"]["name"]
-    audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=60)
+    audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=120)
     assert "294477" in audit.stdout.replace(",", "")
     kube.delete("trainingjobs", "fit-flights")
     kube.wait_until(lambda: not kube.list("pods", labels="paddlepaddle.org/job"), 60, "its pods are collected")
@@ -67,7 +67,7 @@ def test_the_page_is_served_beside_the_sandbox(tmp_path: Path) -> None:
 
     with sandbox(tmp_path, "--nodes", "1", "--page") as kube:
         page = kube.wait_until(address, 60, "the address of the page is printed")
-        with urllib.request.urlopen(f"{page}events", timeout=30) as stream:
+        with urllib.request.urlopen(f"{page}events", timeout=120) as stream:
             first = [stream.readline(), stream.readline()]
     assert first[0] == b"event: state\n"
     assert b'"sandbox-0"' in first[1]
@@ -181,7 +181,7 @@ def wait_for_nothing(folder: Path) -> None:
 def refused(folder: Path, *flags: str) -> str:
     """What a sandbox says that does not start."""
     process = launch(folder, *flags)
-    assert process.wait(60) == 2
+    assert process.wait(STOP_S) == 2
     assert leftovers(folder) == []
     return (folder / "err").read_text()
 
@@ -212,7 +212,7 @@ def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_
         assert kube.kubeconfig == path
         old = path.read_text()
         other = subprocess.run(
-            [EDL, "sandbox", "--kubeconfig", str(path)], capture_output=True, text=True, timeout=60, check=False
+            [EDL, "sandbox", "--kubeconfig", str(path)], capture_output=True, text=True, timeout=120, check=False
         )
         assert (other.returncode, "is still running" in other.stderr) == (2, True)
     assert not path.exists()
@@ -221,7 +221,7 @@ def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_
         [EDL, "kubelet", "--kubeconfig", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )
