@@ -24,6 +24,7 @@ from tests.sandbox.sandboxes import STOP_S, launch, leftovers, sandbox, wait_unt
 
 ROOT = Path(__file__).parents[2]
 EDL = str(Path(sys.executable).with_name("edl"))
+RECORDS = 60_000
 MOMENTS = [(seed, random.Random(seed).uniform(0.1, 9.0)) for seed in range(5)]  # noqa: S311 - not a secret
 
 
@@ -44,6 +45,7 @@ def serving(replicas: int, image: str = "nginx", cpu: str = "1") -> dict[str, An
 
 def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) -> None:
     job = yaml.safe_load((ROOT / "example" / "fit_flights" / "job.yaml").read_text())
+    job["spec"]["dataset"]["source"] = f"index:{RECORDS}"
     job["spec"]["trainer"]["max-instance"] = 3
     kube.create(job)
 
@@ -54,7 +56,7 @@ def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) 
     (claim,) = kube.list("persistentvolumeclaims", "default")
     folder = kube.kubeconfig.parent / "claims" / "default" / claim["metadata"]["name"]
     audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=120)
-    assert "294477" in audit.stdout.replace(",", "")
+    assert str(RECORDS) in audit.stdout.replace(",", "")
     kube.delete("trainingjobs", "fit-flights")
     kube.wait_until(lambda: not kube.list("pods", labels="paddlepaddle.org/job"), 60, "its pods are collected")
     kube.wait_until(lambda: not kube.list("persistentvolumeclaims", "default"), 60, "its claim is collected")
@@ -206,16 +208,24 @@ def test_a_folder_that_does_not_take_a_kubeconfig_is_named(tmp_path: Path) -> No
     )
 
 
-def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_a_sandbox_that_runs_is_not_overwritten(kube: Kube) -> None:
+    before = kube.kubeconfig.read_text()
+    other = subprocess.run(
+        [EDL, "sandbox", "--kubeconfig", str(kube.kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (other.returncode, "is still running" in other.stderr) == (2, True)
+    assert kube.kubeconfig.read_text() == before
+
+
+def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_path: Path, kube: Kube) -> None:
     path = tmp_path / "config"
-    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1") as kube:
-        assert kube.kubeconfig == path
-        old = path.read_text()
-        other = subprocess.run(
-            [EDL, "sandbox", "--kubeconfig", str(path)], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert (other.returncode, "is still running" in other.stderr) == (2, True)
-    assert not path.exists()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        unused = f"127.0.0.1:{server.getsockname()[1]}"
+    old = re.sub(r"127\.0\.0\.1:\d+", unused, kube.kubeconfig.read_text())
     path.write_text(old)
     stale = subprocess.run(
         [EDL, "kubelet", "--kubeconfig", str(path)],
@@ -227,5 +237,7 @@ def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_
     )
     assert stale.returncode == 1
     assert "start the cluster of this kubeconfig" in stale.stderr
-    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1"):
+    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1") as replacing:
+        assert replacing.kubeconfig == path
         assert path.read_text() != old
+    assert not path.exists()
