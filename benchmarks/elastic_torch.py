@@ -12,8 +12,11 @@ record in exactly one step, and the weights of the two runs must be equal in eve
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
+import multiprocessing
+import os
 import random
 import signal
 import statistics
@@ -21,17 +24,19 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from example.fit_flights.local import LocalJob, Plan
 
-LOGICAL_RANKS = 4
-BATCH = 64
-RECORDS = 6400
+BATCH, RECORDS = 64, 6400
 LEAVES_WITH = 143
 TIMEOUT_S = 3000.0
-_STANDBY = 3
+_STEPS_BETWEEN = 10
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+_TRAINER = "benchmarks.elastic_torch_trainer"
+_FORKS = multiprocessing.get_context("forkserver")
 
 
 @dataclass
@@ -83,37 +88,50 @@ class Run:
 class ElasticRun(LocalJob):
     """A job on this machine whose trainers come and go after a schedule.
 
+    A server process imports PyTorch once and forks the trainers: in a cluster a new trainer imports it while the
+    others train, which on a small machine would slow these down.
+
     Args:
         folder: for its files.
         steps: how many optimizer steps.
-        resizes: how many planned ones, in turn a leave and a join.
-        kills: how many trainers get SIGKILL.
+        resizes: how many planned ones: a trainer joins or leaves.
+        kills: how many trainers get SIGKILL; each is replaced once the others train on.
         trainers: at most.
         seed: of the schedule.
         pace_s: a step takes at least so long, so that there is time for all changes.
+        logical_ranks: into how many parts a step is divided.
     """
 
     def __init__(
-        self, folder: Path, *, steps: int, resizes: int, kills: int, trainers: int, seed: int, pace_s: float
+        self,
+        folder: Path,
+        *,
+        steps: int,
+        resizes: int,
+        kills: int,
+        trainers: int,
+        seed: int,
+        pace_s: float,
+        logical_ranks: int,
     ) -> None:
-        epochs = max(1, round(steps * BATCH / RECORDS))
-        environment = {"EDL_LOGICAL_RANKS": str(LOGICAL_RANKS), "STEP_LOG": str(folder), "OMP_NUM_THREADS": "1"}
-        environment["EDL_CHECKPOINTS"] = str(folder / "checkpoints")
-        environment |= {"TRAINERS": str(trainers), "STEP_AT_LEAST_S": str(pace_s)}
-        super().__init__(
-            folder,
-            Plan(seed, trainers, 0, 0, 0, RECORDS, epochs, "benchmarks.elastic_torch_trainer", environment),
-        )
-        self._end = epochs * RECORDS
+        self._epochs = max(1, round(steps * BATCH / RECORDS))
+        super().__init__(folder, Plan(seed, trainers, 0, 0, 0, RECORDS, self._epochs, environment=_ONE_THREAD))
+        self._pace_s, self._most, self._parts = pace_s, trainers, logical_ranks
+        self._end = self._epochs * RECORDS
         self._draw = random.Random(seed)  # noqa: S311 - not a secret
         kinds = ["planned"] * resizes + ["kill"] * kills
         self._draw.shuffle(kinds)
-        # Between the first and the last twentieth, evenly, so that each change finds a world that trains.
-        self._schedule = [(0.05 + 0.9 * index / len(kinds), kind) for index, kind in enumerate(kinds)]
+        self._schedule = kinds
         self._changes: list[Change] = []
+        self._forked: dict[str, BaseProcess] = {}
         self._expected: dict[str, int] = {}
-        self._standby: list[str] = []
         self._is_short = False  # a killed trainer has to be replaced
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._forked.values():
+            process.kill()
+            process.join()
+        super().__exit__(None, None, None)
 
     def measure(self) -> Run:
         """Run to the end.
@@ -124,76 +142,68 @@ class ElasticRun(LocalJob):
         """
         started_s = time.monotonic()
         self.start()
-        generation = 0
-        for _ in range(_STANDBY if self._schedule else 0):
-            self._add_standby()
-        while self._live():
+        generation = position = 0
+        while live := self._live():
             if time.monotonic() - started_s > TIMEOUT_S:
                 raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
-            self._collect()
-            status = self.ask("GET", "/v1/status")
-            group = status["group"]
-            is_settled = (
-                group is not None
-                and group["generation"] > generation
-                and len(group["members"]) == len(self._live())
-                and any(map(self._is_ready, self._standby))
-            )
+            group = self.ask("GET", "/v1/status")["group"]
+            is_settled = group is not None and group["generation"] > generation and sorted(group["members"]) == live
+            is_settled = is_settled and group["position"] >= position + _STEPS_BETWEEN * BATCH
             if is_settled and self._is_short:
-                generation, self._is_short = group["generation"], False
+                generation, position, self._is_short = group["generation"], group["position"], False
                 self._join("replace")
-            elif self._schedule and is_settled and group["position"] >= self._schedule[0][0] * self._end:
-                generation = group["generation"]
-                self._change(self._schedule.pop(0)[1])
+            elif is_settled and self._schedule:
+                generation, position = group["generation"], group["position"]
+                self._change(self._schedule.pop(0), live)
             time.sleep(0.02)
         return self._result(time.monotonic() - started_s)
 
     def _live(self) -> list[str]:
-        """The trainers that run and are no standbys."""
-        running = (name for name, process in self.trainers.items() if process.poll() is None)
-        return [name for name in running if name not in self._standby]
+        """The names of the trainers that run."""
+        for name, process in list(self._forked.items()):
+            if process.exitcode is not None:
+                del self._forked[name]
+                if process.exitcode not in {0, self._expected.get(name, 0)}:
+                    log = (self.folder / f"{name}.log").read_text()
+                    raise RuntimeError(f"{name} exited with code {process.exitcode}; its log: {log}")
+        return sorted(self._forked)
 
-    def _add_standby(self) -> None:
-        """Start a process that has imported everything and waits: what a pod does while the others train."""
-        name = f"trainer-{self._started}"
+    def _add_trainer(self) -> None:
+        name = f"trainer-{self._started:03}"
         self._started += 1
-        self.trainers[name] = self._start(
-            name, ["-m", self.plan.module], {"STANDBY": str(self.folder / f"{name}.go")}
-        )
-        self._standby.append(name)
-
-    def _is_ready(self, name: str) -> bool:
-        return (self.folder / f"{name}.go.ready").exists()
+        environment = {
+            "EDL_MASTER": self._url,
+            "EDL_TOKEN_FILE": str(self.folder / "token"),
+            "EDL_LOGICAL_RANKS": str(self._parts),
+            "POD_NAME": name,
+            "POD_UID": f"uid-{name}",
+            "TRAINERS": str(self._most),
+        }
+        process = _FORKS.Process(target=_train, args=(environment, str(self.folder), self._pace_s))
+        process.start()
+        self._forked[name] = process
 
     def _join(self, kind: str) -> None:
-        name = next(filter(self._is_ready, self._standby))
-        (self.folder / f"{name}.go").touch()
-        self._standby.remove(name)
-        self._changes.append(Change(kind, time.time(), name))
-        self._add_standby()
+        self._changes.append(Change(kind, time.time()))
+        self._add_trainer()
 
-    def _change(self, kind: str) -> None:
-        live = self._live()
+    def _change(self, kind: str, live: list[str]) -> None:
         if kind == "planned":
-            may_join, may_leave = len(live) < self.plan.trainers, len(live) > 1
+            may_join, may_leave = len(live) < self._most, len(live) > 1
             kind = self._draw.choice([*(["join"] if may_join else []), *(["leave"] if may_leave else [])])
         if kind == "join":
             self._join(kind)
             return
         name = self._draw.choice(live)
+        process = self._forked[name]
         self._expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
         self._changes.append(Change(kind, time.time(), name))
-        self.trainers[name].send_signal(signal.SIGKILL if kind == "kill" else signal.SIGTERM)
-        self._is_short = kind == "kill"
-
-    def _collect(self) -> None:
-        for name, process in list(self.trainers.items()):
-            code = process.poll()
-            if code is not None:
-                del self.trainers[name]
-                if code not in {0, self._expected.get(name, 0)}:
-                    log = (self.folder / f"{name}.log").read_text()
-                    raise RuntimeError(f"{name} exited with code {code}; its log: {log}")
+        if kind == "kill":
+            process.kill()
+            process.join()
+            self._is_short = len(live) > 1
+        else:
+            process.terminate()
 
     def _result(self, seconds: float) -> Run:
         applied: dict[int, dict[str, Any]] = {}
@@ -220,16 +230,26 @@ class ElasticRun(LocalJob):
         return Run(weights, steps, counts, self._changes, self._audit(), seconds, problems)
 
 
+def _train(environment: dict[str, str], folder: str, pace_s: float) -> None:
+    """The body of a trainer; only the server that forks trainers imports PyTorch."""
+    trainer = importlib.import_module(_TRAINER)
+    trainer.train(environment, folder, RECORDS, BATCH, pace_s)
+
+
 def main() -> int:
     """Run both, and print a table."""
     parser = argparse.ArgumentParser(description="Measure training in step under resizes and kills.")
-    for name, default in (("steps", 6000), ("resizes", 100), ("kills", 20), ("trainers", 4), ("seed", 0)):
+    for name, default in (("steps", 8000), ("resizes", 100), ("kills", 20), ("trainers", 4), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--pace-s", type=float, default=0.03)
+    parser.add_argument("--pace-s", type=float, default=0.01)
+    parser.add_argument("--undisturbed-trainers", type=int, default=4)
     arguments = vars(parser.parse_args())
+    arguments["logical_ranks"], alone = arguments["trainers"], arguments.pop("undisturbed_trainers")
+    os.environ |= _ONE_THREAD
+    _FORKS.set_forkserver_preload([_TRAINER])
     with (
         tempfile.TemporaryDirectory() as folder,
-        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0}) as job,
+        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0, "trainers": alone}) as job,
     ):
         quiet = job.measure()
     with tempfile.TemporaryDirectory() as folder, ElasticRun(Path(folder), **arguments) as job:
@@ -248,6 +268,8 @@ def report(quiet: Run, stormy: Run) -> int:
             f" audit {'ok' if run.audit['ok'] else 'BROKEN'}: {done} of {total} records in one step;"
             f" {run.repeated} applied steps discarded; weights {', '.join(sorted(run.weights))}"
         )
+    print(f"planned: {sum(change.kind in {'join', 'leave'} for change in stormy.changes)} resizes,", end=" ")
+    print(f"{sum(change.kind == 'kill' for change in stormy.changes)} kills")
     for kind in ("join", "leave", "kill", "replace"):
         lost = lost_seconds(stormy, kind)
         if lost:

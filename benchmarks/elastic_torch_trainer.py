@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
-from edl.errors import EdlError
 from edl.worker import connect
 from edl.worker.group import World
 from edl.worker_torch import Elastic
-from example.torch_elastic.train import fingerprint, network
 
-BATCH = 64
+_FEATURES, _CLASSES = 32, 10
 
 
-def main() -> None:
-    """Train to the end of the job, or until SIGTERM."""
+def train(environment: dict[str, str], folder: str, records: int, batch: int, pace_s: float) -> None:
+    """Train to the end of the job, or until SIGTERM.
+
+    Args:
+        environment: what edl sets for a pod.
+        folder: for the log and the steps.
+        records: of an epoch.
+        batch: records of a step.
+        pace_s: a step takes at least so long.
+    """
+    os.environ.update(environment)
+    name = environment["POD_NAME"]
+    sys.stdout = sys.stderr = (Path(folder) / f"{name}.log").open("a", buffering=1)
+    steps = (Path(folder) / f"steps-{name}.jsonl").open("a", buffering=1)
     torch.set_num_threads(1)
+    x, y = data(records)
     torch.manual_seed(0)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-    log = (Path(os.environ["STEP_LOG"]) / f"steps-{os.environ['POD_NAME']}.jsonl").open("a", buffering=1)
-
-    def sample(number: int) -> tuple[torch.Tensor, int]:
-        generator = torch.Generator().manual_seed(number)
-        return torch.randn(1, 8, 8, generator=generator) + number % 10 / 10, number % 10
 
     def write_down(start: int, end: int, world: World) -> None:
         line = {"start": start, "end": end, "generation": world.generation, "size": world.size, "at_s": time.time()}
-        log.write(json.dumps(line) + "\n")
+        steps.write(json.dumps(line) + "\n")
 
-    wait_in_standby(os.environ.get("STANDBY", ""))
-    pace_s, last_s = float(os.environ.get("STEP_AT_LEAST_S", "0")), time.monotonic()
-    with connect() as job:
-        elastic = Elastic(job, model, optimizer, read=sample, global_batch=BATCH, timeout_s=10)
+    last_s = time.monotonic()
+    with connect(environment=os.environ) as job:
+        elastic = Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=batch, timeout_s=10)
         elastic.loop.on_step = write_down
-        for x, y in elastic.batches():
-            nn.functional.cross_entropy(model(x), y).backward()
+        for features, answers in elastic.batches():
+            nn.functional.cross_entropy(model(features), answers).backward()
             time.sleep(max(0.0, last_s + pace_s - time.monotonic()))
             last_s = time.monotonic()
         if job.leaving():
@@ -51,16 +58,20 @@ def main() -> None:
         print(f"weights {fingerprint(model)}", flush=True)
 
 
-def wait_in_standby(path: str) -> None:
-    """Wait until a file exists; an empty path does not wait."""
-    if path:
-        Path(path + ".ready").touch()
-        while not Path(path).exists():
-            time.sleep(0.01)
+def data(records: int) -> tuple[Any, Any]:
+    """(records, features) and (records,): a teacher network labels random features."""
+    draw = torch.Generator().manual_seed(1)
+    x = torch.randn(records, _FEATURES, generator=draw)
+    teacher = torch.randn(_FEATURES, _CLASSES, generator=draw)
+    return x, (x @ teacher).argmax(1)
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except EdlError as problem:
-        sys.exit(f"trainer: {problem}")
+def network() -> Any:  # noqa: ANN401 - torch is not installed where types are checked
+    """A network with dropout, whose random numbers must not depend on the number of trainers."""
+    return nn.Sequential(nn.Linear(_FEATURES, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, _CLASSES))
+
+
+def fingerprint(model: Any) -> str:  # noqa: ANN401
+    """A digest of all weights; two models with one digest are equal in every bit."""
+    weights = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
+    return hashlib.sha256(weights).hexdigest()[:16]

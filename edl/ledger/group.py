@@ -214,6 +214,10 @@ class Group:
             return True
         return bool(self._gone) or any(self._joiners())
 
+    def is_broken(self, generation: int) -> bool:
+        """True if a trainer of that world is gone: its collectives fail."""
+        return self.world is None or generation != self.world.generation or bool(self._gone)
+
     def leave(self, key: SessionKey, generation: int, position: int | None, now_s: float) -> bool:
         """A trainer leaves at the end of a step.
 

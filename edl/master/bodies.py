@@ -222,10 +222,14 @@ class WatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class WatchAnswer(msgspec.Struct, frozen=True):
-    """Whether the world should end with its next step; the positions before `done` count as done."""
+    """Whether the world should end with its next step, and whether it is broken: a trainer of it is gone.
+
+    The positions before `done` count as done.
+    """
 
     must_change: bool
     done: int
+    is_broken: bool
 
 
 class LeaveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

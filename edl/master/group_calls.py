@@ -54,6 +54,10 @@ class GroupCalls:
         """The first position that is not done, counted through all epochs."""
         return self._ledger.position
 
+    def is_broken(self, generation: int) -> bool:
+        """See `Group.is_broken`."""
+        return self._group.is_broken(generation)
+
     def status(self) -> dict[str, Any] | None:
         """See `Group.status`."""
         return self._group.status()

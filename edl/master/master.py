@@ -240,13 +240,13 @@ class Master:
 
     async def watch(
         self, key: SessionKey, generation: int, position: int | None, wait_s: float, *, knows: bool
-    ) -> tuple[bool, int]:
-        """See `GroupCalls.watch`; returns its answer, and the position up to which steps are done."""
+    ) -> tuple[bool, int, bool]:
+        """See `GroupCalls.watch`; returns its answer, the position up to which steps are done, and `is_broken`."""
         self._refuse_while_blocked()
         must_change = await self._group.watch(key, generation, position, wait_s, knows=knows)
-        done = self._group.position
+        done, is_broken = self._group.position, self._group.is_broken(generation)
         await self._store.durable(self._store.appended)
-        return must_change, done
+        return must_change, done, is_broken
 
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
         """See `GroupCalls.leave`."""

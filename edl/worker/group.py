@@ -7,15 +7,17 @@ world trains on while the master does not answer.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from edl.errors import EdlError
+from edl.errors import EdlError, TemporaryError
 from edl.worker.session import MasterSession
 
 _HOLD_S = 5.0
 _REPORT_EVERY_S = 0.5
-_LEAVE_S = 10.0
+_ENTER_S, _LEAVE_S = 2.0, 5.0
 
 
 class World(NamedTuple):
@@ -62,7 +64,7 @@ class StepGroup:
         self._endpoint, self._min_size = endpoint, min_size
         self._lock = threading.Lock()
         self._position: int | None = None
-        self._must_change = self._is_closing = False
+        self._must_change = self._is_broken = self._is_closing = False
         self._error: EdlError | None = None
         self._thread = threading.Thread(target=self._watch, name="edl-group", daemon=True)
 
@@ -71,14 +73,20 @@ class StepGroup:
         """True if the world should end with the next step."""
         return self._must_change
 
-    def enter(self, position: int | None) -> World | None:
+    @property
+    def is_broken(self) -> bool:
+        """True if a trainer of the world is gone."""
+        return self._is_broken
+
+    def enter(self, position: int | None, is_leaving: Callable[[], bool] = lambda: False) -> World | None:
         """Ask for the next world, and wait for it.
 
         Args:
             position: how far the model of this trainer is; None without a state.
+            is_leaving: True if the trainer should not wait any longer.
 
         Returns:
-            The world; None if the job has ended.
+            The world; None if the job has ended, or the trainer leaves.
 
         Raises:
             EdlError: the master refuses this trainer.
@@ -89,14 +97,22 @@ class StepGroup:
         while True:
             if self._error is not None:
                 raise self._error
-            answer = self._call(self._session, "enter", endpoint=self._endpoint, min_size=self._min_size)
+            if is_leaving():
+                self.leave()
+                return None
+            try:
+                answer = self._call(
+                    self._session, "enter", endpoint=self._endpoint, min_size=self._min_size, limit_s=_ENTER_S
+                )
+            except TemporaryError:
+                continue
             if answer["status"] == "job_end":
                 return None
             if answer["status"] == "run":
                 break
         world = _world(answer)
         with self._lock:
-            self.world, self._must_change = world, False
+            self.world, self._must_change, self._is_broken = world, False, False
             if not world.has_state:
                 self._position = None
         return world
@@ -117,7 +133,8 @@ class StepGroup:
     def leave(self) -> None:
         """Leave after the last step of the world; returns once no trainer of it needs this process."""
         self._stop_watching()
-        self._call(self._session, "leave", wait_s=_LEAVE_S, limit_s=_LEAVE_S)
+        with contextlib.suppress(TemporaryError):  # the master is away, and notices later
+            self._call(self._session, "leave", wait_s=_LEAVE_S, limit_s=_ENTER_S)
 
     def close(self) -> None:
         """Stop watching; the master notices that this trainer has gone."""
@@ -141,6 +158,7 @@ class StepGroup:
                 with self._lock:
                     if generation == self._generation:
                         knows = self._must_change = bool(answer["must_change"])
+                        self._is_broken = bool(answer["is_broken"])
                     else:
                         knows = False
         except EdlError as error:

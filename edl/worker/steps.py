@@ -61,8 +61,12 @@ class Flags(NamedTuple):
 class Replica(Protocol):
     """A model, its optimizer, and its connections to the other trainers; one for each framework."""
 
-    def connect(self, world: World) -> None:
+    def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """Build the connections of a world.
+
+        Args:
+            world: that has formed.
+            is_broken: True once the master knows that a trainer of it is gone.
 
         Raises:
             PeerLostError: a trainer is gone.
@@ -248,7 +252,7 @@ class StepLoop:
             PermanentError: the state of the model is lost, and this process has trained already.
         """
         since_s = time.monotonic()
-        while (world := self._group.enter(self.position)) is not None:
+        while (world := self._group.enter(self.position, self._is_leaving)) is not None:
             if not self._begin(world):
                 continue
             self.counts.waited_s += time.monotonic() - since_s
@@ -272,7 +276,7 @@ class StepLoop:
         try:
             self._disconnect()
             self._is_connected = True
-            self._replica.connect(world)
+            self._replica.connect(world, lambda: self._group.is_broken)
             if world.checkpoint and world.rank == world.source:
                 self._replica.load(world.checkpoint)
             if world.must_copy and world.size > 1:

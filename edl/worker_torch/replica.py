@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
     ) from error
 
+_PEER_PAUSE_S = 0.005
 _LOOPBACK = "127.0.0.1"
 _MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
 
@@ -69,7 +71,7 @@ class TorchReplica:
         self._rows = torch.zeros(0)
         self._views: list[list[Any]] = []
 
-    def connect(self, world: World) -> None:
+    def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """See `Replica.connect`."""
         self._world = world
         parts = self.logical_ranks or world.size
@@ -84,12 +86,23 @@ class TorchReplica:
             store = self._own_store
             if world.rank:
                 store = distributed.TCPStore(host, int(port), is_master=False, timeout=self._timeout)
+            named = distributed.PrefixStore(f"world-{world.generation}", store)
+            self._await_peers(named, world, is_broken)
             gloo = distributed.ProcessGroupGloo
             options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
             options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
             options._timeout = self._timeout  # noqa: SLF001
-            named = distributed.PrefixStore(f"world-{world.generation}", store)
             self._group = gloo(named, world.rank, world.size, options)
+
+    def _await_peers(self, store: Any, world: World, is_broken: Callable[[], bool]) -> None:  # noqa: ANN401
+        """Wait until every trainer of the world is here: gloo would wait for a dead one until its timeout."""
+        store.set(f"here-{world.rank}", "")
+        names = [f"here-{rank}" for rank in range(world.size)]
+        until_s = time.monotonic() + self._timeout.total_seconds()
+        while not store.check(names):
+            if is_broken() or time.monotonic() > until_s:
+                raise PeerLostError(f"a trainer of world {world.generation} did not come")
+            time.sleep(_PEER_PAUSE_S)
 
     def disconnect(self) -> None:
         """See `Replica.disconnect`."""
