@@ -61,7 +61,7 @@ demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real contro
 test: style ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
 	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them mypy and the import contracts'
 	@{ $(TYPES); } >$(VENV)/types.log 2>&1 & types=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
-	  wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : types))
+	  wait $$types; types=$$?; [ $$types = 0 ] || cat $(VENV)/types.log >&2; exit $$((tests ? tests : types))
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
