@@ -9,10 +9,9 @@ namespaces:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import msgspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edl.errors import ConfigError
 from edl.kube.yaml_files import bytes_of, errors_with_position, read_text, reject_duplicate_keys
@@ -21,18 +20,14 @@ from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 _EXAMPLE = 'write namespaces: {"*": {max-priority: 0, queues: [default]}}'
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class _Rule(_Model):
-    max_priority: Annotated[int | None, Field(alias="max-priority")] = None
+class _Rule(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
+    max_priority: int | None = None
     queues: list[str] | None = None
 
 
-class _File(_Model):
-    unknown_queues: Annotated[str, Field(alias="unknown-queues", pattern="^(allow|default|refuse)$")] = "allow"
-    namespaces: dict[str, _Rule] = {}  # pydantic copies defaults
+class _File(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
+    unknown_queues: UnknownQueues = UnknownQueues.ALLOW
+    namespaces: dict[str, _Rule] = {}
 
 
 def read_tenants(path: Path) -> Tenants:
@@ -50,16 +45,14 @@ def read_tenants(path: Path) -> Tenants:
     if not isinstance(body, dict):
         raise ConfigError(f"{name} holds no mapping; {_EXAMPLE}, or remove the flag")
     try:
-        found = _File.model_validate(body)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{name}: {where}: {first['msg']}; {_EXAMPLE}") from error
+        found = msgspec.convert(body, _File)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {error}; {_EXAMPLE}") from error
     rules = (
         TenantRule(namespace, rule.max_priority, None if rule.queues is None else tuple(sorted(set(rule.queues))))
         for namespace, rule in found.namespaces.items()
     )
-    return Tenants(tuple(sorted(rules, key=lambda rule: rule.namespace)), UnknownQueues(found.unknown_queues))
+    return Tenants(tuple(sorted(rules, key=lambda rule: rule.namespace)), found.unknown_queues)
 
 
 def _reject_duplicates(node: yaml.Node | None) -> None:

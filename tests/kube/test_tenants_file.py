@@ -43,9 +43,12 @@ namespaces:
     ("text", "told"),
     [
         ("", "holds no mapping"),
-        ("namespaces: {a: {max-priority: high}}", "namespaces.a.max-priority: Input should be a valid integer"),
-        ("namespaces: {a: {priority: 1}}", "namespaces.a.priority: Extra inputs are not permitted"),
-        ("unknown-queues: never", "unknown-queues: String should match pattern"),
+        (
+            "namespaces: {a: {max-priority: high}}",
+            "Expected `int | null`, got `str` - at `$.namespaces[...].max-priority`",
+        ),
+        ("namespaces: {a: {priority: 1}}", "Object contains unknown field `priority` - at `$.namespaces[...]`"),
+        ("unknown-queues: never", "Invalid enum value 'never' - at `$.unknown-queues`"),
         ("namespaces: {a: {}, a: {}}", "line 1: 'a' appears twice"),
         ("namespaces: [", "not YAML"),
     ],

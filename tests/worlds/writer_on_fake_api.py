@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,8 +95,8 @@ class Seen:
     def priority_classes(self) -> frozenset[str]:
         return frozenset({"edl-core", "edl-training"})
 
-    def learn(self, key: JobKey, uid: str, role: Role, pod: Object) -> bool:
-        self.learned.append((key, uid, role, pod))
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        self.learned.append((key, uid, role, dict(pod)))
         return False
 
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:

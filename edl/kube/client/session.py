@@ -20,7 +20,6 @@ import aiohttp
 import msgspec
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
-from multidict import CIMultiDict
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError, TemporaryError
@@ -359,8 +358,8 @@ class ApiSession:
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         """Send the request once, if this replica may write now: reloading credentials may have taken long."""
-        headers = CIMultiDict({**call.headers, **await self._authorization()})
-        headers.extend(impersonation_of(self._configuration))
+        own = {**call.headers, **await self._authorization()}
+        headers = [*own.items(), *impersonation_of(self._configuration)]  # a user's groups have one header each
         is_exempt = self._exempt is not None and call.path.startswith(self._exempt)
         if call.method != "GET" and self._exempt is not None and not is_exempt and not self._may_write():
             raise FencedError(f"{call} was not sent: this replica does not hold the lease any more")
