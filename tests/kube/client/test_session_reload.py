@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import trustme
+from aiohttp import web
 from kubernetes.aio.client import Configuration
 
 from edl.errors import TemporaryError
 from edl.kube.client import session as session_module
-from edl.kube.client.api_errors import RefusedError
+from edl.kube.client.api_errors import RefusedError, UntrustedError
 from edl.kube.client.session import ApiSession, FencedError
 from tests.worlds.fake_api import FakeApi, eventually, refusal
 
@@ -142,3 +146,40 @@ async def test_slow_requests_do_not_take_the_connection_of_the_lease(
         assert not slow.done()
         with pytest.raises(TemporaryError):
             await slow
+
+
+async def test_a_replaced_certificate_authority_is_read_again(tmp_path: Path, api: FakeApi) -> None:
+    """Followers write nothing and see no 401: the certificate is all that tells them."""
+    old, new = trustme.CA(), trustme.CA()
+    for name, authority in (("old", old), ("new", new)):
+        authority.cert_pem.write_to_path(str(tmp_path / name))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    new.issue_cert("127.0.0.1").configure_cert(context)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"items": []})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+
+    def trusting(name: str) -> Configuration:
+        made = Configuration(host=url)
+        made.ssl_ca_cert, made.disable_strict_ssl_verification = str(tmp_path / name), True
+        return made
+
+    async def load() -> Configuration:
+        return trusting("new")
+
+    try:
+        async with ApiSession(trusting("old"), reload=load) as session:
+            assert b"items" in await session.get(PODS)
+        async with ApiSession(trusting("old")) as session:
+            with pytest.raises(UntrustedError, match="is not trusted"):
+                await session.get(PODS)
+    finally:
+        await runner.cleanup()
+    assert not api.requests
