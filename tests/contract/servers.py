@@ -84,10 +84,11 @@ class Server:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request; an error is an answer like any other."""
+        """Send a request, with further headers; an error is an answer like any other."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
-        headers = self.kube._headers(accept, content_type)
+        headers = {**self.kube._headers(accept, content_type), **(headers or {})}
         code, raw = self.kube._exchange(method, self.kube._target(path, query), data, headers)
         try:
             return Answer(code, json.loads(raw))
