@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,12 @@ def full_cluster(waiting: int) -> ClusterSnapshot:
     return make_snapshot(make_nodes(4), jobs, tuple(make_serving(f"web-{i}", cpu=2) for i in range(waiting)))
 
 
+def real(module: ModuleType, name: str) -> Callable[..., Any]:
+    """The function that a test puts a stall before."""
+    function: Callable[..., Any] = getattr(module, name)
+    return function
+
+
 def planned(snapshot: ClusterSnapshot, now: Callable[[], float]) -> ScalePlan:
     limits = Limits(deadline_s=DEADLINE_S)
     return told_study(snapshot, policy_named("maxmin"), limits, clock=Clock(DEADLINE_S, now)).plan
@@ -44,11 +52,11 @@ def planned(snapshot: ClusterSnapshot, now: Callable[[], float]) -> ScalePlan:
 
 @pytest.mark.parametrize("waiting", [1, 5, 12])
 def test_room_for_serving_is_made_without_time_for_admission(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, cap = JumpingTime(), decide.cap
+    now, cap = JumpingTime(), real(decide, "cap")
 
     def stalled(*given: object) -> object:
         now.time_s = 0.7 * DEADLINE_S  # the part of serving and admission is over
-        return cap(*given)  # type: ignore[arg-type]
+        return cap(*given)
 
     monkeypatch.setattr(decide, "cap", stalled)
     snapshot = full_cluster(waiting)
@@ -63,17 +71,17 @@ def test_room_for_serving_is_made_without_time_for_admission(waiting: int, monke
 
 
 def test_deletions_found_before_the_time_is_over_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, cap = JumpingTime(), decide.cap
+    now, cap = JumpingTime(), real(decide, "cap")
 
     def stalled(*given: object) -> object:
         now.time_s = 0.7 * DEADLINE_S
-        return cap(*given)  # type: ignore[arg-type]
+        return cap(*given)
 
     def slow(*given: object) -> object:
         now.time_s += 0.05 * DEADLINE_S
-        return choose(*given)  # type: ignore[arg-type]
+        return choose(*given)
 
-    choose = packing.choose
+    choose = real(packing, "choose")
     monkeypatch.setattr(decide, "cap", stalled)
     monkeypatch.setattr(packing, "choose", slow)
     snapshot = full_cluster(12)
@@ -94,11 +102,11 @@ def test_a_stall_in_a_stage_costs_no_more_than_the_stall(
     stage: str, stall_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every stage after the stall sees that time has passed: the decision ends within the deadline and a tenth."""
-    now, real = JumpingTime(), getattr(decide, stage)
+    now, function = JumpingTime(), real(decide, stage)
 
     def stalled(*given: object, **more: object) -> object:
         now.time_s += stall_s
-        return real(*given, **more)
+        return function(*given, **more)
 
     monkeypatch.setattr(decide, stage, stalled)
     snapshot = full_cluster(3)
@@ -113,11 +121,11 @@ def test_a_stall_in_a_stage_costs_no_more_than_the_stall(
 
 
 def test_sentences_become_short_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, real = JumpingTime(), decide.follow_preferences
+    now, prefer = JumpingTime(), real(decide, "follow_preferences")
 
     def stalled(*given: object) -> object:
         now.time_s += 2 * DEADLINE_S
-        return real(*given)  # type: ignore[arg-type]
+        return prefer(*given)
 
     monkeypatch.setattr(decide, "follow_preferences", stalled)
 
