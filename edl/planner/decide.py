@@ -31,6 +31,8 @@ from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.serving import serve
 from edl.planner.sharing import share
+from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.78, 0.88, 0.96  # parts of the deadline by which stages end
@@ -58,6 +60,8 @@ def study(
     limits: Limits,
     columns: KeptColumns = NO_COLUMNS,
     clock: Clock | None = None,
+    *,
+    solver: Solver = DEFAULT_SOLVER,
 ) -> Study:
     """Decide which jobs run, how many trainers each has, where new ones go and which are deleted.
 
@@ -68,6 +72,7 @@ def study(
         columns: those of the last plan, with which this one is made sooner. They belong to the input: equal snapshots
             and equal columns give equal plans.
         clock: a clock that runs already; by default one that begins now and ends at `deadline_s`.
+        solver: what solves the linear programs.
 
     Raises:
         PlanError: no plan was made in time; the last one stays in force.
@@ -76,7 +81,7 @@ def study(
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    problem = with_engine(read_problem(adapted, limits, columns, watch))
+    problem = with_engine(replace(read_problem(adapted, limits, columns, watch), solver=solver))
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
     chosen = policy.chosen(admission.packing)
@@ -92,7 +97,8 @@ def study(
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
     watch.begin("consolidation")
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
-        made = _consolidated(adapted, policy, replace(limits, deadline_s=limits.deadline_s - watch.spent_s), made)
+        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)
+        made = _consolidated(adapted, policy, rest, made)
     watch.begin("check")
     if problems := check(adapted, made.plan, limits.quotas):
         raise RefusedPlanError(made.plan, problems)
@@ -143,7 +149,9 @@ def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, mad
     if not moving.pservers:
         return made
     try:
-        after = study(without(snapshot, moving), policy, replace(limits, consolidate_after_s=0.0), plan.columns)
+        solver = made.context.problem.solver
+        once = replace(limits, consolidate_after_s=0.0)
+        after = study(without(snapshot, moving), policy, once, plan.columns, solver=solver)
     except PlanError:  # without the move the plan is good
         return made
     if not pays(plan, after.plan, len(moving.pservers)):
