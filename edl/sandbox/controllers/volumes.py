@@ -50,10 +50,10 @@ class VolumeController:
         for claim in claims.values():
             if is_deleted(claim) or _phase(claim) == "Bound":
                 continue
-            volume = chosen_volume(claim, free)
-            if volume is not None:
-                free.remove(volume)
-                await self._bind(claim, volume)
+            chosen = chosen_volume(claim, free)
+            if chosen is not None:
+                free.remove(chosen)
+                await self._bind(claim, chosen)
             elif claim["spec"].get("storageClassName") == self._class:
                 await self._bind_to_folder(claim)
 

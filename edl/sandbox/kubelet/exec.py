@@ -59,6 +59,7 @@ async def _send_output(
     socket: web.WebSocketResponse, process: Process, output: Path, closing: asyncio.Task[None]
 ) -> None:
     """Send what the command prints until it has ended and everything is sent, or until the client leaves."""
+    either: set[asyncio.Future[Any]] = {process.ended, closing}
     with output.open("rb") as file:
         while not closing.done():
             is_over = process.ended.done()
@@ -67,7 +68,7 @@ async def _send_output(
             elif is_over:
                 return
             else:
-                await asyncio.wait({process.ended, closing}, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(either, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _until_closed(socket: web.WebSocketResponse) -> None:

@@ -34,9 +34,12 @@ def run(core: client.CoreV1Api, *command: str, **options: bool) -> tuple[str, in
     given = {"stdin": False, "tty": False, "stdout": True, "stderr": True, **options}
     call = core.connect_get_namespaced_pod_exec
     opened = stream(call, "shell", "default", command=list(command), _preload_content=False, **given)
-    opened.run_forever(timeout=WAIT_S)
-    code = opened.returncode  # first, because reading the output drops the other channels
-    return opened.read_all(), code
+    try:
+        opened.run_forever(timeout=WAIT_S)
+        code = opened.returncode  # first, because reading the output drops the other channels
+        return opened.read_all(), code
+    finally:
+        opened.close()  # the client leaves its socket open
 
 
 def test_a_command_prints_and_ends_with_its_code(core: client.CoreV1Api) -> None:
