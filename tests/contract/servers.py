@@ -17,7 +17,7 @@ from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
 
 Object = dict[str, Any]
-READY_S = 20.0
+READY_S = 90.0
 
 EMBEDDED, REAL = "embedded", "real"
 

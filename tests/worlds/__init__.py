@@ -35,8 +35,8 @@ The data master, the ledger and the container's first process:
 
 - `master_server`: a master in this process, on a real port and a real disk. For master and worker.
 - `master_processes`: a master and trainers as processes that a test can kill. For master.
-- `ledger_simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
-- `ledger_by_position`: the expected progress, counted position by position, that the simulation compares with.
+- `ledger.simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
+- `ledger.by_position`: the expected progress, counted position by position, that the simulation compares with.
 - `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
 
 The worlds of the end-to-end tests are in `tests/e2e/worlds`.

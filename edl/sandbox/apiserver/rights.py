@@ -136,7 +136,7 @@ def _granted(cluster: Cluster, user: User, namespace: str) -> Iterator[tuple[str
         if binding == "rolebindings" and not namespace:
             continue
         place = namespace if binding == "rolebindings" else ""
-        for (_, name), entry in cluster.store.entries(f"{binding}.{_GROUP}", place or None):
+        for (_, name), entry in cluster.store.entries(f"{binding}.{_GROUP}", place):
             subject = next((one for one in entry.value.get("subjects", ()) if _is(one, user, place)), None)
             if subject is not None:
                 role = entry.value["roleRef"]
