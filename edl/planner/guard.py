@@ -326,10 +326,13 @@ def _check_dropped(
     """A whole running job loses its admission only for waiting serving pods, a job of a higher tier, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
+    dropped = [
+        job for job, d in pairs if not d.admitted and job.is_schedulable and job.was_admitted and is_whole(job)
+    ]
+    if not dropped:
+        return
     tiers_in_need = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
-    for job, decision in pairs:
-        if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
-            continue
+    for job in dropped:
         if not any(tier > job.tier for tier in tiers_in_need) and not _is_over_quota(job, pairs, quotas):
             yield f"job {job.key}: runs but is dropped; no serving pod, no higher tier and no quota requires that"
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from edl.ledger.audit import EpochAudit
 from edl.master.journal_audit import AuditReport
 from edl.sandbox.demo import Account, audit_line, demo_jobs, summary
 from tests.sandbox.sandboxes import launch, leftovers
 
 
+@pytest.mark.timeout(1300)
 def test_it_trains_two_jobs_through_kills_and_serving_and_prints_what_happened(tmp_path: Path) -> None:
     process = launch(tmp_path, "--demo")
-    assert process.wait(400) == 0, (tmp_path / "err").read_text()
+    assert process.wait(1200) == 0, (tmp_path / "err").read_text()
     text = (tmp_path / "out").read_text()
     assert text.startswith("KUBECONFIG=")
     for job in ("flights", "late"):

@@ -12,12 +12,10 @@ from enum import StrEnum
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
-from edl.planner.findings.context import DecisionContext
+from edl.planner.findings.context import EPSILON, DecisionContext
 from edl.planner.guard import DEAD_BAND, growth_hold_left_s
 from edl.planner.problem import JobDemand
 from edl.planner.quota import QuotaShortage, most_alone
-
-EPSILON = 1e-6
 
 
 class Cause(StrEnum):
@@ -155,18 +153,9 @@ def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
 
 def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
     """A job below its fair share that may not grow yet, if free room is left to it; with how long it still waits."""
-    packing, level, problem = context.shared.packing, context.shared.level, context.problem
     if not (context.shared.objective.reserves_for_yielded and context.has_room(demand.shape)):
         return None
-    now_s = problem.snapshot.observed_at_s
-    waits = [
-        (hold_s, problem.demands[j].job.key)
-        for j in packing.members
-        if j != demand.index
-        and packing.count[j] < int(level[j] + EPSILON)
-        and (hold_s := growth_hold_left_s(problem.demands[j].job, problem.limits, now_s)) > 0
-    ]
-    return max(waits, default=None)
+    return next((wait for wait in context.held() if wait[1] != demand.job.key), None)
 
 
 def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:

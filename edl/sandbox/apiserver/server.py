@@ -26,6 +26,7 @@ from edl.sandbox.apiserver.faults import Cut, Delay, Duplicate, Effect, Fail, Fa
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response, answer_error
 from edl.sandbox.apiserver.kubelet_proxy import KubeletProxy, is_proxied
+from edl.sandbox.apiserver.rights import User, impersonated, require
 from edl.sandbox.apiserver.system import furnish
 
 _log = logging.getLogger(__name__)
@@ -163,6 +164,7 @@ class ApiServer:
     async def _execute(self, raw: web.BaseRequest, request: Request, *, behind: int = 0) -> web.StreamResponse:
         target = request.target
         if target is not None and is_proxied(target):
+            require(self.cluster, request)
             if target.subresource == "exec":
                 return await self._kubelets.exec(raw, request, target)
             return await _stream(raw, await self._kubelets.logs(request, target))
@@ -203,6 +205,9 @@ class ApiServer:
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
+        if name := headers.get("impersonate-user", ""):
+            asked = impersonated(self.cluster, User(user, groups), name, raw.headers.getall("Impersonate-Group", []))
+            user, groups = asked.name, asked.groups
         body = await _body(raw) if raw.can_read_body else b""
         return Request(raw.method, path, dict(raw.query), headers, body, user, groups)
 
