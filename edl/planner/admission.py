@@ -12,7 +12,6 @@ Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
