@@ -10,7 +10,7 @@ from edl.explain.rejections import Rejections
 from edl.model.names import JobKey
 from edl.model.resources import Resources
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
-from edl.planner.admission_trial import waiting_since_s
+from edl.planner.admission.trial import waiting_since_s
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.reasons import Cause, Finding
 from edl.planner.findings.scarcity import held_by_minimums, open_to_any

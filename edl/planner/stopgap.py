@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 
 from edl.model.names import Role
-from edl.planner.admission import Admission, running
-from edl.planner.admission_trial import waiting_since_s
+from edl.planner.admission.admit import Admission, running
+from edl.planner.admission.trial import waiting_since_s
 from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums import Served, batches_of, place_in_free_room, serve_over_surplus
 from edl.planner.packing import PodBatch, make_room

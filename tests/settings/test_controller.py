@@ -122,7 +122,7 @@ def test_the_quotas_are_read_from_the_file(tmp_path: Path) -> None:
     assert made.read_limits().serving_grace_s == 2.0
 
 
-def test_a_plan_has_the_limits_of_the_controller_without_its_grace() -> None:
+def test_a_plan_has_the_limits_of_the_controller_without_its_patience() -> None:
     given = {"max_load_desired": "0.9", "serving_headroom": "3", "consolidate_after_s": "60"}
     limits = read_settings(PlanSettings, {**given, "filename": ["now.yaml"]}).limits
-    assert limits == replace(read_settings(ControllerSettings, given).limits, serving_grace_s=0.0)
+    assert limits == replace(read_settings(ControllerSettings, given).limits, serving_grace_s=0.0, untried_s=0.0)

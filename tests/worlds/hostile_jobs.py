@@ -354,6 +354,10 @@ _FIELDS = [
         "below 0",
         "samplesPerSecond",
     ),
+    refused(
+        "deterministic without a global batch", edited("elasticity", deterministic=True), "globalBatch is not set"
+    ),
+    accepted("deterministic", edited("elasticity", deterministic=True, globalBatch=96)),
     accepted("throughput", edited("elasticity", throughput=[{"instances": 4, "samplesPerSecond": 5200}])),
     accepted("a data set", edited(dataset={"source": "index:1000", "epochs": 2, "seed": 7, "shardSize": 10})),
     accepted("a journal", edited("master", storage={"size": "1Gi", "storageClassName": "fast"})),

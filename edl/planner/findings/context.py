@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.planner.admission import Admission
+from edl.planner.admission.admit import Admission
 from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
 from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving
 from edl.planner.minimums import Served

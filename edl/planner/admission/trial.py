@@ -1,6 +1,6 @@
 """Tries whether a set of jobs fits beside serving: by proofs that are kept, then by whole pods on real nodes.
 
-`admission` decides which sets are tried. A set that is rejected by a program leaves a cut behind, and that rejects
+`admit` decides which sets are tried. A set that is rejected by a program leaves a cut behind, and that rejects
 others at once; see `programs.shortage`.
 """
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from edl.planner.admission_trial import AdmissionTrial
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import Served, for_serving, size_of
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_without_slot

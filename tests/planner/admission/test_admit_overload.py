@@ -10,11 +10,11 @@ from benchmarks.overload_worlds import half_lost, outage, overload
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
 from edl.model.status import Reason
-from edl.planner import admission_trial
-from edl.planner.admission import Admission, admit, cap
-from edl.planner.admission_trial import AdmissionTrial
+from edl.planner.admission import trial
+from edl.planner.admission.admit import Admission, admit, cap
+from edl.planner.admission.serving import serve
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.problem_reader import read_problem
-from edl.planner.serving import serve
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import plan_for
@@ -58,8 +58,8 @@ class _Counted:
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls = 0
-        self._function = getattr(admission_trial, name)
-        monkeypatch.setattr(admission_trial, name, self)
+        self._function = getattr(trial, name)
+        monkeypatch.setattr(trial, name, self)
 
     def __call__(self, *given: object) -> object:
         self.calls += 1
