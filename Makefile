@@ -175,6 +175,18 @@ worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worl
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
 
+TORCH := .venv-torch
+TORCH_INSTALL = test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH); \
+  $(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+
+torch-test: ## tests with PyTorch, in .venv-torch (on Linux 3 GB; PIP_EXTRA_INDEX_URL may name one with CPU wheels)
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m pytest -q tests/worker/torch_cases.py tests/worker/torch_step_cases.py
+
+elastic-torch: ## what resizes and kills cost PyTorch trainers in step: 100 and 20 of them, in .venv-torch
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m benchmarks.elastic_torch
+
 train-ft: ## run example/train_ft.py with killed trainers, in .venv-paddle (installs Paddle: 1.3 GB)
 	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle
 	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller]' 'paddlepaddle>=3.0' scikit-learn

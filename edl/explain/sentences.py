@@ -18,6 +18,7 @@ from edl.model.jobs import Job, Refusal
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.model.units import count, listed, seconds
+from edl.planner.clock import Clock
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.reasons import Cause, Finding, find_reason, makes_way_for
@@ -42,12 +43,19 @@ class Sentence:
     full: str = ""
 
 
-def with_sentences(study: Study) -> ScalePlan:
-    """The plan of a study with a short line and an account for every job."""
+def with_sentences(study: Study, clock: Clock) -> ScalePlan:
+    """The plan of a study with a short line and an account for every job.
+
+    Once the time is over, the line of a job that the planner counted is its count and the reason's name.
+    """
     writer = _Writer(study.final_context)
     jobs = {job.key: job for job in study.final_context.problem.snapshot.jobs}
 
     def worded(decision: ScaleDecision) -> ScaleDecision:
+        if clock.is_over and study.final_context.demand(jobs[decision.job]) is not None:
+            clock.cut_short("sentences")
+            of = f"{decision.target} of {decision.max_trainers}"
+            return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
         return replace(decision, message=sentence.short, details=details)

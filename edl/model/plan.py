@@ -171,7 +171,7 @@ class KeptColumns:
 NO_COLUMNS = KeptColumns()
 
 CutStage = Literal[
-    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof"
+    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof", "sentences"
 ]
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
 """What the deadline can cut short."""

@@ -12,17 +12,13 @@ Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, permutations
 
 from edl.planner.admission_trial import AdmissionTrial
-from edl.planner.minimums import ORDERS_TRIED, Served, by_size, for_serving, size_of
+from edl.planner.minimums import Served, for_serving, size_of
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_without_slot
-from edl.planner.programs.fair_share import place_most
-from edl.planner.programs.integer import pack_most
 from edl.planner.quota import QuotaShortage, most_alone
 from edl.planner.trial_packing import TrialPacking
 
@@ -46,36 +42,6 @@ class Admission:
     head: Mapping[int, int]
     hopeless: frozenset[int]
     short: Mapping[int, QuotaShortage]
-
-
-def serve(problem: Problem, deadline_s: float) -> Served:
-    """Find how many waiting serving pods fit if no training runs: so many must be placed.
-
-    Args:
-        problem: the arrays.
-        deadline_s: time for each program.
-    """
-    wanted = {group.shape: group.due + group.in_grace for group in problem.waiting}
-    best: Counter[int] = Counter()
-    found: tuple[int, ...] = ()
-    if wanted:
-        goal = min(sum(wanted.values()), int(place_most(problem, problem.empty, wanted, deadline_s) + 1e-6))
-        for order in islice(permutations(by_size(problem, wanted)), ORDERS_TRIED):
-            packing = TrialPacking(problem, ())
-            placed = Counter({s: make_room(packing, for_serving(s, wanted[s]), {}) for s in order})
-            if placed.total() > best.total():
-                best, found = placed, order
-            if best.total() >= goal:
-                break
-        if best.total() < goal and (packed := pack_most(problem, problem.empty, wanted, deadline_s)) is not None:
-            exact: Counter[int] = Counter()
-            for _, shape, pods in packed:
-                exact[shape] += pods
-            if exact.total() > best.total():
-                best, found = exact, ()
-    due = {group.shape: min(group.due, best[group.shape]) for group in problem.waiting}
-    in_grace = {group.shape: best[group.shape] - due[group.shape] for group in problem.waiting}
-    return Served(due, in_grace, sum(wanted.values()) - best.total(), found)
 
 
 def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, frozenset[int]]:

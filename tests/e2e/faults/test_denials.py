@@ -180,7 +180,6 @@ def test_a_missing_priority_class_is_told_and_gone_without(stage: Stage) -> None
     stage.assert_only_grown("classless")
 
 
-@pytest.mark.cluster("RBAC")
 def test_a_right_that_is_taken_away_degrades_who_needs_it(stage: Stage) -> None:
     kube = stage.here.kube
     role = next(b for b in controller_manifests() if b["kind"] == "ClusterRole" and b["metadata"]["name"] == ACCOUNT)
@@ -207,7 +206,6 @@ def _without_create(rule: Object) -> Object:
     return {**rule, "verbs": verbs} if "pods" in rule["resources"] else rule
 
 
-@pytest.mark.cluster("RBAC")
 def test_without_any_right_it_waits_for_better_days(stage: Stage) -> None:
     kube = stage.here.kube
     binding = next(
