@@ -155,7 +155,9 @@ def test_no_trainer_starts_if_a_pserver_could_not_be_created(living: Living, res
     living.do(lambda w: w.add(elastic()))
     for _ in range(5):
         living.step(1.0)
-    assert {p.role for p in living.world.job(A).pods} == {Role.MASTER}
+    assert {p.role for p in living.world.job(A).pods} <= {Role.MASTER}, (
+        "the master of a refused job gives its room back"
+    )
     order: list[Role] = []
 
     def watch(action: Action) -> None:
@@ -166,7 +168,7 @@ def test_no_trainer_starts_if_a_pserver_could_not_be_created(living: Living, res
     for _ in range(20):
         living.step(2.0)
     assert status_of(living, A).phase is JobPhase.RUNNING
-    assert order == [Role.PSERVER] * 2 + [Role.TRAINER] * 6
+    assert [role for role in order if role is not Role.MASTER] == [Role.PSERVER] * 2 + [Role.TRAINER] * 6
 
 
 def test_deletions_are_conditional_on_the_pod_that_was_seen(living: Living) -> None:
