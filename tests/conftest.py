@@ -12,6 +12,7 @@ marked `cluster` runs only there, one marked `sandbox` only in the sandbox; else
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -28,6 +29,10 @@ settings.register_profile("steady", derandomize=True, deadline=None, max_example
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and so would every command that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "real"))
 
