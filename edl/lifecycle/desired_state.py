@@ -170,7 +170,7 @@ def _next(given: _Input) -> _Result:
 def _without_readmission(given: _Input) -> _Input:
     """The input without a decision that would take down a job which only waits for the last report of its master."""
     job, decision = given.job, given.decision
-    is_ending = job.was_admitted and job.completed(Role.TRAINER) and not job.live_trainers
+    is_ending = job.was_admitted and job.completed_trainers > 0 and not job.live_trainers
     is_refused = decision is not None and not decision.admitted
     return (
         replace(given, decision=None) if is_ending and is_refused and is_awaited(given.context.master_view) else given

@@ -22,6 +22,7 @@ from edl.install.manifests import crd_yaml
 from edl.kube.client.session import ApiSession
 from edl.sandbox.apiserver.server import ApiServer
 from tests.cli.conftest import Run
+from tests.e2e.control_plane.processes import heed_interrupts
 from tests.worlds.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -246,7 +247,8 @@ def edl(cluster: Cluster, *arguments: str, **more: str) -> subprocess.Popen[str]
         "import sys; sys.argv[0] = 'edl'; from edl.cli.main import main; main()",
         *arguments,
     ]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_interrupts)
 
 
 def test_watch_prints_each_change_until_it_is_stopped(run: Run, cluster: Cluster) -> None:

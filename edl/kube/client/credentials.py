@@ -13,6 +13,7 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +25,8 @@ from kubernetes.aio.config.kube_config import KubeConfigMerger
 
 from edl.errors import ConfigError
 from edl.kube.client.api_errors import one_line
+
+_problems: ContextVar[list[str] | None] = ContextVar("problems of the loader", default=None)
 
 
 class KubeconfigConfiguration(Configuration):
@@ -183,17 +186,18 @@ def _require_one_file(paths: str) -> None:
 def _errors_logged_by(name: str) -> Iterator[list[str]]:
     """Collect the errors that the loader only logs; a failed exec plugin would otherwise appear as a 401 later."""
     problems: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            problems.append(one_line(record.getMessage()))
-
-    logger, handler = logging.getLogger(name), Collector(logging.ERROR)
-    propagates = logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
+    logging.getLogger(name).addFilter(_collect_errors)  # adds it once
+    before = _problems.set(problems)
     try:
         yield problems
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
+        _problems.reset(before)
+
+
+def _collect_errors(record: logging.LogRecord) -> bool:
+    """Keep an error of the task that loads a configuration from the log; others pass, for many tasks may load one."""
+    problems = _problems.get()
+    if problems is None or record.levelno < logging.ERROR:
+        return True
+    problems.append(one_line(record.getMessage()))
+    return False

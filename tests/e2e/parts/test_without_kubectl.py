@@ -14,6 +14,7 @@ import yaml
 from edl.install.manifests import crd_yaml
 from tests.e2e.conftest import SharedControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.processes import heed_interrupts
 from tests.e2e.worlds.harness import ROOT
 
 JOB = """
@@ -50,7 +51,9 @@ def start(plane: ControlPlane, *arguments: str) -> subprocess.Popen[str]:
         *arguments,
     ]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_interrupts
+    )
 
 
 def edl(plane: ControlPlane, *arguments: str, stdin: str = "") -> tuple[int, str, str]:

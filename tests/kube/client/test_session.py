@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,23 @@ async def test_a_failing_exec_plugin_is_named(tmp_path: Path, caplog: pytest.Log
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/plugin"}}
     with pytest.raises(ConfigError, match=r"gives no credentials: .*/nowhere/plugin"):
         await load_configuration(write_kubeconfig(tmp_path / "k", "https://127.0.0.1:9", user))
+    assert not caplog.records
+
+
+async def test_files_that_are_loaded_at_the_same_time_name_their_own_plugin(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def load(name: str) -> str:
+        code = f"import sys, time; time.sleep(0.2); sys.exit('refused by {name}')"
+        plugin = {"command": sys.executable, "args": ["-c", code]}
+        user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
+        with pytest.raises(ConfigError) as caught:
+            await load_configuration(write_kubeconfig(tmp_path / name, "https://127.0.0.1:9", user))
+        return str(caught.value)
+
+    one, two = await asyncio.gather(*(asyncio.to_thread(asyncio.run, load(name)) for name in ("one", "two")))
+    assert ("refused by one" in one, "refused by two" in one) == (True, False)
+    assert ("refused by two" in two, "refused by one" in two) == (True, False)
     assert not caplog.records
 
 
