@@ -13,17 +13,28 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
+NAMESPACES ?= 0
+HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
 export EDL_STARTED := $(shell date +%s)
+# Without compiled files every process of a sandbox compiles all that it imports, which doubles the time of the tests.
+unexport PYTHONDONTWRITEBYTECODE
 STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\n' $$((now / 60)) $$((now % 60)) "$$1"; }; step
-# Two processes; each takes a whole file at a time, the longest files first (tests/progress.py).
+# Each process takes a whole file at a time, the longest files first (tests/distribution.py). Many tests wait, so two
+# cores are busy with four processes; a real control plane keeps them busy with two.
 PYTEST := $(BIN)/python -m pytest
-IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
+BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
+TYPES := $(BIN)/mypy && $(BIN)/lint-imports
+IN_TWO := $(BY_FILE) -n 2
+IN_FOUR := $(BY_FILE) -n 4
+# What make unit leaves to make test: tests of whole clusters, and of whole sandboxes.
+WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
+NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
 
 # Every target with a description is a command, not a file.
-.PHONY: $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
+.PHONY: style $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,9 +59,10 @@ demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer a
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: lint ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
-	@$(STEP) 'unit tests, then end-to-end tests in the sandbox'
-	@$(PYTEST) $(IN_TWO)
+test: style ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
+	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them mypy and the import contracts'
+	@{ $(TYPES); } >$(VENV)/types.log 2>&1 & types=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
+	  wait $$types; types=$$?; [ $$types = 0 ] || cat $(VENV)/types.log >&2; exit $$((tests ? tests : types))
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
@@ -60,27 +72,30 @@ test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sand
 
 check: test ## the same as test
 
-lint: $(STAMP) ## ruff, mypy --strict and the import contracts
+lint: style ## ruff, mypy --strict and the import contracts
+	@$(STEP) 'lint: mypy and the import contracts'
+	@$(TYPES)
+
+style: $(STAMP)
 	@$(STEP) 'lint: ruff'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(STEP) 'lint: mypy'
-	@$(BIN)/mypy
-	@$(STEP) 'lint: import contracts'
-	@$(BIN)/lint-imports
 
 format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 unit: $(STAMP) ## the tests that need no cluster (a few minutes)
-	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e --ignore=tests/contract
+	@$(PYTEST) $(IN_FOUR) $(NO_CLUSTER)
 
 thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
-	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e --ignore=tests/contract
+	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
+
+histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 2,000)
+	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/test_loop_random_histories.py -o timeout=0
 
 api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
@@ -91,8 +106,8 @@ planted: $(STAMP) ## put each of the known bugs into edl and check that its test
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
 	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
-e2e: $(STAMP) ## the end-to-end tests in the sandbox
-	@$(PYTEST) $(IN_TWO) tests/e2e
+e2e: $(STAMP) ## the end-to-end tests in the sandbox, and the tests of whole sandboxes
+	@$(PYTEST) $(IN_FOUR) tests/e2e $(WHOLE_SANDBOXES)
 
 scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 50 minutes)
 	@$(PYTEST) -s --on cluster --campaign full tests/e2e/scenarios/test_serving_wave.py tests/e2e/scenarios/test_scale.py tests/e2e/scenarios/test_oscillation.py
@@ -131,7 +146,7 @@ sessions: $(STAMP) ## record docs/kubectl.md on a real control plane (90 seconds
 	@$(BIN)/python -m tests.e2e.record_sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, network and master: no record is lost or counted twice
-	@$(BIN)/python -m tests.worlds.ledger_simulation 100000
+	@$(BIN)/python -m tests.worlds.ledger.simulation 100000
 
 kills: $(STAMP) ## real trainers and a real master as processes, killed 60 times
 	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILLS=60 $(PYTEST) tests/master/test_master_kills.py
@@ -148,11 +163,29 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
+hostile-tenants: $(STAMP) ## ten minutes without and ten with two hostile tenants on a real control plane: make hostile-tenants [NAMESPACES=100]
+	@NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster --campaign full -o timeout=3000 tests/e2e/scenarios/test_hostile_tenants.py
+
+tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
+	@$(BIN)/python -m benchmarks.tenants
+
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
 	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
+
+TORCH := .venv-torch
+TORCH_INSTALL = test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH); \
+  $(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+
+torch-test: ## tests with PyTorch, in .venv-torch (on Linux 3 GB; PIP_EXTRA_INDEX_URL may name one with CPU wheels)
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m pytest -q tests/worker/torch_cases.py tests/worker/torch_step_cases.py
+
+elastic-torch: ## what resizes and kills cost PyTorch trainers in step: 100 and 20 of them, in .venv-torch
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m benchmarks.elastic_torch
 
 train-ft: ## run example/train_ft.py with killed trainers, in .venv-paddle (installs Paddle: 1.3 GB)
 	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle

@@ -19,6 +19,7 @@ from tests.planted.run import ROOT, Verdict, judge, run_with
 QUICK = (
     "lifecycle:transition_time_renewed",
     "planner:forbidden_move",
+    "histories:serving_waits_for_ever",
     "kube:lease_taken_too_soon",
     "ledger:batch_acknowledged_too_soon",
     "pod:wrong_exit_code",

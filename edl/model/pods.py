@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.model.names import JobKey, Role
+from edl.model.pod_limits import excess_of
 from edl.model.resources import PodShape
 
 
@@ -32,6 +33,7 @@ class Pod:
         planned: the node that edl planned for it (annotation); empty for foreign pods.
         pinned: edl requires the planned node; see `edl.lifecycle.node_pinning`.
         priority: the resolved priority; 0 if the cluster set none.
+        scheduler: `spec.schedulerName`; empty for kube-scheduler's default profile.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler tried and found no node (condition PodScheduled is False, Unschedulable).
         answered_s: when kube-scheduler last found a node for it, or last found none; None before its first attempt.
@@ -82,6 +84,7 @@ class Pod:
     container_message: str = ""
     journal: str = ""
     safe_to_evict: bool | None = None
+    scheduler: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -108,5 +111,5 @@ class Pod:
 
     @property
     def needs_room(self) -> bool:
-        """True for a waiting serving pod for which a plan frees capacity."""
-        return self.is_waiting_serving and not self.unplaceable
+        """True for a waiting serving pod for which a plan frees capacity: not for one beyond `pod_limits`."""
+        return self.is_waiting_serving and not self.unplaceable and not excess_of(self.shape)

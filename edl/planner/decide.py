@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission import Admission, admit, cap, serve
+from edl.planner.admission import Admission, admit, cap
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
@@ -29,6 +29,7 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
+from edl.planner.serving import serve
 from edl.planner.sharing import share
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
@@ -79,7 +80,7 @@ def study(
     """
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
-    adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
+    adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
     problem = with_engine(replace(read_problem(adapted, limits, columns, watch), solver=solver))
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
@@ -103,7 +104,20 @@ def study(
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")
     stages = tuple(watch.stages.items())
-    return replace(made, plan=replace(made.plan, seconds=watch.spent_s, stages=stages, cut=tuple(watch.cut)))
+    plan = replace(made.plan, seconds=watch.spent_s, stages=stages, costliest=_costliest(problem))
+    return replace(made, plan=replace(plan, cut=tuple(watch.cut)))
+
+
+def _within_limits(job: Job) -> Job:
+    """The job; with a problem if it is beyond `pod_limits`, so that no other job waits for what it lists."""
+    return replace(job, problem=excess) if not job.problem and (excess := job.excess) else job
+
+
+def _costliest(problem: Problem) -> tuple[JobKey, float] | None:
+    """The job whose own fields cost the decision most, and the seconds."""
+    costs = problem.clock.costs
+    index = max(costs, key=lambda j: (costs[j], -j), default=None)
+    return None if index is None else (problem.demands[index].job.key, costs[index])
 
 
 def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
