@@ -4,7 +4,7 @@ Each chooses how many nodes of a class use which pattern of pods. A program boun
 `packing` and `integer` place them. Dual values are prices: what one more slot, or one more node of a class, would be
 worth.
 
-Source: HiGHS by scipy.optimize.linprog; the Lagrangian bound of column generation, Desrosiers and Luebbecke,
+Source: the Lagrangian bound of column generation, Desrosiers and Luebbecke,
 A Primer in Column Generation (2005), section 1.4.
 """
 

@@ -10,7 +10,7 @@ Column Generation (2005), section 1.4; Pessoa et al., INFORMS Journal on Computi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -240,14 +240,9 @@ class _Restricted:
         rows = np.concatenate([use_row, len(columns.shapes) + classes + row_row])
         size = (len(columns.shapes) + classes + self._further, len(program.gain))
         variables = csc_array(coo_array((values, (rows, np.concatenate([use_column, row_column]))), shape=size))
-        self._model = columns.solver.load(
-            _linear_program(
-                program,
-                csc_array(hstack([variables, columns.left_sides(self._further)])),
-                columns.node_counts,
-                np.full(self._known, np.inf),
-            )
-        )
+        left = csc_array(hstack([variables, columns.left_sides(self._further)]))
+        restricted = _linear_program(program, left, columns.node_counts, np.full(self._known, np.inf))
+        self._model = columns.solver.load(replace(restricted, grows=True))
 
     def solve(self, deadline_s: float) -> Answer:
         """Solve it over the columns known by now."""

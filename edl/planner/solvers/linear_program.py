@@ -37,6 +37,7 @@ class LinearProgram:
         right: (rows,) finite.
         low: (columns,) finite.
         high: (columns,) may be infinite.
+        grows: columns will be added.
     """
 
     cost: FloatArray
@@ -44,6 +45,7 @@ class LinearProgram:
     right: FloatArray
     low: FloatArray
     high: FloatArray
+    grows: bool = False
 
     @property
     def is_finite(self) -> bool:

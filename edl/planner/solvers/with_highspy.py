@@ -22,7 +22,9 @@ from edl.planner.solvers.linear_program import REFUSED, Answer, LinearProgram, M
 OPTIONS: dict[str, bool | int | str] = {
     "output_flag": False,
     "threads": 1,
-    "presolve": "off",  # costs more than it saves, and sometimes calls a tight program infeasible
+}
+GROWING: dict[str, bool | int | str] = {
+    "presolve": "off",  # costs more than it saves: most of these programs are small
     "simplex_strategy": 4,  # primal: a basis stays feasible if columns are added
 }
 _OUTCOMES = {
@@ -48,7 +50,8 @@ class Highspy:
 class _HighspyModel:
     def __init__(self, program: LinearProgram) -> None:
         self._highs, self._is_refused = Highs(), not program.is_finite
-        for option, value in OPTIONS.items():
+        self._grows = program.grows
+        for option, value in (OPTIONS | (GROWING if program.grows else {})).items():
             self._highs.setOptionValue(option, value)
         rows, columns = program.left.shape
         if self._is_refused:
@@ -93,8 +96,9 @@ class _HighspyModel:
             return REFUSED
         until_s = self._highs.getRunTime() + limit_s  # its clock goes on from run to run, and its limit is on that
         answer = self._run(until_s)
-        if answer.outcome is Outcome.BROKEN:
+        if answer.outcome is Outcome.BROKEN or (answer.outcome is Outcome.INFEASIBLE and not self._grows):
             self._highs.clearSolver()
+            self._highs.setOptionValue("presolve", "off")  # it sometimes calls a tight program infeasible
             answer = self._run(until_s)
         return answer
 

@@ -47,7 +47,7 @@ def programs(draw: st.DrawFn) -> LinearProgram:
     low = numbers(columns)
     high = low + draw(st.lists(st.sampled_from([0.0, 1.0, 5.0, np.inf]), min_size=columns, max_size=columns))
     left = csc_array(numbers(rows * columns).reshape(rows, columns))
-    return LinearProgram(numbers(columns), left, numbers(rows), low, high)
+    return LinearProgram(numbers(columns), left, numbers(rows), low, high, grows=draw(st.booleans()))
 
 
 def with_columns(program: LinearProgram, columns: csc_array) -> LinearProgram:
