@@ -21,7 +21,7 @@ from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
-from edl.planner.minimums import Served
+from edl.planner.minimums import Served, serve
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
@@ -29,7 +29,6 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
-from edl.planner.serving import serve
 from edl.planner.sharing import share
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver

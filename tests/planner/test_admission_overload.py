@@ -13,8 +13,8 @@ from edl.model.status import Reason
 from edl.planner import admission_trial
 from edl.planner.admission import Admission, admit, cap
 from edl.planner.admission_trial import AdmissionTrial
+from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
-from edl.planner.serving import serve
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import plan_for

@@ -27,13 +27,13 @@ from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission import cap
 from edl.planner.findings.reasons import excluded
+from edl.planner.minimums import serve
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
-from edl.planner.serving import serve
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MAX_LOAD_DESIRED = 0.97
