@@ -7,6 +7,7 @@ how many jobs run.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -195,11 +196,15 @@ def measure(names: Iterable[str], sizes: Iterable[tuple[int, int]], deadline_s: 
             )
 
 
+SIZES = ("200x50", "1000x200", "5000x1000")
+
+
 def main() -> None:
-    """Print the table; arguments limit it to worlds whose name contains one of them."""
-    words = sys.argv[1:]
+    """Print the table; arguments limit it to worlds whose name contains one of them, and to sizes such as 100x40."""
+    sizes = [word for word in sys.argv[1:] if re.fullmatch(r"[0-9]+x[0-9]+", word)]
+    words = [word for word in sys.argv[1:] if word not in sizes]
     names = [name for name in WORLDS if not words or any(word in name for word in words)]
-    measure(names, ((200, 50), (1000, 200), (5000, 1000)))
+    measure(names, [(int(n), int(j)) for n, j in (size.split("x") for size in sizes or SIZES)])
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission.admit import Admission, admit, cap
-from edl.planner.admission.serving import serve
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
-from edl.planner.minimums import Served
+from edl.planner.minimums import Served, serve
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem

@@ -372,7 +372,8 @@ def test_an_empty_cluster_and_an_idle_one_have_a_plan() -> None:
 
 def test_a_decision_that_takes_too_long_admits_nobody_and_says_so() -> None:
     plan = plan_for(make_snapshot(make_nodes(1), (make_job("a"),)), Limits(deadline_s=0.0))
-    assert plan.cut == ("admission", "proof")[: len(plan.cut)]
+    assert plan.cut[0] == "admission"
+    assert {*plan.cut} <= {"admission", "proof", "sentences"}
     assert [d.admitted for d in plan.decisions] == [False]
 
 

@@ -1,1 +1,1 @@
-"""Who runs: `serving` finds what serving needs, `trial` tries a set of jobs beside it, `admit` decides which sets."""
+"""Who runs: `admit` decides which sets of jobs are tried, `trial` tries one beside what serving needs."""

@@ -26,8 +26,8 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission.admit import cap
-from edl.planner.admission.serving import serve
 from edl.planner.findings.reasons import excluded
+from edl.planner.minimums import serve
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem

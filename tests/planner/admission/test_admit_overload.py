@@ -12,8 +12,8 @@ from edl.model.plan import Limits
 from edl.model.status import Reason
 from edl.planner.admission import trial
 from edl.planner.admission.admit import Admission, admit, cap
-from edl.planner.admission.serving import serve
 from edl.planner.admission.trial import AdmissionTrial
+from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.effort import examples

@@ -22,8 +22,8 @@ from edl.model.plan import ScalePlan
 from edl.model.resources import PodShape
 from edl.model.status import Reason
 from edl.planner.admission.admit import admit, cap
-from edl.planner.admission.serving import serve
 from edl.planner.guard import check
+from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
 from tests.worlds import brute_force as oracle

@@ -9,8 +9,8 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
 from edl.model.names import Role
 from edl.model.plan import Limits
-from edl.planner.admission.serving import serve
 from edl.planner.admission.trial import AdmissionTrial
+from edl.planner.minimums import serve
 from edl.planner.problem import free_beside_fixed
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import place_most_priced
