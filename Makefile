@@ -13,6 +13,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
+NAMESPACES ?= 0
 HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
@@ -162,11 +163,29 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
+hostile-tenants: $(STAMP) ## ten minutes without and ten with two hostile tenants on a real control plane: make hostile-tenants [NAMESPACES=100]
+	@NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster --campaign full -o timeout=3000 tests/e2e/scenarios/test_hostile_tenants.py
+
+tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
+	@$(BIN)/python -m benchmarks.tenants
+
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
 	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
+
+TORCH := .venv-torch
+TORCH_INSTALL = test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH); \
+  $(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+
+torch-test: ## tests with PyTorch, in .venv-torch (on Linux 3 GB; PIP_EXTRA_INDEX_URL may name one with CPU wheels)
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m pytest -q tests/worker/torch_cases.py tests/worker/torch_step_cases.py
+
+elastic-torch: ## what resizes and kills cost PyTorch trainers in step: 100 and 20 of them, in .venv-torch
+	@$(TORCH_INSTALL)
+	@$(TORCH)/bin/python -m benchmarks.elastic_torch
 
 train-ft: ## run example/train_ft.py with killed trainers, in .venv-paddle (installs Paddle: 1.3 GB)
 	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle

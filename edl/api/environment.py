@@ -82,7 +82,19 @@ def _edl_variables(job: TrainingJob, role: Role, index: int) -> dict[str, str]:
         "EDL_ROLE": role.value,
         "EDL_INDEX": str(index),
         "EDL_TOKEN_FILE": f"{TOKEN_DIRECTORY}/{TRAINER_TOKEN}" if job.has_master else "",
+        **_step_variables(job),
     }
+
+
+def _step_variables(job: TrainingJob) -> dict[str, str]:
+    """The variables of trainers that train in step; other jobs have none."""
+    elasticity = job.spec.elasticity
+    values = {}
+    if elasticity.global_batch is not None:
+        values["EDL_GLOBAL_BATCH"] = str(elasticity.global_batch)
+    if elasticity.deterministic:
+        values["EDL_LOGICAL_RANKS"] = str(job.spec.trainer.max_trainers)
+    return values
 
 
 def _devices(job: TrainingJob) -> int:

@@ -66,6 +66,11 @@ class Throughput(Part):
     """Samples per second that they process together."""
 
 
+def _check_deterministic(elasticity: Elasticity) -> Iterator[Values]:
+    if elasticity.deterministic and elasticity.global_batch is None:
+        yield {}
+
+
 class Elasticity(Part):
     """When and at what cost edl resizes the job."""
 
@@ -77,6 +82,18 @@ class Elasticity(Part):
         "instances", limit=64
     )
     """Speed by number of trainers; measured if it is not set."""
+    global_batch: Annotated[WholeNumber, Field(ge=1, le=MAX_INT32)] | None = None
+    """Records of an optimizer step of trainers that train in step, whatever their number."""
+    deterministic: bool = False
+    """Whether the weights of such trainers must not depend on their number."""
+
+    rules = (
+        Rule(
+            cel="!has(self.deterministic) || !self.deterministic || has(self.globalBatch)",
+            message="deterministic is true, but globalBatch is not set; set globalBatch",
+            check=_check_deterministic,
+        ),
+    )
 
 
 def _check_elastic(spec: Spec) -> Iterator[Values]:

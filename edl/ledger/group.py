@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from edl.errors import ConflictError
 from edl.ledger.entries import TrainerSession
 from edl.ledger.events import WorldFormed
 from edl.ledger.ledger import Ledger
@@ -54,12 +55,14 @@ class EnterRequest(NamedTuple):
         position: how far its model is; None if it has no state of this job.
         endpoint: where the others of its world reach it; the group only passes it on.
         min_size: how many trainers the first world should have.
+        settings: how it divides the epoch into steps; the same text for every trainer.
     """
 
     generation: int
     position: int | None
     endpoint: str
     min_size: int
+    settings: str = ""
 
 
 class WorldMember(NamedTuple):
@@ -109,6 +112,7 @@ class _Member:
     session: int
     name: str
     endpoint: str = ""
+    settings: str = ""
     position: int | None = None
     min_size: int = 1
     waits_since_s: float | None = None
@@ -151,10 +155,11 @@ class Group:
             The world; None if it has to wait: call `formed` later.
 
         Raises:
-            ConflictError: see `Ledger.step_session`.
+            ConflictError: see `Ledger.step_session`; or the other trainers have other settings.
         """
         session, world = self._ledger.step_session(key, now_s), self.world
         member = self._member(session, now_s)
+        self._check_settings(member, request.settings)
         self._take_back(session.number, request)
         was_in = self._is_present(session.number)
         if was_in and world is not None and request.generation < world.generation:
@@ -164,7 +169,7 @@ class Group:
             self._advance(member, request.position)
         else:
             member.position = None  # its state, if it has one, does not belong to the last world
-        member.endpoint, member.min_size = request.endpoint, request.min_size
+        member.endpoint, member.min_size, member.settings = request.endpoint, request.min_size, request.settings
         if member.waits_since_s is None:
             member.waits_since_s = now_s
         self._commit()
@@ -288,6 +293,16 @@ class Group:
         if member is None:
             member = self._members[session.number] = _Member(session.number, session.name, unwatched_since_s=now_s)
         return member
+
+    def _check_settings(self, member: _Member, settings: str) -> None:
+        for session in self._present():
+            other = self._members[session]
+            if other is not member and other.settings and other.settings != settings:
+                raise ConflictError(
+                    f"trainer {member.name}: it divides epochs into steps by {settings!r}, but {other.name} by"
+                    f" {other.settings!r}; give all trainers of a job the same settings, and start the job again to"
+                    " change them"
+                )
 
     def _take_back(self, number: int, request: EnterRequest) -> None:
         """A trainer that was given up comes back: it is in the last world again if it lacks no step that counts."""

@@ -189,6 +189,7 @@ class EnterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     position: _Whole | None
     endpoint: _Name
     min_size: Annotated[int, Meta(ge=1, le=20_000)] = 1
+    settings: Annotated[str, Meta(max_length=1000)] = ""
     wait_s: _WaitSeconds = 0.0
 
 

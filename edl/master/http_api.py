@@ -291,7 +291,7 @@ class MasterApi:
 
     async def _enter(self, request: web.Request) -> web.Response:
         body = await self._body(request, EnterBody)
-        wanted = EnterRequest(body.generation, body.position, body.endpoint, body.min_size)
+        wanted = EnterRequest(body.generation, body.position, body.endpoint, body.min_size, body.settings)
         world, has_ended = await self._master.enter(body.session.key, wanted, body.wait_s)
         if world is None:
             return _answer(EnterAnswer(JOB_END if has_ended else WAIT))

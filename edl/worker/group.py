@@ -53,15 +53,16 @@ class StepGroup:
         session: with the master; it holds no leases.
         endpoint: where the other trainers reach this one; the master passes it on.
         min_size: how many trainers the first world should have.
+        settings: how this trainer divides epochs into steps; the master refuses trainers that do it differently.
 
     Attributes:
         world: the last one; None before the first.
     """
 
-    def __init__(self, session: MasterSession, endpoint: str, min_size: int = 1) -> None:
+    def __init__(self, session: MasterSession, endpoint: str, min_size: int = 1, settings: str = "") -> None:
         self.world: World | None = None
         self._session, self._watcher = session, session.beside()
-        self._endpoint, self._min_size = endpoint, min_size
+        self._place = {"endpoint": endpoint, "min_size": min_size, "settings": settings}
         self._lock = threading.Lock()
         self._position: int | None = None
         self._must_change = self._is_broken = self._is_closing = False
@@ -101,9 +102,7 @@ class StepGroup:
                 self.leave()
                 return None
             try:
-                answer = self._call(
-                    self._session, "enter", endpoint=self._endpoint, min_size=self._min_size, limit_s=_ENTER_S
-                )
+                answer = self._call(self._session, "enter", limit_s=_ENTER_S, **self._place)
             except TemporaryError:
                 continue
             if answer["status"] == "job_end":
@@ -171,7 +170,12 @@ class StepGroup:
         return self.world.generation if self.world is not None else 0
 
     def _call(
-        self, session: MasterSession, verb: str, *, limit_s: float | None = None, **fields: object
+        self,
+        session: MasterSession,
+        verb: str,
+        *,
+        limit_s: float | None = None,
+        **fields: Any,  # noqa: ANN401 - fields of a body
     ) -> dict[str, Any]:
         body = {
             "session": session.identity,

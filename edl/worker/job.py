@@ -340,7 +340,7 @@ class Job:
             logical_ranks = self._number("EDL_LOGICAL_RANKS") or 0
         total, epochs = self.dataset["total"], self.dataset["epochs"]
         settings = StepSettings(total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate)
-        self._group = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1)
+        self._group = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.division)
         return StepLoop(self._group, replica, settings, self._leaving.is_set, self._save)
 
     def piece(self, piece: Piece, read: Reader | None = None) -> list[Any]:

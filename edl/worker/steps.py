@@ -137,12 +137,18 @@ class StepSettings:
     def __post_init__(self) -> None:
         if self.global_batch is None and self.micro_batch is None:
             raise ConfigError("steps: give global_batch, or micro_batch for a batch that grows with the trainers")
-        if min(self.global_batch or 1, self.micro_batch or 1) < 1:
+        if any(size is not None and size < 1 for size in (self.global_batch, self.micro_batch)):
             raise ConfigError("steps: global_batch and micro_batch must be at least 1")
         if self.global_batch is None and self.logical_ranks:
             raise ConfigError("steps: a deterministic job needs global_batch; set spec.elasticity.globalBatch")
         if self.global_batch is not None and self.scale_rate:
             raise ConfigError("steps: scale_rate is only for jobs without global_batch, whose batch grows")
+
+    @property
+    def division(self) -> str:
+        """What all trainers of a job must have in common."""
+        batch = f"global_batch={self.global_batch} micro_batch={self.micro_batch}"
+        return f"{batch} logical_ranks={self.logical_ranks}"
 
     @property
     def end(self) -> int:

@@ -22,7 +22,6 @@ from edl.worker import connect
 from edl.worker_torch import Elastic
 
 HELD_OUT = 297
-BATCH = 60
 SAVE_EVERY = 100  # steps
 
 
@@ -56,9 +55,7 @@ def main() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     with connect() as job:
-        elastic = Elastic(
-            job, model, optimizer, read=lambda n: (pictures[n], answers[n]), global_batch=BATCH, save_every=SAVE_EVERY
-        )
+        elastic = Elastic(job, model, optimizer, read=lambda n: (pictures[n], answers[n]), save_every=SAVE_EVERY)
         for x, y in elastic.batches():
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
@@ -85,6 +82,7 @@ def fingerprint(model: Any) -> str:  # noqa: ANN401
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("EDL_GLOBAL_BATCH", "60")  # what spec.elasticity.globalBatch sets
     os.environ.setdefault("EDL_CHECKPOINTS", str(Path.cwd() / "checkpoints"))
     try:
         main()

@@ -212,21 +212,21 @@ class StepWorld:
     def random_step(self) -> None:
         """One random thing happens."""
         choice, trainers = self.random.random(), self.trainers
-        if not trainers or (choice < 0.04 and len(trainers) < 6):
+        if not trainers or (choice < 0.03 and len(trainers) < 5):
             self.start()
             return
         trainer = self.random.choice(trainers)
-        if choice < 0.06:
+        if choice < 0.035:
             self.kill(trainer)
-        elif choice < 0.08:
+        elif choice < 0.04:
             trainer.is_leaving = True
-        elif choice < 0.09:
+        elif choice < 0.042:
             self.drop(trainer)
-        elif choice < 0.10:
+        elif choice < 0.045:
             self.restart_master()
-        elif choice < 0.2:
+        elif choice < 0.1:
             self.advance(self.random.choice([0.1, 0.5, 1.0]))
-        elif choice < 0.7:
+        elif choice < 0.6:
             self.call(trainer)
         else:
             self.step(trainer)

@@ -71,6 +71,15 @@ def default_images() -> tuple[Image, ...]:
                 {"CHECKPOINT_DIR": "{root}/checkpoints"},
             )
         )
+        rows.append(
+            Image(
+                "*edl/torch-elastic",
+                f"this Python, which needs PyTorch, with {example}/torch_elastic",
+                (),
+                ("python",),
+                {"/workspace": str(example)},
+            )
+        )
     return (
         *rows,
         Image("*nginx", "a small HTTP server on the ports of the container", serve),

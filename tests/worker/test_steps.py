@@ -1,0 +1,266 @@
+"""Trainers that train in step, with a real master; their collectives are those of threads in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from edl.errors import ConfigError, PermanentError
+from edl.master.journal_audit import audit, audit_json
+from edl.worker import connect
+from edl.worker.group import World
+from edl.worker.steps import Flags, PeerLostError, Piece, StepSettings, parts_of
+from tests.worker.test_worker import in_thread, trainer
+from tests.worlds.master_server import TOKEN, Served, serving
+from tests.worlds.waiting import wait_until
+
+
+class Wire:
+    """The collectives of all worlds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._barriers: dict[int, threading.Barrier] = {}
+        self.boards: dict[int, dict[int, object]] = {}
+
+    def of(self, world: World) -> threading.Barrier:
+        with self._lock:
+            self.boards.setdefault(world.generation, {})
+            return self._barriers.setdefault(world.generation, threading.Barrier(world.size))
+
+    def exchange(self, world: World, value: object) -> list[object]:
+        """What every rank has given, once all have."""
+        barrier, board = self.of(world), self.boards[world.generation]
+        try:
+            board[world.rank] = value
+            barrier.wait(20)
+            found = [board[rank] for rank in range(world.size)]
+            barrier.wait(20)
+        except threading.BrokenBarrierError as error:
+            raise PeerLostError("a thread is gone") from error
+        return found
+
+
+@dataclass
+class ListReplica:
+    """A model that is the list of the positions that it was trained on."""
+
+    wire: Wire
+    folder: Path
+    model: list[int] = field(default_factory=list)
+    world: World | None = None
+    gradient: list[tuple[int, int]] = field(default_factory=list)
+    weight: float = 0.0
+    sizes: list[int] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
+        self.world = world
+        assert not is_broken() or world.size > 1
+        self.exchange(None)
+
+    def disconnect(self) -> None:
+        if self.world is not None:
+            self.wire.of(self.world).abort()
+
+    def copy_state(self, source: int) -> None:
+        model = self.exchange(list(self.model))[source]
+        assert isinstance(model, list)
+        self.model = model
+
+    def begin_step(self) -> None:
+        self.gradient, self.weight = [], 0.0
+
+    def begin_piece(self, step: int, piece: Piece) -> None:
+        assert step % 1000 <= piece.start < piece.end
+
+    def end_piece(self, piece: Piece) -> None:
+        self.gradient += [(piece.epoch, position) for position in range(piece.start, piece.end)]
+        self.weight += piece.weight
+
+    def end_step(self, flags: Flags) -> Flags:
+        found = self.exchange((self.gradient, self.weight, flags))
+        parts: list[tuple[list[tuple[int, int]], float, Flags]] = found  # type: ignore[assignment]
+        assert sum(part[1] for part in parts) == pytest.approx(1)
+        self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
+        self.sizes.append(len(parts))
+        return Flags(*map(sum, zip(*(part[2] for part in parts), strict=True)))
+
+    def scale_rate(self, factor: float) -> None:
+        self.rates.append(factor)
+
+    def save(self, checkpoint: int) -> None:
+        (self.folder / str(checkpoint)).write_text(json.dumps(self.model))
+
+    def load(self, checkpoint: int) -> None:
+        self.model = json.loads((self.folder / str(checkpoint)).read_text())
+
+    def exchange(self, value: object) -> list[object]:
+        assert self.world is not None
+        return self.wire.exchange(self.world, value)
+
+
+class Crash(BaseException):
+    """The end of a trainer without any call."""
+
+
+def train(
+    served: Served,
+    name: str,
+    replica: ListReplica,
+    at: dict[int, str] | None = None,
+    *,
+    first: int = 1,
+    save_every: int = 0,
+) -> list[int]:
+    """A loop of one trainer.
+
+    Args:
+        served: the master.
+        name: of the trainer.
+        replica: its model.
+        at: what happens once the model has that many records.
+        first: how many trainers the first world has.
+        save_every: see `Job.steps`.
+    """
+    plan = dict(at or {})
+    environment = {"POD_NAME": name, "POD_UID": f"uid-{name}", "TRAINERS": str(first), "EDL_GLOBAL_BATCH": "16"}
+    with connect(served.url, token=TOKEN, environment=environment) as job:
+        loop = job.steps(replica, f"at-{name}", save_every=save_every)
+        for piece in loop.pieces():
+            assert len(job.piece(piece)) == piece.end - piece.start
+            due = next((least for least in plan if len(replica.model) >= least), None)
+            what, _, whom = plan.pop(due).partition(" ") if due is not None else ("", "", "")
+            if what == "leave":
+                job.leave()
+            elif what == "crash":
+                raise Crash
+            elif what == "fail":
+                raise ZeroDivisionError("a bug of the user")
+            elif what == "await":
+                wait_until(lambda whom=whom: has_come(served, whom), f"{whom} comes", 15)  # type: ignore[misc]
+    return replica.model if loop.is_complete else []
+
+
+def has_come(served: Served, name: str) -> bool:
+    group = served.master.status()["group"]
+    return name in group["waiting"] or name in group["members"]
+
+
+async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(tmp_path: Path) -> None:
+    wire = Wire()
+    replicas = {name: ListReplica(wire, tmp_path) for name in "abc"}
+
+    def run(name: str, at: dict[int, str], first: int = 1) -> list[int]:
+        return train(served, name, replicas[name], at, first=first)
+
+    def crash() -> list[int]:
+        with pytest.raises(Crash):
+            run("c", {1500: "crash"}, 2)
+        return []
+
+    def late() -> list[int]:
+        wait_until(lambda: replicas["a"].model, "a trains")  # else b would be one of the first two
+        return run("b", {2000: "leave"})
+
+    async with serving(tmp_path / "j", "index:1000", epochs=3, seed=5) as served:
+        tasks = [in_thread(lambda: run("a", {320: "await b"}, 2)), in_thread(crash), in_thread(late)]
+        model, _, left = await asyncio.gather(*tasks)
+    assert model == [epoch * 1000 + position for epoch in range(3) for position in range(1000)]
+    assert left == []
+    assert set(replicas["a"].sizes) == {1, 2, 3}
+    report = json.loads(audit_json(audit(tmp_path / "j")))
+    assert report["ok"]
+    assert [epoch["done"] for epoch in report["epochs"]] == [1000] * 3
+
+
+async def test_the_model_is_saved_and_the_next_trainer_continues_from_it(tmp_path: Path) -> None:
+    wire = Wire()
+    alone, next_one = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+    async with serving(tmp_path / "j", "index:1000", epochs=1) as served:
+        assert await in_thread(lambda: train(served, "a", alone, {300: "leave"})) == []
+        assert len(alone.model) == 320  # nobody is left to copy the state from, so the last one saves
+        assert served.master.status()["checkpoint"]["step"] == 320
+        assert await in_thread(lambda: train(served, "b", next_one)) == list(range(1000))
+
+
+async def test_saving_at_intervals_bounds_what_a_crash_of_everybody_costs(tmp_path: Path) -> None:
+    wire = Wire()
+    first, second = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+
+    def crash() -> None:
+        with pytest.raises(Crash):
+            train(served, "a", first, {200: "crash"}, save_every=5)
+
+    async with serving(tmp_path / "j", "index:1000", epochs=1) as served:
+        await in_thread(crash)
+        assert await in_thread(lambda: train(served, "b", second, save_every=5)) == list(range(1000))
+        assert served.master.status()["redispatched"] < 200
+    assert json.loads(audit_json(audit(tmp_path / "j")))["ok"]
+
+
+async def test_an_error_of_the_loop_ends_its_trainer_and_not_the_others(tmp_path: Path) -> None:
+    wire = Wire()
+    good, bad = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+
+    def fail() -> None:
+        with pytest.raises(ZeroDivisionError):
+            train(served, "b", bad, {200: "fail"}, first=2)
+
+    async with serving(tmp_path / "j", "index:1000", epochs=1) as served:
+        failing = asyncio.create_task(in_thread(fail))
+        assert await in_thread(lambda: train(served, "a", good, first=2)) == list(range(1000))
+        await failing
+
+
+async def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    def loop() -> None:
+        with trainer(served) as job:
+            loop = job.steps(ListReplica(Wire(), tmp_path), "here", global_batch=16)
+            for piece in loop.pieces():
+                job.piece(piece, lambda record: record // (record != 42))
+
+    async with serving(tmp_path / "j", "index:100") as served:
+        with pytest.raises(PermanentError, match=r"steps: record 42: ZeroDivisionError.*repair it"):
+            await in_thread(loop)
+
+
+def test_the_parts_of_a_step_are_the_same_for_any_number_of_trainers() -> None:
+    settings = StepSettings(1000, 2, global_batch=64, micro_batch=5, logical_ranks=6)
+    alone = settings.pieces(64, 0, 1)
+    for size in range(2, 9):
+        together = [piece for rank in range(size) for piece in settings.pieces(64, rank, size)]
+        assert together == alone
+    assert sum(piece.weight for piece in alone) == pytest.approx(1)
+
+
+def test_every_part_has_one_trainer() -> None:
+    for parts in range(12):
+        for size in range(1, 15):
+            assert [part for rank in range(size) for part in parts_of(parts, rank, size)] == list(range(parts))
+
+
+def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> None:
+    fixed = StepSettings(100, 2, global_batch=64)
+    assert [fixed.step_end(position, 3) for position in (0, 64, 100, 164)] == [64, 100, 164, 200]
+    assert StepSettings(100, 1, micro_batch=10).step_end(0, 3) == 30
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "give global_batch, or micro_batch"),
+        ({"global_batch": 0}, "must be at least 1"),
+        ({"micro_batch": 4, "logical_ranks": 4}, "a deterministic job needs global_batch"),
+        ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        StepSettings(100, 1, **settings)  # type: ignore[arg-type]

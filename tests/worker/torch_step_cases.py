@@ -1,0 +1,37 @@
+"""PyTorch trainers that train in step, as processes; `make torch-test` runs these tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.elastic_torch import ElasticRun, Run
+from example.torch_elastic.local import LocalElasticJob
+
+
+def run(folder: Path, *, trainers: int, resizes: int = 0, kills: int = 0) -> Run:
+    folder.mkdir()
+    with ElasticRun(
+        folder, steps=600, resizes=resizes, kills=kills, trainers=trainers, seed=3, pace_s=0.02, logical_ranks=3
+    ) as job:
+        return job.measure()
+
+
+def test_the_weights_do_not_depend_on_how_many_trainers_come_leave_and_are_killed(tmp_path: Path) -> None:
+    quiet = run(tmp_path / "quiet", trainers=1)
+    stormy = run(tmp_path / "stormy", trainers=3, resizes=3, kills=1)
+    assert len(quiet.weights) == 1
+    assert stormy.weights == quiet.weights
+    assert {step[4] for step in stormy.steps} > {3}
+    for result in (quiet, stormy):
+        assert result.problems == []
+        assert result.audit["ok"]
+
+
+def test_the_example_trains_while_trainers_come_and_go(tmp_path: Path) -> None:
+    with LocalElasticJob(tmp_path, trainers=2, epochs=20, changes=["kill", "join", "leave"], seed=1) as job:
+        found = job.train()
+        results = [line.split() for line in job.results()]
+    assert found["ok"]
+    assert len({line[7] for line in results}) == 1, "the trainers have different models"
+    assert min(float(line[1]) for line in results) > 0.9
+    assert list((tmp_path / "models").glob("checkpoint-*.pt"))
