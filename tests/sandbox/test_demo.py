@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from edl.kube.client.session import ApiSession
 from edl.ledger.audit import EpochAudit
 from edl.master.journal_audit import AuditReport
-from edl.sandbox.demo import Account, audit_line, demo_jobs, summary
+from edl.sandbox.demo import Account, Demo, audit_line, demo_jobs, summary
+from edl.sandbox.kubelet.kubelet import Kubelet
+from edl.sandbox.view.live import View
 from tests.sandbox.sandboxes import launch, leftovers
+
+JOURNAL = Path(__file__).parents[1] / "master" / "journals" / "before-the-move"
 
 
 @pytest.mark.timeout(1300)
@@ -69,3 +77,14 @@ def test_a_bad_model_and_a_bad_or_missing_journal_are_problems() -> None:
     ):
         summary(bad, 10.0)
         assert len(bad.problems) == 1
+
+
+def test_the_records_that_came_back_are_read_from_the_journals_of_the_job(tmp_path: Path) -> None:
+    """The journal has ten records that were leased and came back; the other folder is another job's."""
+    claims = tmp_path / "claims" / "default"
+    shutil.copytree(JOURNAL, claims / "flights-journal-1")
+    shutil.copytree(JOURNAL, claims / "late-journal-1")
+    kubelet = cast("Kubelet", SimpleNamespace(host=SimpleNamespace(folder=tmp_path)))
+    demo = Demo(cast("ApiSession", None), kubelet, cast("View", None))
+    assert demo.returned("flights") == 10
+    assert demo.returned("other") == 0
