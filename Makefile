@@ -13,6 +13,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
+NAMESPACES ?= 0
 HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
@@ -161,6 +162,12 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
+
+hostile-tenants: $(STAMP) ## ten minutes without and ten with two hostile tenants on a real control plane: make hostile-tenants [NAMESPACES=100]
+	@NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster --campaign full -o timeout=3000 tests/e2e/scenarios/test_hostile_tenants.py
+
+tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
+	@$(BIN)/python -m benchmarks.tenants
 
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
 	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0

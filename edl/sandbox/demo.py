@@ -32,6 +32,8 @@ Object = dict[str, Any]
 NAMESPACE, SERVING = "default", "web"
 SERVING_PODS = 5
 _POLL_S = 0.25
+_MOST_KILLS = 3
+_RETURN_S, _READ_S = 60.0, 1.0  # beyond the 30 s of a lease; how often the journal is read meanwhile
 _STEP_S, _TRAINING_S = 180.0, 600.0
 """When the demonstration gives up: a step takes seconds on two free cores, and far longer on busy ones."""
 _SCORE = re.compile(r"AUC (\d\.\d+) on \d+ held-out flights, (\d+) pushes")
@@ -90,7 +92,7 @@ class Demo:
             await self._start(second)
             await self._until(lambda: self._running(second) >= 1, f"{name_of(second)} runs")
             await self._serve()
-            await self._kill_trainer(name_of(first))
+            await self._kill_trainers(name_of(first))
             await self._kill_master(name_of(first))
             await self._scale(0)
             jobs = [name_of(first), name_of(second)]
@@ -125,12 +127,40 @@ class Demo:
         path = f"{collection_of('Deployment', NAMESPACE)}/{SERVING}/scale"
         await self._session.patch(path, {"spec": {"replicas": count}})
 
-    async def _kill_trainer(self, job: str) -> None:
+    async def _kill_trainers(self, job: str) -> None:
+        """Kill a trainer, and one more if it held no records, until records are dispatched again."""
+        before = self.returned(job)
+        for _ in range(_MOST_KILLS):
+            if not await self._kill_trainer(job):
+                break
+            since_s = self._view.seconds
+            while self._view.seconds - since_s < _RETURN_S and not self._has_ended(job):
+                if self.returned(job) > before:
+                    break
+                await asyncio.sleep(_READ_S)
+            if (again := self.returned(job) - before) > 0:
+                told = f"{again} records that it held are dispatched again"
+                self.account.notes.append(f"{job}: a trainer was killed; {told}")
+                return
+        if self._has_ended(job):
+            self.account.notes.append(f"{job}: it ended before a killed trainer held records")
+        else:
+            self.account.problems.append(f"{job}: trainers were killed, and no record was dispatched again")
+
+    def _has_ended(self, job: str) -> bool:
+        return self._job(job).phase == "Succeeded"
+
+    def returned(self, job: str) -> int:
+        """How many records of a job came back undone so far, by its journal."""
+        reports = [audit(claim) for claim in self._journals(job)]
+        return sum(epoch.redispatched for report in reports for epoch in report.epochs)
+
+    async def _kill_trainer(self, job: str) -> bool:
+        """Kill the trainer that has trained longest, and wait for another one; False if there is none."""
         trainers = sorted(running_trainers(self._view["Pod"], job), key=name_of)
         if not trainers:
-            self.account.problems.append(f"{job} had no trainer to kill")
-            return
-        victim = trainers[0]  # the one that has trained longest holds leases, so the audit shows their return
+            return False
+        victim = trainers[0]
         self._view.say(f"trainer {name_of(victim)} is killed with SIGKILL")
         container = self._container(victim, "trainer")
         await container.kill()
@@ -141,10 +171,11 @@ class Demo:
                     name_of(pod) == name_of(victim) and pod["metadata"]["uid"] != uid
                     for pod in running_trainers(self._view["Pod"], job)
                 )
-                or self._job(job).phase == "Succeeded"
+                or self._has_ended(job)
             ),
             f"another {name_of(victim)} runs, or {job} has ended",
         )
+        return True
 
     async def _kill_master(self, job: str) -> None:
         pod = self._view["Pod"].get(NAMESPACE, f"{job}-master-0")
@@ -206,8 +237,12 @@ class Demo:
         found = [match for text in texts for match in _SCORE.findall(text)]
         if found:
             self.account.scores[job] = float(max(found, key=lambda one: int(one[1]))[0])
-        for claim in sorted((self._kubelet.host.folder / "claims" / NAMESPACE).glob(f"{job}-journal-*")):
+        for claim in self._journals(job):
             self.account.audits[job] = audit(claim)
+
+    def _journals(self, job: str) -> list[Path]:
+        """The folders with the journals of a job."""
+        return sorted((self._kubelet.host.folder / "claims" / NAMESPACE).glob(f"{job}-journal-*"))
 
 
 def demo_jobs(cores: int | None = None) -> list[Object]:

@@ -154,6 +154,6 @@ def test_who_may_act_as_another_gets_the_rights_of_the_other(account: Account) -
     assert f'User "{account.user}" cannot list resource "pods"' in answer.message
     answer = account.server.send("GET", "/api/v1/nodes", headers={**account.headers, "Impersonate-User": "bob"})
     assert answer.message == (
-        f'users "bob" is forbidden: User "{account.user}" cannot impersonate resource "users" in API group "" at the '
-        "cluster scope"
+        f'nodes is forbidden: User "{account.user}" cannot impersonate-on:user-info:list resource "nodes" in '
+        'API group "" at the cluster scope'
     )

@@ -66,15 +66,12 @@ def stored(servers: dict[str, Server]) -> dict[str, Server]:
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("way", ["create", "put", "merge patch", "json patch", "apply"])
 def test_a_job_with_a_wrong_type_is_refused(stored: dict[str, Server], name: str, way: str) -> None:
-    spec = SPECS[name]
-    whole = {**make_manifest("typed"), "spec": spec}
+    spec, plain = SPECS[name], make_manifest("typed")
+    whole = {**plain, "spec": spec}
     if isinstance(spec, dict):
-        part = (
-            {**make_manifest("typed")["spec"]["trainer"], **spec["trainer"]}
-            if isinstance(spec["trainer"], dict)
-            else spec["trainer"]
-        )
-        whole["spec"] = {**make_manifest("typed")["spec"], "trainer": part}
+        part = spec["trainer"]
+        trainer = {**plain["spec"]["trainer"], **part} if isinstance(part, dict) else part
+        whole["spec"] = {**plain["spec"], "trainer": trainer}
     path = f"{JOBS}/typed"
     if way == "create":
         same(stored, "POST", JOBS, {**whole, "metadata": {"name": "new"}}, query=DRY)

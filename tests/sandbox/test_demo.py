@@ -23,6 +23,8 @@ def test_it_trains_two_jobs_through_kills_and_serving_and_prints_what_happened(t
         assert float(re.findall(rf"{job}: AUC (\d\.\d+) on held-out", text)[0]) > 0.7
         assert re.search(rf"{job}: audit ok: (\d+) of \1 records", text)
     assert "is killed with SIGKILL" in text
+    assert int(re.findall(r"flights: audit ok: .*; (\d+) were dispatched again", text)[0]) > 0
+    assert re.search(r"flights: a trainer was killed; [1-9]\d* records that it held are dispatched again", text)
     assert re.search(r"serving +[▁▂▃▄▅▆▇█ ]+ 5 at most", text)
     assert (tmp_path / "err").read_text() == ""
     assert leftovers(tmp_path) == []

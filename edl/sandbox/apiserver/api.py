@@ -20,7 +20,7 @@ from edl.sandbox.apiserver.http.tables import partial, partial_list, table
 from edl.sandbox.apiserver.kinds.groups.rights import REVIEWS
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.listing import Selection, read_page, values_of
-from edl.sandbox.apiserver.patching import Patcher
+from edl.sandbox.apiserver.patching import Patcher, scale_types
 from edl.sandbox.apiserver.policies import Policies
 from edl.sandbox.apiserver.quotas import refresh_quotas
 from edl.sandbox.apiserver.registry import DEFINITIONS
@@ -241,6 +241,7 @@ class Api:
         if request.verb not in {"update", "patch"}:
             raise method_not_allowed()
         scale = self._patcher.plain(request, scale_of(kind, entry.value))
+        scale_types(request, scale)
         if not isinstance(scale, dict):
             raise bad_request("the object provided is unrecognized (must be of type Scale)")
         write = Write(request, kind, key, is_scale=True)

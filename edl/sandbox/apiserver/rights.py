@@ -10,7 +10,7 @@ Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac and its bootstrap poli
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edl.sandbox.apiserver.cluster import Cluster
@@ -209,21 +209,22 @@ def account_groups(user: str) -> tuple[str, ...]:
     return (AUTHENTICATED,)
 
 
-def impersonated(cluster: Cluster, asker: User, name: str, groups: Sequence[str]) -> User:
+def impersonated(cluster: Cluster, asker: User, request: Request, name: str, groups: Sequence[str]) -> User:
     """The user whom a request names in its headers.
 
     Raises:
         ApiError: 403, the asker may not act as that user.
     """
     parts = name.split(":")
-    if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
-        attempt = Attempt("impersonate", "", "serviceaccounts", parts[2], parts[3])
-    else:
-        attempt = Attempt("impersonate", "", "users", "", name)
-    for one in (attempt, *(Attempt("impersonate", "", "groups", "", group) for group in groups)):
-        answer = judge(cluster, asker, one)
-        if not answer.allowed:
-            raise refused(asker, one, answer)
+    is_account = parts[:2] == ["system", "serviceaccount"] and len(parts) == 4
+    whom = Attempt("impersonate", "", "users", "", name)
+    if is_account:
+        whom = Attempt("impersonate", "", "serviceaccounts", parts[2], parts[3])
+    for one in (whom, *(Attempt("impersonate", "", "groups", "", group) for group in groups)):
+        if not (answer := judge(cluster, asker, one)).allowed:
+            attempt = attempt_of(request)
+            form = "serviceaccount" if is_account else "user-info"
+            raise refused(asker, replace(attempt, verb=f"impersonate-on:{form}:{attempt.verb}"), answer)
     if not groups:
         return User(name, account_groups(name))
     return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))))

@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -205,11 +206,13 @@ class ApiServer:
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
-        if name := headers.get("impersonate-user", ""):
-            asked = impersonated(self.cluster, User(user, groups), name, raw.headers.getall("Impersonate-Group", []))
-            user, groups = asked.name, asked.groups
         body = await _body(raw) if raw.can_read_body else b""
-        return Request(raw.method, path, dict(raw.query), headers, body, user, groups)
+        request = Request(raw.method, path, dict(raw.query), headers, body, user, groups)
+        if name := headers.get("impersonate-user", ""):
+            asked = raw.headers.getall("Impersonate-Group", [])
+            other = impersonated(self.cluster, User(user, groups), request, name, asked)
+            request = replace(request, user=other.name, groups=other.groups)
+        return request
 
     def _who(self, path: str, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
         """The path without a token, and who sends the request.

@@ -133,7 +133,6 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         assert gone.result is Result.CONFLICT
 
 
-@pytest.mark.cluster("ResourceQuota admission")
 @pytest.mark.timeout(300)
 async def test_a_quota_is_that_jobs_trouble_in_the_servers_own_words(
     control_plane: Callable[..., ControlPlane], tmp_path: Path

@@ -218,7 +218,7 @@ def _problem_at(value: Any, path: Sequence[str], wanted: type, name: str) -> tup
             return "", None
         if not isinstance(value, dict):
             where = ".".join(path[: place + 1])
-            return f".{where} accessor error: {_go(value)}, expected map[string]interface {{}}", None
+            return f".{where} accessor error: {_go(value)}, expected map[string]interface{{}}", None
         if key not in value:
             return "", None
         value = value[key]
