@@ -160,7 +160,7 @@ class Group:
         session, world = self._ledger.step_session(key, now_s), self.world
         member = self._member(session, now_s)
         self._check_settings(member, request.settings)
-        self._take_back(session.number, request)
+        self._take_back(member, request)
         was_in = self._is_present(session.number)
         if was_in and world is not None and request.generation < world.generation:
             if (formed := self.formed(key)) is not None:
@@ -304,12 +304,17 @@ class Group:
                     " change them"
                 )
 
-    def _take_back(self, number: int, request: EnterRequest) -> None:
+    def _take_back(self, member: _Member, request: EnterRequest) -> None:
         """A trainer that was given up comes back: it is in the last world again if it lacks no step that counts."""
-        world, position = self.world, request.position
-        is_last = world is not None and number in self._gone and request.generation == world.generation
-        if is_last and position is not None and position >= self._ledger.position:
-            self._gone.discard(number)
+        world = self.world
+        if world is None or member.session not in self._gone:
+            return
+        # A trainer that never got the answer with the last world has not trained in it.
+        is_current = request.generation == world.generation
+        position = request.position if is_current else world.positions[world.sessions.index(member.session)]
+        if position is not None and position >= self._ledger.position:
+            self._gone.discard(member.session)
+            member.position = position
 
     def _is_present(self, session: int) -> bool:
         world = self.world
@@ -360,8 +365,6 @@ class Group:
             limit_s = self._settings.reconnect_s if member.was_dropped else self._settings.unwatched_s
             if now_s - member.unwatched_since_s >= limit_s:
                 return DROPPED if member.was_dropped else SILENT
-        if not self._ledger.is_live(session):
-            return SILENT
         if member.waits_since_s is None and self._is_present(number):
             waiting = (self._members[session].waits_since_s for session in self._present())
             if any(since_s is not None and now_s - since_s >= self._settings.regroup_s for since_s in waiting):

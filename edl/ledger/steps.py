@@ -44,10 +44,6 @@ class StepLedger(CheckpointLedger):
         """True if the pod of a session may take part."""
         return self._is_on_roster(session) and not session.is_replaced
 
-    def is_live(self, session: TrainerSession) -> bool:
-        """True if the session made a request within one TTL."""
-        return session.number in self._live
-
     def form_world(self, sessions: Sequence[int], positions: Sequence[int | None]) -> WorldFormed:
         """Begin the next generation.
 

@@ -154,6 +154,14 @@ def test_the_journal_is_on_a_volume_claim_if_the_job_or_the_cluster_provides_one
     assert journal(edited("master", storage={"size": "2Gi"})) == claimed
 
 
+def test_trainers_that_train_in_step_get_the_batch_and_the_number_of_its_parts() -> None:
+    manifest = trainer(min_instance=2, max_instance=6)
+    assert "EDL_GLOBAL_BATCH" not in environment_of(pod_of(manifest))
+    manifest["spec"]["elasticity"] = {"globalBatch": 256, "deterministic": True}
+    environment = environment_of(pod_of(manifest))
+    assert (environment["EDL_GLOBAL_BATCH"], environment["EDL_LOGICAL_RANKS"]) == ("256", "6")
+
+
 @pytest.mark.parametrize(
     ("requests", "count", "gpu"),
     [

@@ -215,3 +215,17 @@ def test_trainers_that_divide_epochs_differently_are_refused() -> None:
     world.group.enter(A, EnterRequest(0, None, "at-a", 1, "global_batch=60"), world.now_s)
     with pytest.raises(ConflictError, match="by 'global_batch=30', but a by 'global_batch=60'"):
         world.group.enter(B, EnterRequest(0, None, "at-b", 1, "global_batch=30"), world.now_s)
+
+
+def test_a_trainer_that_missed_its_world_and_was_given_up_still_has_its_state() -> None:
+    world = Clocked()
+    world.enter(A)
+    world.group.watch(A, 1, 10, world.now_s)
+    world.enter(A, 1, 10)  # the second world forms, and the answer is lost
+    world.group.unwatch(A, world.now_s, dropped=True)
+    world.now_s += 1
+    world.group.tick(world.now_s)
+    assert world.group.losses
+    back = world.enter(A, 1, 10)
+    assert back is not None
+    assert (back.generation, back.position, back.checkpoint) == (3, 10, None)

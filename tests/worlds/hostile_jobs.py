@@ -355,9 +355,12 @@ _FIELDS = [
         "samplesPerSecond",
     ),
     refused(
-        "deterministic without a global batch", edited("elasticity", deterministic=True), "globalBatch is not set"
+        "deterministic steps of no size",
+        edited("elasticity", deterministic=True),
+        "deterministic is true, but globalBatch is not set; set globalBatch",
+        "deterministic is true, but globalBatch is not set; set globalBatch",
     ),
-    accepted("deterministic", edited("elasticity", deterministic=True, globalBatch=96)),
+    accepted("deterministic steps", edited("elasticity", deterministic=True, globalBatch=256)),
     accepted("throughput", edited("elasticity", throughput=[{"instances": 4, "samplesPerSecond": 5200}])),
     accepted("a data set", edited(dataset={"source": "index:1000", "epochs": 2, "seed": 7, "shardSize": 10})),
     accepted("a journal", edited("master", storage={"size": "1Gi", "storageClassName": "fast"})),
