@@ -35,8 +35,9 @@ from edl.planner.guard import check
 from edl.planner.packing import Start, startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.unplaceable import watch
+from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
-from tests.worlds.fakes import FakeCluster, FakeLease, LoopClock, PodWorld, run_virtual
+from tests.worlds.fakes import FakeCluster, FakeLease, PodWorld
 
 A = JobKey("default", "a")
 NODE = make_node("n000")

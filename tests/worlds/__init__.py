@@ -17,7 +17,7 @@ Clusters for the planner:
 
 One job, or a whole controller, in virtual time:
 
-- `fakes`: fakes of the controller's ports and an event loop in virtual time. For controller and lifecycle.
+- `fakes`: fakes of the controller's ports. For controller and lifecycle.
 - `job_by_target`: one job; the test sets the number of trainers of each round. For lifecycle.
 - `job_by_spec`: one job; the plan follows its spec. For lifecycle.
 - `simulated_cluster`: the true objects of a cluster, and a cache that lags behind them.
