@@ -10,6 +10,7 @@ Source: PaddlePaddle EDL of November 2017, pkg/autoscaler.go; Kubernetes 1.6, `c
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -20,6 +21,10 @@ from edl.sim.world import Engine, World
 
 LOOP_S = 5.0
 """Pause of the autoscaler between two looks at the cluster."""
+
+CALLS_PER_S, BURST = 5.0, 10.0
+"""How many requests its client sends: the defaults of client-go. It listed the pods of each job in every loop, and
+read and wrote each Job that it changed."""
 
 
 class NativeJobs:
@@ -40,6 +45,7 @@ class NativeJobs:
         self.is_elastic, self._has_priorities = is_elastic, has_priorities
         self._sizes: dict[JobKey, int] = {}
         self._pending: set[JobKey] = set()
+        self._tokens, self._tokens_at_s = BURST, 0.0
         self.resizes = 0
         world.listeners.append(self._changed)
 
@@ -59,19 +65,32 @@ class NativeJobs:
         self._sizes.pop(key, None)
 
     def _loop(self) -> None:
+        self._engine.later(self._calls(2 + len(self._sizes)), self._decide)
+
+    def _decide(self) -> None:
         snapshot = self._world.snapshot(self._engine.now_s())
         jobs = [job for job in snapshot.jobs if job.key in self._sizes]
         sizes = {job.key: self._sizes[job.key] for job in jobs}
-        wanted = {
-            **sizes,
-            **rescale(looked_at(jobs), dict(sizes), totals_of(snapshot, jobs, sizes), MAX_LOAD_DESIRED),
-        }
+        wanted = {**sizes, **rescale(looked_at(jobs), sizes, totals_of(snapshot, jobs, sizes), MAX_LOAD_DESIRED)}
+        took_s = 0.0
         for key in sorted(wanted):
             if wanted[key] != self._sizes[key]:
-                self.resizes += 1
-                self._sizes[key] = wanted[key]
-                self._sync(key)
-        self._engine.later(LOOP_S, self._loop)
+                took_s = self._calls(2)
+                self._engine.later(took_s, partial(self._resize, key, wanted[key]))
+        self._engine.later(max(LOOP_S, took_s), self._loop)
+
+    def _resize(self, key: JobKey, trainers: int) -> None:
+        if key in self._sizes:
+            self.resizes += 1
+            self._sizes[key] = trainers
+            self._sync(key)
+
+    def _calls(self, count: int) -> float:
+        """Seconds until the client has sent so many requests more."""
+        now_s = self._engine.now_s()
+        self._tokens = min(BURST, self._tokens + (now_s - self._tokens_at_s) * CALLS_PER_S) - count
+        self._tokens_at_s = now_s
+        return max(0.0, -self._tokens / CALLS_PER_S)
 
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
         """Replace a pod that somebody else took away."""
