@@ -30,7 +30,8 @@ def measure(
         start_s: virtual time at which the scenario began.
         cores: of the cluster.
     """
-    span = (scenario.measure.from_s, scenario.measure.until_s or scenario.duration_s)
+    ended_s = meter.samples[-1].at_s
+    span = (scenario.measure.from_s, min(ended_s, scenario.measure.until_s or ended_s))
     times = np.array([sample.at_s for sample in meter.samples])
     requested = np.array([sample.requested for sample in meter.samples]) / cores
     useful = np.array([sample.useful for sample in meter.samples]) / cores
@@ -38,7 +39,7 @@ def measure(
     figures = {
         "utilisation": mean_over(times, requested, span),
         "useful_utilisation": mean_over(times, useful, span),
-        "trainer_hours": mean_over(times, trainers, (0.0, scenario.duration_s)) * scenario.duration_s / 3600,
+        "trainer_hours": mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600,
     }
     if scenario.measure.steady_s is not None:
         figures["steady_utilisation"] = mean_over(times, requested, scenario.measure.steady_s)

@@ -14,6 +14,9 @@ from edl.sim.scenario import JobGroup, NodeGroup
 NAMESPACE = "training"
 _PODS_OF_A_NODE = 110
 
+TTL_S = 30
+"""When a job that has ended is deleted; a thousand ended jobs would only cost time."""
+
 
 def resources_of(amounts: Mapping[str, str | float]) -> Resources:
     """Amounts in the units of the model."""
@@ -54,6 +57,7 @@ def job_of(group: JobGroup, number: int, now_s: float) -> Job:
         created_s=now_s,
         weight=group.weight,
         cooldown_s=group.cooldown_s,
+        ttl_s=TTL_S,
         throughput=tuple(group.throughput) if group.is_declared else (),
         resize_cost_s=group.resize.cost_s or None,
     )

@@ -35,6 +35,9 @@ from edl.sim.training import JobRun, Training, complete
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from edl.sim.world import Engine, World
 
+AFTERWARDS_S = 60.0
+"""How long a run goes on after its last job is done."""
+
 SETTLE_S = 120.0
 """Virtual time for the serving of second 0 to come to rest, before the scenario begins."""
 
@@ -118,6 +121,8 @@ class _Simulation:
         self._deployments = [
             Deployment(self._world, self._engine, spec, scenario.latency.create_per_s) for spec in scenario.serving
         ]
+        self._all_done = asyncio.Event()
+        self._left = sum(group.count for group in scenario.jobs)
         self._slots: dict[str, int] = {}
         self._start_s = 0.0
         self._meter: Meter | None = None
@@ -144,12 +149,21 @@ class _Simulation:
             self._native.start()
         else:
             controller = asyncio.create_task(self._controller().run(stop))
-        await asyncio.sleep(self._scenario.duration_s)
+        await self._until_the_end()
         self._training.advance_all()
         self._meter.sample()
         if controller is not None:
             controller.cancel()
             await asyncio.gather(controller, return_exceptions=True)
+
+    async def _until_the_end(self) -> None:
+        """Wait until the scenario is over, or earlier until all work is done if no serving goes on."""
+        try:
+            async with asyncio.timeout(self._scenario.duration_s):
+                await self._all_done.wait()
+                await asyncio.sleep(AFTERWARDS_S)
+        except TimeoutError:
+            return
 
     def _controller(self) -> Controller:
         spec = self._scenario.controller
@@ -229,6 +243,9 @@ class _Simulation:
             self._delete(run.key)
         else:
             complete(self._world, run)
+        self._left -= 1
+        if not self._left and not self._deployments:
+            self._all_done.set()
 
     def _lose(self, name: str) -> None:
         self._world.remove_node(name)
@@ -248,7 +265,9 @@ class _Simulation:
             run = self._training.runs[job.key]
             if run.is_over or not job.is_schedulable:
                 continue
-            slots = self._slots.setdefault(run.group.name, slots_of(run, self._scenario))
+            slots = self._slots.get(run.group.name)
+            if slots is None:
+                slots = self._slots[run.group.name] = slots_of(run, self._scenario)
             used += sum(fixed.shape.request[CPU] * fixed.count for fixed in job.fixed) / max(1, total)
             facts.append(
                 JobFacts(
@@ -285,7 +304,7 @@ class _Simulation:
             tuple((at_s - start_s, gap) for at_s, gap in self._decisions.gaps),
             tuple(waits),
             tuple(self._decisions.problems),
-            decision_s=sum(self._decisions.seconds),
+            decision_s=self._decide.cpu_s if self._decide is not None else 0.0,
         )
 
 
