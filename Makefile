@@ -126,6 +126,7 @@ real-missions: $(STAMP) ## as root: all tests in real containers, with training 
 
 generate: $(STAMP) ## write the generated files: crds/, deploy/, the tables of docs/
 	@$(BIN)/python -m edl.install.reference
+	@$(BIN)/python -m tools.make_scenarios schema > docs/reference/scenario.schema.json
 
 sessions: $(STAMP) ## record docs/kubectl.md on a real control plane (90 seconds)
 	@$(BIN)/python -m tests.e2e.record_sessions

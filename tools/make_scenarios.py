@@ -1,11 +1,13 @@
-"""Writes scenario files from the data of research: the Pollux workloads, or a part of an arrival trace.
+"""Writes scenario files from the data of research, and the JSON schema of scenario files.
 
 python -m tools.make_scenarios pollux FOLDER workload-1 > example/scenarios/pollux-workload-1.yaml
 python -m tools.make_scenarios philly philly.csv "2017-10-09 00:00:00" 8 > philly.yaml
+    python -m tools.make_scenarios schema > docs/reference/scenario.schema.json
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +20,10 @@ from edl.sim.scenario import Scenario
 
 def main(arguments: list[str]) -> None:
     """Print the scenario; see the usage above."""
+    if arguments == ["schema"]:
+        json.dump(Scenario.model_json_schema(), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
     kind, source, *rest = arguments
     if kind == "pollux":
         body = scenario_of_workload(Path(source), rest[0])
