@@ -13,6 +13,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
+HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
@@ -82,6 +83,9 @@ thorough: $(STAMP) ## the tests of make unit with all their cases (about ten min
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
 
+histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 2,000)
+	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/test_loop_random_histories.py -o timeout=0
+
 api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
 
@@ -132,7 +136,7 @@ sessions: $(STAMP) ## record docs/kubectl.md on a real control plane (90 seconds
 	@$(BIN)/python -m tests.e2e.record_sessions
 
 faults: $(STAMP) ## 100,000 simulated faults of trainers, network and master: no record is lost or counted twice
-	@$(BIN)/python -m tests.worlds.ledger_simulation 100000
+	@$(BIN)/python -m tests.worlds.ledger.simulation 100000
 
 kills: $(STAMP) ## real trainers and a real master as processes, killed 60 times
 	@EDL_TEST_EPOCHS=10 EDL_TEST_RECORDS=8000 EDL_TEST_KILLS=60 $(PYTEST) tests/master/test_master_kills.py

@@ -23,6 +23,7 @@ MOST_WITHOUT_CONTRACT = 8
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
     "aiohttp": {"dashboard", "kube", "master", "observability", "sandbox"},
+    "highspy": {"planner"},
     "kubernetes": {"kube", "sandbox"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "matplotlib": {"sim"},

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from edl.api.affinity import Affinity
 from edl.api.base import (
     MAX_INT32,
     Label,
@@ -25,6 +26,7 @@ from edl.api.base import (
     unique_by,
 )
 from edl.api.resources import Amounts, Requirements
+from edl.model.pod_limits import MAX_SELECTORS, MAX_TEMPLATE_AMOUNTS, MAX_TEMPLATE_PORTS, MAX_TOLERATIONS
 
 TOKEN_VOLUME = "edl-token"  # noqa: S105 - a name, not a secret
 JOURNAL_VOLUME = "edl-journal"
@@ -224,49 +226,6 @@ class Container(RawPart):
     rules = (_ENVIRONMENT_RULE,)
 
 
-class Expression(RawPart):
-    """One requirement on a node."""
-
-    key: Annotated[str, Field(max_length=317)]
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: list[Annotated[str, Field(max_length=253)]] = Field(default_factory=list, max_length=1000)
-
-
-class NodeSelectorTerm(RawPart):
-    """Requirements that a node must all meet."""
-
-    match_expressions: list[Expression] = Field(default_factory=list, max_length=64)
-    match_fields: list[Expression] = Field(default_factory=list, max_length=64)
-
-
-class RequiredNodes(RawPart):
-    """Terms of which a node must meet one."""
-
-    node_selector_terms: list[NodeSelectorTerm] = Field(default_factory=list, max_length=64)
-
-
-class PreferredNodes(RawPart):
-    """A term that a node should meet, with its weight."""
-
-    weight: Annotated[WholeNumber, Field(ge=1, le=100)]
-    preference: NodeSelectorTerm
-
-
-class NodeAffinity(RawPart):
-    """Required and preferred nodes of a pod."""
-
-    required: RequiredNodes | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[PreferredNodes] = Field(
-        default_factory=list, max_length=64, alias="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(RawPart):
-    """Node affinity; pod affinity is passed on."""
-
-    node_affinity: NodeAffinity | None = None
-
-
 class PodToleration(RawPart):
     """A toleration of the pods."""
 
@@ -276,16 +235,39 @@ class PodToleration(RawPart):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
 
+def _in_all_containers(counted: str) -> str:
+    """CEL: the sum over containers and init containers `c` of a count."""
+    lists = ("containers", "initContainers")
+    return " + ".join(f"(has(self.{name}) ? self.{name}.map(c, {counted}).sum() : 0)" for name in lists)
+
+
+_AMOUNTS_OF = (
+    "has(c.resources) ? (has(c.resources.requests) ? c.resources.requests.size() : 0)"
+    " + (has(c.resources.limits) ? c.resources.limits.size() : 0) : 0"
+)
+
+
+def _check_template_ports(part: TemplateSpec) -> Iterator[Values]:
+    if (count := sum(len(one.ports) for one in (*part.containers, *part.init_containers))) > MAX_TEMPLATE_PORTS:
+        yield {"count": count}
+
+
+def _check_template_amounts(part: TemplateSpec) -> Iterator[Values]:
+    lists = [one.resources for one in (*part.containers, *part.init_containers) if one.resources]
+    if (count := sum(len(one.requests) + len(one.limits) for one in lists)) > MAX_TEMPLATE_AMOUNTS:
+        yield {"count": count}
+
+
 class TemplateSpec(RawPart):
     """Fields of a pod that the pods of a role get in addition.
 
     `env` is not a field of a pod: it is short for the environment of the role's own container.
     """
 
-    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)] = Field(
-        default_factory=dict
+    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=MAX_SELECTORS)] = (
+        Field(default_factory=dict)
     )
-    tolerations: list[PodToleration] = Field(default_factory=list, max_length=64)
+    tolerations: list[PodToleration] = Field(default_factory=list, max_length=MAX_TOLERATIONS)
     affinity: Affinity | None = None
     env: Environment = Field(default_factory=list)
     containers: Annotated[list[Container], AfterValidator(unique_by("name"))] = keyed_list("name", limit=8)
@@ -312,6 +294,19 @@ class TemplateSpec(RawPart):
     rules = (
         _refuse_fields(RESERVED_SPEC),
         _ENVIRONMENT_RULE,
+        Rule(
+            cel=f"{_in_all_containers('has(c.ports) ? c.ports.size() : 0')} <= {MAX_TEMPLATE_PORTS}",
+            message=f"the containers list {{count}} ports, more than {MAX_TEMPLATE_PORTS}; list fewer",
+            check=_check_template_ports,
+            general={"count": "too many"},
+        ),
+        Rule(
+            cel=f"{_in_all_containers(_AMOUNTS_OF)} <= {MAX_TEMPLATE_AMOUNTS}",
+            message=f"the containers list {{count}} requests and limits, more than {MAX_TEMPLATE_AMOUNTS}; "
+            "list fewer",
+            check=_check_template_amounts,
+            general={"count": "too many"},
+        ),
     )
 
 

@@ -15,12 +15,13 @@ from random import SystemRandom
 
 from edl.clock import Clock
 from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
-from edl.errors import EdlError
+from edl.errors import EdlError, PermanentError
 from edl.lifecycle.data_progress import (
     MasterReport,
     MasterState,
     MasterView,
     RosterEntry,
+    has_ledger,
     has_master,
     is_worth_storing,
     master_of,
@@ -49,7 +50,8 @@ class CallPace:
         calls_at_once: calls under way.
         retry_s, retry_at_most_s: pause after a failed call; doubled each time, with jitter.
         failures_until_log: failed calls in a row before the log says so; a master that starts needs a few.
-        report_wait_s: after a change of its trainers, how long a job waits for a newer report of its master.
+        report_wait_s: after the end of its trainers, how long a job waits for a report that counts all of their work.
+        first_report_wait_s: the same for a job whose data set edl does not know, because its master never reported.
         measured_interval_s: the shortest time between two writes of measured speeds.
         window_s: see `lifecycle.measurement.observe`.
     """
@@ -60,7 +62,8 @@ class CallPace:
     retry_s: float = 0.5
     retry_at_most_s: float = 10.0
     failures_until_log: int = 4
-    report_wait_s: float = 15.0
+    report_wait_s: float = 60.0
+    first_report_wait_s: float = 15.0
     measured_interval_s: float = 60.0
     window_s: float = WINDOW_S
 
@@ -74,17 +77,21 @@ class _MonitoredMaster:
         address: where the master answers; None while its pod does not run.
         model: the pods that hold the model, as `model_of` names them.
         changed_s: when roster, address or model last changed.
+        roster_s: when the roster last changed.
         called_s: when the last call that succeeded started.
         changed: set if the task should call the master at once.
         published: generation and roster of the last publication that the master accepted.
         restored: the model for which the master went back to a checkpoint; empty once the status says so.
+        is_foreign: the last call was answered by a program that is not an edl master of this job.
     """
 
     job: Job
     roster: Roster = ()
     address: MasterAddress | None = None
     model: str = ""
+    is_ready: bool = False
     changed_s: float = 0.0
+    roster_s: float = 0.0
     called_s: float = -1.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     published: tuple[int, Roster] | None = None
@@ -97,19 +104,28 @@ class _MonitoredMaster:
     measured_s: float = 0.0
     finished_s: float | None = None
     failures: int = 0
+    is_foreign: bool = False
     task: asyncio.Task[None] | None = None
 
     def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
         """Take the job as it is now; wake the task if the master must learn about a change."""
-        before = (self.roster, self.address, self.model)
+        before, was_ready = (self.roster, self.address, self.model), self.is_ready
         self.job, self.roster, self.address, self.model = job, roster_of(job, lost), _address(job), model_of(job)
+        pod = master_of(job)
+        self.is_ready = pod is not None and pod.ready
         stored = job.status.dataset if job.status is not None else None
         if stored is not None and stored.model == self.restored:
             self.restored = ""
+        # A master that does not answer is called again at once only if that may have changed, or for its last report.
+        may_answer = before[1] != self.address or (self.is_ready and not was_ready)
+        if self.failures and (may_answer or (before[0] and not self.roster)):
+            self.changed.set()
         if before == (self.roster, self.address, self.model):
             return
         self.changed_s = now_s
-        if not self.failures or before[1] != self.address:
+        if before[0] != self.roster:
+            self.roster_s = now_s
+        if not self.failures:
             self.changed.set()
 
     def take_report(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
@@ -195,16 +211,15 @@ class MasterMonitor:
         if master is None:
             return None
         now_s = self._clock.monotonic_s()
-        has_ledger = master.report is not None or (job.status is not None and job.status.dataset is not None)
-        waited_s = now_s - master.changed_s
-        is_current = master.called_s >= master.changed_s or waited_s > self._pace.report_wait_s
+        is_current = master.called_s >= master.changed_s
         return MasterView(
             report=master.report,
             progress=master.progress,
             measured=master.measured,
             lost_s=master.meter.lost_s,
             restored=master.restored,
-            is_current=is_current or not has_ledger,
+            is_current=is_current,
+            is_given_up=not is_current and now_s - master.roster_s >= self._report_wait_s(master, job),
             finished_for_s=now_s - master.finished_s if master.finished_s is not None else 0.0,
         )
 
@@ -222,8 +237,14 @@ class MasterMonitor:
             _cancel(master)
         await asyncio.gather(*(m.task for m in masters if m.task is not None), return_exceptions=True)
 
+    def _report_wait_s(self, master: _MonitoredMaster, job: Job) -> float:
+        if has_ledger(job, master.report):
+            return self._pace.report_wait_s
+        return 0.0 if master.is_foreign or master.address is None else self._pace.first_report_wait_s
+
     def _start(self, job: Job) -> _MonitoredMaster:
-        master = _MonitoredMaster(job)
+        now_s = self._clock.monotonic_s()
+        master = _MonitoredMaster(job, changed_s=now_s, roster_s=now_s)
         if job.status is not None:
             master.meter = SpeedMeter(job.status.measured)
         master.task = asyncio.create_task(self._monitor(master), name=f"master of {job.key}")
@@ -244,13 +265,14 @@ class MasterMonitor:
             await self._call(master, address)
         except Exception as error:  # an invalid answer must neither end the task nor be requested without a pause
             master.failures += 1
+            master.is_foreign = isinstance(error, PermanentError)
             if master.failures == self._pace.failures_until_log:
                 reason = str(error) if isinstance(error, EdlError) else repr(error)
                 self._log(master.job.key, f"{master.failures} calls to the master failed; edl keeps trying: {reason}")
             return retry_pause_s(master.failures, self._pace.retry_s, self._pace.retry_at_most_s)
         if master.failures >= self._pace.failures_until_log:
             self._log(master.job.key, f"the master answers again after {master.failures} failed calls")
-        master.failures = 0
+        master.failures, master.is_foreign = 0, False
         pause_s = max(self._pace.interval_s, len(self._masters) / self._pace.calls_per_s)
         return pause_s * _JITTER.uniform(0.8, 1.2)
 

@@ -90,7 +90,8 @@ class MasterView:
         measured: the measurements to store; None if there are no new ones.
         lost_s: the training time that the last resize cost, in seconds; None if not measured.
         restored: the model for which the ledger was last restored; empty if it was not.
-        is_current: the report is newer than the last change of the trainers, or edl no longer waits for a newer one.
+        is_current: the report is newer than the last change of the trainers.
+        is_given_up: it is not, and edl no longer waits for a newer one.
         finished_for_s: seconds since the end of the last epoch.
     """
 
@@ -100,6 +101,7 @@ class MasterView:
     lost_s: float | None = None
     restored: str = ""
     is_current: bool = True
+    is_given_up: bool = False
     finished_for_s: float = field(default=0.0)
 
     @property
@@ -116,6 +118,11 @@ def master_of(job: Job) -> Pod | None:
 def has_master(job: Job) -> bool:
     """True if the job runs a master."""
     return any(fixed.role is Role.MASTER for fixed in job.fixed)
+
+
+def has_ledger(job: Job, report: MasterReport | None) -> bool:
+    """True if the job is known to have a data set: from its spec, its stored status or a report of its master."""
+    return job.has_dataset or _stored_progress(job) is not None or (report is not None and report.total > 0)
 
 
 def roster_of(job: Job, unreachable: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
@@ -279,9 +286,21 @@ def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] 
     return None
 
 
-def unfinished_data(master_view: MasterView | None) -> str:
-    """The rest of the data set, as an addition to the completion message of the trainers; empty without a rest."""
+def is_awaited(master_view: MasterView | None) -> bool:
+    """True while a job whose trainers have ended must wait for the last report of its master."""
+    return master_view is not None and not (master_view.is_current or master_view.is_given_up)
+
+
+def data_at_end(job: Job, master_view: MasterView | None) -> str:
+    """What is unfinished or unknown of the data set, for the completion message of the trainers; empty if nothing."""
     report = master_view.report if master_view is not None else None
+    if master_view is not None and master_view.is_given_up and has_ledger(job, report):
+        stored = master_view.progress or _stored_progress(job)
+        last = f"{stored.done} of {stored.total} positions of epoch {stored.epoch}" if stored is not None else "none"
+        return (
+            "; the master did not report after their end, so the final accounts of the data are unknown (the last"
+            f" reported positions: {last})"
+        )
     if report is None or report.state is not MasterState.RUNNING:
         return ""
     return f" before the end of the data: {report.done} of {report.total} positions of epoch {report.epoch} are done"

@@ -17,6 +17,7 @@ from edl.lifecycle.data_progress import (
     FINISH_GRACE_S,
     LEDGER_LOST,
     MasterView,
+    is_awaited,
     ledger_loss,
     ledger_warning,
     master_problem,
@@ -150,6 +151,7 @@ def _next(given: _Input) -> _Result:
         keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
         going = () if keeps_pods else job.pods
         return _Result(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, unreachable)))
+    given = _without_readmission(given)
     step = _planned_step(given, failures)
     if step.stage is Stage.WAITING:
         going = () if step.unplanned else job.pods
@@ -163,6 +165,16 @@ def _next(given: _Input) -> _Result:
         step = replace(step, rerun=rerun, finishing=done and rerun is not Role.TRAINER)
         result = (_elastic if job.fault_tolerant else _gang)(given, step, _to_replace(given, rerun))
     return replace(result, actions=(*marks, *result.actions))
+
+
+def _without_readmission(given: _Input) -> _Input:
+    """The input without a decision that would take down a job which only waits for the last report of its master."""
+    job, decision = given.job, given.decision
+    is_ending = job.was_admitted and job.completed(Role.TRAINER) and not job.live_trainers
+    is_refused = decision is not None and not decision.admitted
+    return (
+        replace(given, decision=None) if is_ending and is_refused and is_awaited(given.context.master_view) else given
+    )
 
 
 def _is_finished(context: JobContext) -> bool:

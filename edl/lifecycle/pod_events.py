@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edl.lifecycle.data_progress import MasterView, unfinished_data
+from edl.lifecycle.data_progress import MasterView, data_at_end, is_awaited
 from edl.model.actions import Intent, MarkPod
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
@@ -204,16 +204,17 @@ def _rank(event: PodEvent) -> tuple[bool, int]:
 
 
 def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
-    """True if all pods of the role exited with code 0, and the master has reported since."""
+    """True if all pods of the role exited with code 0; for trainers, if the master has reported since."""
     completed = len(job.completed(role))
     if not completed or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
         return completed >= sum(f.count for f in job.fixed if f.role is role)
+    if is_awaited(master_view):
+        return False
     if not job.fault_tolerant:
         return completed >= job.min_trainers
-    is_reported = master_view is None or master_view.is_current
-    return is_reported and not (job.live_trainers or has_lost_last_trainer(job, master_view))
+    return not (job.live_trainers or has_lost_last_trainer(job, master_view))
 
 
 def _has_vanished(job: Job, role: Role) -> bool:
@@ -269,4 +270,4 @@ def _describe_completion(job: Job, role: Role, master_view: MasterView | None) -
     if role is not Role.TRAINER:
         return message
     kept = count(len(job.completed(role)), "pod")
-    return f"{message}{unfinished_data(master_view)} (edl keeps {kept} for the logs)"
+    return f"{message}{data_at_end(job, master_view)} (edl keeps {kept} for the logs)"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from edl.model.job_policies import JobAction, JobEvent, default_action
 from edl.model.names import JobKey, Role
+from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Preference
 from edl.model.status import JobStatus
@@ -114,6 +115,13 @@ class Job:
         if self.pinned:
             return Bounds(self.pinned, self.pinned)
         return Bounds(self.min_trainers, self.max_trainers)
+
+    @property
+    def excess(self) -> str:
+        """What the pods of a role have too much of for a decision, and the remedy; empty within all limits."""
+        roles = ((Role.TRAINER, self.trainer, self.preferred), *((f.role, f.shape, f.preferred) for f in self.fixed))
+        found = ((role, excess_of(shape, preferred)) for role, shape, preferred in roles)
+        return next((f"{role.value}: {excess}" for role, excess in found if excess), "")
 
     @property
     def live_trainers(self) -> tuple[Pod, ...]:

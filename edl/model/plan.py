@@ -172,6 +172,8 @@ class ScalePlan:
 
     Attributes:
         stages: seconds of each stage, in their order; they do not count when plans are compared.
+        costliest: the job whose own lists took the decision longest (its pods, affinity, tolerations), and the
+            CPU seconds; None without jobs. It does not count when plans are compared.
         cut: the stages that the deadline cut short; the plan keeps every rule, but may give less than it could.
         is_comparison: the plan of a policy that is only shown for comparison: it may break the rules of edl and is
             never carried out.
@@ -190,6 +192,7 @@ class ScalePlan:
     is_comparison: bool = False
     fallback: PlanFailure | None = None
     stages: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    costliest: tuple[JobKey, float] | None = field(default=None, compare=False)
     cut: tuple[CutStage, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS

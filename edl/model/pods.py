@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.model.names import JobKey, Role
+from edl.model.pod_limits import excess_of
 from edl.model.resources import PodShape
 
 
@@ -108,5 +109,5 @@ class Pod:
 
     @property
     def needs_room(self) -> bool:
-        """True for a waiting serving pod for which a plan frees capacity."""
-        return self.is_waiting_serving and not self.unplaceable
+        """True for a waiting serving pod for which a plan frees capacity: not for one beyond `pod_limits`."""
+        return self.is_waiting_serving and not self.unplaceable and not excess_of(self.shape)

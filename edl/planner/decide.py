@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission import Admission, admit, cap, serve
 from edl.planner.clock import Clock, OutOfTimeError
@@ -30,6 +30,8 @@ from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.sharing import share
+from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.78, 0.88, 0.96  # parts of the deadline by which stages end
@@ -57,6 +59,8 @@ def study(
     limits: Limits,
     columns: KeptColumns = NO_COLUMNS,
     clock: Clock | None = None,
+    *,
+    solver: Solver = DEFAULT_SOLVER,
 ) -> Study:
     """Decide which jobs run, how many trainers each has, where new ones go and which are deleted.
 
@@ -67,6 +71,7 @@ def study(
         columns: those of the last plan, with which this one is made sooner. They belong to the input: equal snapshots
             and equal columns give equal plans.
         clock: a clock that runs already; by default one that begins now and ends at `deadline_s`.
+        solver: what solves the linear programs.
 
     Raises:
         PlanError: no plan was made in time; the last one stays in force.
@@ -74,8 +79,8 @@ def study(
     """
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
-    adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
-    problem = with_engine(read_problem(adapted, limits, columns, watch))
+    adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
+    problem = with_engine(replace(read_problem(adapted, limits, columns, watch), solver=solver))
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
     chosen = policy.chosen(admission.packing)
@@ -91,13 +96,27 @@ def study(
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
     watch.begin("consolidation")
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
-        made = _consolidated(adapted, policy, replace(limits, deadline_s=limits.deadline_s - watch.spent_s), made)
+        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)
+        made = _consolidated(adapted, policy, rest, made)
     watch.begin("check")
     if problems := check(adapted, made.plan, limits.quotas):
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")
     stages = tuple(watch.stages.items())
-    return replace(made, plan=replace(made.plan, seconds=watch.spent_s, stages=stages, cut=tuple(watch.cut)))
+    plan = replace(made.plan, seconds=watch.spent_s, stages=stages, costliest=_costliest(problem))
+    return replace(made, plan=replace(plan, cut=tuple(watch.cut)))
+
+
+def _within_limits(job: Job) -> Job:
+    """The job; with a problem if it is beyond `pod_limits`, so that no other job waits for what it lists."""
+    return replace(job, problem=excess) if not job.problem and (excess := job.excess) else job
+
+
+def _costliest(problem: Problem) -> tuple[JobKey, float] | None:
+    """The job whose own fields cost the decision most, and the seconds."""
+    costs = problem.clock.costs
+    index = max(costs, key=lambda j: (costs[j], -j), default=None)
+    return None if index is None else (problem.demands[index].job.key, costs[index])
 
 
 def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
@@ -129,7 +148,9 @@ def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, mad
     if not moving.pservers:
         return made
     try:
-        after = study(without(snapshot, moving), policy, replace(limits, consolidate_after_s=0.0), plan.columns)
+        solver = made.context.problem.solver
+        once = replace(limits, consolidate_after_s=0.0)
+        after = study(without(snapshot, moving), policy, once, plan.columns, solver=solver)
     except PlanError:  # without the move the plan is good
         return made
     if not pays(plan, after.plan, len(moving.pservers)):

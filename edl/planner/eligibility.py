@@ -36,21 +36,38 @@ def takes(node: Node, placement: Placement) -> bool:
 
 
 def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, BoolArray]:
-    """`takes` for each placement and each node, (nodes,) in the order of the nodes.
+    """`takes` for each placement and each node, (nodes,) in the order of the nodes."""
+    judge = Eligibility(nodes)
+    return {placement: judge.takes(placement) for placement in placements}
+
+
+class Eligibility:
+    """Which of some nodes take pods of one placement after another.
 
     Taints are judged once for each set of them, and an expression once for each value that a label has: clusters have
     many nodes and few kinds of them, and one pod may name a thousand nodes.
     """
-    labels = _Labels(nodes)
-    taints: dict[tuple[object, ...], int] = {}
-    kind = [taints.setdefault((node.ready, node.cordoned, node.taints), len(taints)) for node in nodes]
-    first = [kind.index(k) for k in range(len(taints))]
-    kinds = np.array(kind, dtype=np.int64)
-    taken = {}
-    for placement in placements:
-        tolerated = [nodes[i].ready and is_tolerated(nodes[i], placement.tolerations) for i in first]
-        taken[placement] = np.array(tolerated, dtype=np.bool_)[kinds] & labels.select(placement)
-    return taken
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Group the nodes by their taints."""
+        taints: dict[tuple[object, ...], int] = {}
+        kind = [taints.setdefault((node.ready, node.cordoned, node.taints), len(taints)) for node in nodes]
+        self._one_of_each = [nodes[kind.index(k)] for k in range(len(taints))]
+        self._kinds = np.array(kind, dtype=np.int64)
+        self._labels = _Labels(nodes)
+
+    def takes(self, placement: Placement) -> BoolArray:
+        """(nodes,) `takes`."""
+        tolerated = [node.ready and is_tolerated(node, placement.tolerations) for node in self._one_of_each]
+        taken: BoolArray = np.array(tolerated, dtype=np.bool_)[self._kinds] & self._labels.select(placement)
+        return taken
+
+    def weigh(self, preferred: Iterable[Preference]) -> NDArray[np.int64]:
+        """(nodes,) the sum of the weights of all preferences that a node meets; more is better."""
+        weights = np.zeros(len(self._kinds), dtype=np.int64)
+        for weight, term in preferred:
+            weights += weight * self._labels.meet(term)
+        return weights
 
 
 class _Labels:
@@ -59,16 +76,16 @@ class _Labels:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._labels = [dict(node.labels) for node in nodes]
         self._fields = [{"metadata.name": node.name} for node in nodes]
-        self._columns: dict[tuple[bool, str], tuple[list[str | None], NDArray[np.int64]]] = {}
+        self._columns: dict[tuple[bool, str], tuple[dict[str | None, int], NDArray[np.int64]]] = {}
 
     def select(self, placement: Placement) -> BoolArray:
         """(nodes,) `is_selected`."""
         found = self._all([Requirement(key, "In", (value,)) for key, value in placement.node_selector])
         if placement.required:
-            found &= np.logical_or.reduce([self._term(term) for term in placement.required])
+            found &= np.logical_or.reduce([self.meet(term) for term in placement.required])
         return found
 
-    def _term(self, term: NodeTerm) -> BoolArray:
+    def meet(self, term: NodeTerm) -> BoolArray:
         """(nodes,) `is_met`."""
         if not term.expressions and not term.fields:
             return np.zeros(len(self._labels), dtype=np.bool_)
@@ -78,31 +95,32 @@ class _Labels:
         """(nodes,) True if a node meets all of these."""
         found = np.ones(len(self._labels), dtype=np.bool_)
         for requirement in requirements:
-            values, which = self._column(requirement.key, is_field=is_field)
-            if len(values):
-                found &= np.array(_met(requirement, values), dtype=np.bool_)[which]
+            number, which = self._column(requirement.key, is_field=is_field)
+            if number:
+                found &= _met(requirement, number)[which]
         return found
 
-    def _column(self, key: str, *, is_field: bool) -> tuple[list[str | None], NDArray[np.int64]]:
-        """The values of a label, or of a field, and the index of that of each node."""
+    def _column(self, key: str, *, is_field: bool) -> tuple[dict[str | None, int], NDArray[np.int64]]:
+        """The values of a label, or of a field, with their indices, and the index of that of each node."""
         column = self._columns.get((is_field, key))
         if column is None:
             number: dict[str | None, int] = {}
             which = [
                 number.setdefault(have.get(key), len(number)) for have in (self._fields if is_field else self._labels)
             ]
-            column = self._columns[is_field, key] = (list(number), np.array(which, dtype=np.int64))
+            column = self._columns[is_field, key] = (number, np.array(which, dtype=np.int64))
         return column
 
 
-def _met(requirement: Requirement, values: Iterable[str | None]) -> list[bool]:
-    """`holds` for each value of the label; a list of names is searched as a set."""
-    listed = frozenset(requirement.values)
-    if requirement.operator == "In":
-        return [value is not None and value in listed for value in values]
-    if requirement.operator == "NotIn":
-        return [bool(listed) and (value is None or value not in listed) for value in values]
-    return [holds(requirement, {} if value is None else {requirement.key: value}) for value in values]
+def _met(requirement: Requirement, number: Mapping[str | None, int]) -> BoolArray:
+    """(values,) `holds` for each value of the label; of a list of names, only those that some node has are read."""
+    if requirement.operator in {"In", "NotIn"} and requirement.values:
+        listed = [number[value] for value in requirement.values if value in number]
+        found = np.full(len(number), requirement.operator == "NotIn")
+        found[listed] = requirement.operator == "In"
+        return found
+    have = ({} if value is None else {requirement.key: value} for value in number)
+    return np.array([holds(requirement, labels) for labels in have], dtype=np.bool_)
 
 
 def is_tolerated(node: Node, tolerations: tuple[Toleration, ...]) -> bool:
@@ -124,11 +142,6 @@ def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
         for taint in node.taints
         if taint.effect == AVOIDING_EFFECT
     )
-
-
-def add_weights(preferred: Iterable[Preference], labels: Mapping[str, str], fields: Mapping[str, str]) -> int:
-    """The sum of the weights of all preferences that a node meets; more is better."""
-    return sum(weight for weight, term in preferred if is_met(term, labels, fields))
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:

@@ -20,8 +20,9 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.packing import grow
 from edl.planner.problem import IntArray
-from edl.planner.programs.columns import Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.planner.programs.columns import Columns, FloatArray, make_columns
 from edl.planner.programs.fair_share import add_used
+from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.trial_packing import Placed, TrialPacking
 
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one

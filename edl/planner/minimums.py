@@ -14,7 +14,7 @@ from itertools import islice, permutations
 from edl.model.names import Role
 from edl.planner.packing import PodBatch, make_room, place
 from edl.planner.problem import Problem
-from edl.planner.programs.integer import fewest_victims
+from edl.planner.programs.deletions import fewest_victims
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
 ORDERS_TRIED = 6  # at most so many orders of placing the shapes are compared

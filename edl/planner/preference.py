@@ -18,7 +18,7 @@ import numpy as np
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.resources import Preference
-from edl.planner.eligibility import AVOIDING_EFFECT, add_weights, count_avoided
+from edl.planner.eligibility import AVOIDING_EFFECT, Eligibility, count_avoided
 from edl.planner.problem import BoolArray, IntArray, Problem
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.victims import lost_slots
@@ -40,18 +40,18 @@ class _Scores:
 
     Attributes:
         problem: the nodes and shapes.
+        judge: reads the labels of the nodes, each once.
         work: units of work that are left.
         of: (nodes,) the scores of each group.
         tainted: indices of nodes with a PreferNoSchedule taint.
-        columns: (nodes,) the value of each label by key, and under None the names; each is read once.
         by_key: (nodes,) scores by shape and preferences, which groups may share.
     """
 
     problem: Problem
+    judge: Eligibility
     work: int
     of: dict[Group, IntArray] = field(default_factory=dict)
     tainted: list[int] = field(default_factory=list)
-    columns: dict[str | None, list[str | None]] = field(default_factory=dict)
     by_key: dict[tuple[int, tuple[Preference, ...]], IntArray] = field(default_factory=dict)
 
     def learn(self, group: Group, shape: int, preferred: tuple[Preference, ...]) -> None:
@@ -76,30 +76,9 @@ class _Scores:
         avoided = np.zeros(len(opened), dtype=np.int64)
         for node in self.tainted:
             avoided[node] = count_avoided(self.problem.snapshot.nodes[node], tolerations) * opened[node]
-        wanted = _percent(self._weigh(preferred) * opened)
+        wanted = _percent(self.judge.weigh(preferred) * opened)
         score: IntArray = (AFFINITY_WEIGHT * wanted + TAINT_WEIGHT * (100 - _percent(avoided))) * opened
         return score - score[opened].min() if opened.any() else score
-
-    def _weigh(self, preferred: tuple[Preference, ...]) -> IntArray:
-        """(nodes,) the sum of weights that each node meets; nodes with equal labels are judged once."""
-        keys = sorted({r.key for _, term in preferred for r in term.expressions})
-        names = self._column(None) if any(term.fields for _, term in preferred) else []
-        columns = [self._column(key) for key in keys]
-        known: dict[tuple[str | None, ...], int] = {}
-        weights = np.zeros(len(self.problem.snapshot.nodes), dtype=np.int64)
-        for number, kind in enumerate(zip(*columns, *([names] if names else []), strict=True)):
-            if kind not in known:
-                labels = {key: value for key, value in zip(keys, kind, strict=False) if value is not None}
-                known[kind] = add_weights(preferred, labels, {"metadata.name": kind[-1] or ""} if names else {})
-            weights[number] = known[kind]
-        return weights
-
-    def _column(self, key: str | None) -> list[str | None]:
-        """(nodes,) the value of a label, None if a node lacks it; the names if the key is None."""
-        if key not in self.columns:
-            nodes = self.problem.snapshot.nodes
-            self.columns[key] = [n.name for n in nodes] if key is None else [dict(n.labels).get(key) for n in nodes]
-        return self.columns[key]
 
 
 def follow_preferences(packing: TrialPacking, *, work: int = WORK_LIMIT) -> None:
@@ -121,12 +100,13 @@ def _read_scores(packing: TrialPacking, work: int) -> _Scores:
     """Score the nodes for each group of new pods."""
     nodes = packing.problem.snapshot.nodes
     tainted = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
-    scores = _Scores(packing.problem, work, tainted=tainted)
     shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in packing.placed if p.owner >= 0 and p.role}
-    for group, shape in sorted(shapes.items()):
-        preferred = _preferences(packing.problem.demands[group[0]].job, group[1])
-        if preferred or tainted:
-            scores.learn(group, shape, preferred)
+    preferred = {group: _preferences(packing.problem.demands[group[0]].job, group[1]) for group in sorted(shapes)}
+    differing = [group for group, wishes in preferred.items() if wishes or tainted]
+    scores = _Scores(packing.problem, Eligibility(nodes if differing else ()), work, tainted=tainted)
+    for group in differing:
+        with packing.problem.clock.charge((group[0],)):
+            scores.learn(group, shapes[group], preferred[group])
     return scores
 
 

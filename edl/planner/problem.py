@@ -23,6 +23,8 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.clock import Clock
 from edl.planner.quota import QuotaUse
+from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.linear_program import Solver
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -171,6 +173,7 @@ class Problem:
         is_large: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
         clock: the time that is left for the decision.
+        solver: what solves its linear programs.
     """
 
     snapshot: ClusterSnapshot
@@ -198,6 +201,7 @@ class Problem:
     is_large: bool = False
     is_many: bool = False
     clock: Clock = field(default_factory=Clock, compare=False)
+    solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
 
 
 def count_misplaced(problem: Problem) -> list[int]:

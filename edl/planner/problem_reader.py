@@ -17,9 +17,9 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
+from edl.model.resources import HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
 from edl.planner.clock import Clock
-from edl.planner.eligibility import takes_each
+from edl.planner.eligibility import Eligibility
 from edl.planner.guard import serving_grace_left_s
 from edl.planner.problem import (
     BoolArray,
@@ -96,6 +96,7 @@ def read_problem(
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    clock = clock or Clock()
     names = _planned_resources(jobs, waiting, snapshot)
     table = _ShapeTable(names)
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
@@ -103,7 +104,7 @@ def read_problem(
     leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
     ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
     reader = _DemandReader(table, index, ours, limits)
-    demands = tuple(reader.read(i, job) for i, job in enumerate(jobs))
+    demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
     request = _matrix(table.rows, len(names))
@@ -113,7 +114,7 @@ def read_problem(
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     shapes = tuple(table.number)
-    opened = _open_nodes(snapshot.nodes, shapes)
+    opened = _open_nodes(snapshot.nodes, shapes, _users_of_placements(jobs), clock)
     return Problem(
         snapshot=snapshot,
         limits=limits,
@@ -136,7 +137,7 @@ def read_problem(
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
-        clock=clock or Clock(),
+        clock=clock,
         is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
     )
 
@@ -163,7 +164,10 @@ def _requested(have: Mapping[str, int], name: str) -> int:
 
 
 def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Every resource that a pod to be planned requests; for a host port, also each address at which a pod uses it."""
+    """Every resource that a pod to be planned requests; for a host port, also each address at which a pod uses it.
+
+    Of the resources that no node has, one is enough for each pod that requests any: it fits nowhere.
+    """
     shapes = {id(shape): shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
     shapes |= {id(pod.shape): pod.shape for pod in waiting}
     names = {name for shape in shapes.values() for name in shape.request}
@@ -171,7 +175,20 @@ def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Cl
         pods = chain(snapshot.pods, *(job.pods for job in snapshot.jobs))
         held = {id(pod.shape): pod.shape for pod in pods}.values()
         names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
+    names -= _superfluous(names - ports, shapes.values(), snapshot.nodes)
     return tuple(sorted(names))
+
+
+def _superfluous(names: set[str], shapes: Iterable[PodShape], nodes: Iterable[Node]) -> set[str]:
+    """Of some resources, those that no node has and that are not needed to show that some pod fits nowhere."""
+    offered = {name for have in {node.allocatable for node in nodes} for name, amount in have.amounts if amount > 0}
+    if not (missing := {name for name in names if name not in offered and not name.startswith(HOST_PORT_PREFIX)}):
+        return missing
+    kept: set[str] = set()
+    for lacking in sorted(sorted(missing.intersection(shape.request)) for shape in shapes):
+        if lacking and kept.isdisjoint(lacking):
+            kept.add(lacking[0])
+    return missing - kept
 
 
 def _columns_that_differ(names: tuple[str, ...], request: IntArray) -> list[int]:
@@ -236,8 +253,12 @@ class _DemandReader:
             is_trainer=np.array(self._is_trainer, dtype=np.bool_),
         )
 
-    def read(self, number: int, job: Job) -> JobDemand:
-        """Read one job and its pods; `number` is its index among the demands."""
+    def read(self, number: int, job: Job, clock: Clock) -> JobDemand:
+        """Read one job and its pods, at its own cost; `number` is its index among the demands."""
+        with clock.charge((number,)):
+            return self._read(number, job)
+
+    def _read(self, number: int, job: Job) -> JobDemand:
         shape = self.table.add(job.trainer)
         first = len(self.live_trainers)
         unbound: list[tuple[int, Pod]] = []
@@ -296,9 +317,23 @@ def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _ShapeTab
     return tuple(sorted({table.add(p.shape) for p in serving}))
 
 
-def _open_nodes(nodes: tuple[Node, ...], shapes: tuple[PodShape, ...]) -> BoolArray:
-    """(shapes, nodes) True if a new pod of the shape may be bound to the node."""
-    placements = tuple(dict.fromkeys(shape.placement for shape in shapes))
-    rows = takes_each(nodes, placements)
+def _users_of_placements(jobs: Iterable[Job]) -> dict[Placement, list[int]]:
+    """The jobs, by index, whose new pods have a placement."""
+    users: dict[Placement, list[int]] = {}
+    for index, job in enumerate(jobs):
+        for placement in {job.trainer.placement, *(fixed.shape.placement for fixed in job.fixed)}:
+            users.setdefault(placement, []).append(index)
+    return users
+
+
+def _open_nodes(
+    nodes: tuple[Node, ...], shapes: tuple[PodShape, ...], users: Mapping[Placement, list[int]], clock: Clock
+) -> BoolArray:
+    """(shapes, nodes) True if a new pod of the shape may be bound to the node; its users bear the cost."""
+    rows: dict[Placement, BoolArray] = {}
+    judge = Eligibility(nodes)
+    for placement in dict.fromkeys(shape.placement for shape in shapes):
+        with clock.charge(users.get(placement, ())):
+            rows[placement] = judge.takes(placement)
     opened = np.array([rows[shape.placement] for shape in shapes], dtype=np.bool_)
     return opened.reshape(len(shapes), len(nodes))

@@ -15,7 +15,7 @@ from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import MAX_FAILURES
-from tests.worlds.ledger_simulation import Item, Request
+from tests.worlds.ledger.simulation import Item, Request
 
 DATA = DatasetSet("index:100", "", 100, 2, 0, 10, 0.05, 0)
 A, B, C = (SessionKey(f"pod-{x}", 1, f"trainer-{x}") for x in "abc")

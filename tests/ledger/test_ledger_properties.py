@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.worlds.effort import examples
-from tests.worlds.ledger_simulation import FORGERIES, World, run
+from tests.worlds.ledger.simulation import FORGERIES, World, run
 
 NUMBER = st.integers(0, 3)
 INDEX = st.integers(0, 99)

@@ -17,7 +17,7 @@ from edl.ledger.snapshot import state_to_json
 from edl.master.journal_audit import audit, audit_text
 from edl.master.journal_files import frame
 from edl.master.master import ExpectedProgress, LedgerLostError
-from tests.worlds.ledger_simulation import replayed, run
+from tests.worlds.ledger.simulation import replayed, run
 from tests.worlds.master_processes import TOKEN, cluster, free_port
 from tests.worlds.master_server import Served, serving
 

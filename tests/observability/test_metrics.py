@@ -81,6 +81,15 @@ def test_a_plan_sets_targets_gap_and_duration() -> None:
     assert found["edl_moved_pservers_total"] == 2
 
 
+def test_one_series_names_the_costliest_job_of_the_last_decision() -> None:
+    metrics = Metrics()
+    for name, seconds in (("a", 0.5), ("b", 0.25)):
+        plan = ScalePlan((), Certificate("fulfilment", 1, 1), costliest=(JobKey("default", name), seconds))
+        metrics.planned(world(a=3, b=1), plan)
+    found = {name: value for name, value in samples(metrics).items() if name.startswith("edl_planner_costliest")}
+    assert found == {"edl_planner_costliest_job_seconds{job=b,namespace=default}": 0.25}
+
+
 def test_serving_pods_that_did_not_use_free_capacity_are_counted() -> None:
     metrics = Metrics()
     waiting = make_snapshot((), (), (replace(make_serving("web"), unplaceable=True), make_serving("db")))

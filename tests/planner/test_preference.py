@@ -13,7 +13,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
 from edl.model.plan import Limits, ScalePlan
 from edl.model.resources import NodeTerm, Placement, PodShape, Preference, Requirement, Taint, Toleration
-from edl.planner.eligibility import add_weights
+from edl.planner.eligibility import Eligibility
 from edl.planner.packing import startable
 from edl.planner.preference import follow_preferences
 from edl.planner.problem_reader import read_problem
@@ -53,8 +53,9 @@ def test_the_sum_of_the_weights_that_are_met_decides() -> None:
     wishes = (pool("a", 60), pool("b", 40), Preference(30, NodeTerm((Requirement("pool", "In", ("b", "c")),))))
     job = wishing(make_job("a", max_trainers=4), *wishes)
     assert used(plan_for(make_snapshot(nodes("a", "c", "b"), (job,)))) == {"n2": 4}
-    assert add_weights(wishes, {"pool": "b"}, {}) == 70
-    assert add_weights((Preference(9, NodeTerm()),), {"pool": "b"}, {}) == 0
+    judge = Eligibility(nodes("a", "c", "b"))
+    assert judge.weigh(wishes).tolist() == [60, 30, 70]
+    assert judge.weigh((Preference(9, NodeTerm()),)).tolist() == [0, 0, 0]
 
 
 def test_the_most_welcome_node_with_room_comes_first_and_then_the_next() -> None:

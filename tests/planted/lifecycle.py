@@ -355,7 +355,7 @@ def stated_deletion_not_carried_out(right: Right) -> Right:
 @bug(
     "a new pod gets the name that a terminating one still has",
     at=targets.CREATE,
-    caught_by="controller/test_loop_random_events.py::TestLife",
+    caught_by="lifecycle/test_desired_state.py::test_a_new_trainer_takes_the_lowest_index_that_no_pod_has",
 )
 def name_in_use(right: Right) -> Right:
     def wrong(job: Job, starts: Starts, trainers: int) -> Any:

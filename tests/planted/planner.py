@@ -57,10 +57,10 @@ def promises_by_name(right: Right) -> Right:
 )
 def gain_at_the_cost_of_the_worst(right: Right) -> Right:
     def wrong(packing: Any, grown: Any, *rest: Any) -> Any:
-        def blind(worst: Callable[[Any], float]) -> Callable[[Any], float]:
-            return lambda trial: -1.0 if trial is grown else worst(trial)
+        def blind(from_worst: Callable[[Any], list[float]]) -> Callable[[Any], list[float]]:
+            return lambda trial: [] if trial is grown else from_worst(trial)
 
-        with swapped(targets.WORST_FULFILMENT, blind):
+        with swapped(targets.FROM_WORST, blind):
             return right(packing, grown, *rest)
 
     return wrong

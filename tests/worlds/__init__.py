@@ -22,6 +22,8 @@ One job, or a whole controller, in virtual time:
 - `job_by_spec`: one job; the plan follows its spec. For lifecycle.
 - `simulated_cluster`: the true objects of a cluster, and a cache that lags behind them.
 - `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/test_loop_*.
+- `random_history`: a whole history of jobs, serving, nodes and API faults from one seed, and the rules it must keep.
+- `remembered_plans`: the planner's decisions for `random_history`, each situation decided once.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/test_master_monitor.
 
 The API server:
@@ -33,8 +35,8 @@ The data master, the ledger and the container's first process:
 
 - `master_server`: a master in this process, on a real port and a real disk. For master and worker.
 - `master_processes`: a master and trainers as processes that a test can kill. For master.
-- `ledger_simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
-- `ledger_by_position`: the expected progress, counted position by position, that the simulation compares with.
+- `ledger.simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
+- `ledger.by_position`: the expected progress, counted position by position, that the simulation compares with.
 - `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
 
 The worlds of the end-to-end tests are in `tests/e2e/worlds`.

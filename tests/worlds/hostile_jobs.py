@@ -135,6 +135,49 @@ def _spec(change: Callable[[Object], None]) -> Object:
     return job
 
 
+def _ports(*counts: int) -> Object:
+    """The small job whose template has containers with so many ports."""
+    return template(
+        containers=[
+            {
+                "name": f"c{i}",
+                "image": "c:1",
+                "ports": [{"containerPort": 1 + k, "hostPort": 1 + k} for k in range(n)],
+            }
+            for i, n in enumerate(counts)
+        ]
+    )
+
+
+def _sidecars(*resources: Object) -> Object:
+    """The small job with containers of these resources."""
+    return template(
+        containers=[{"name": f"c{i}", "image": "c:1", "resources": have} for i, have in enumerate(resources)]
+    )
+
+
+def _term(*expressions: tuple[str, int]) -> Object:
+    """A term that excludes so many values of each of these labels."""
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": "NotIn", "values": [f"v{i}" for i in range(count)]} for key, count in expressions
+        ]
+    }
+
+
+def _affinity(required: list[Object], preferred: list[Object] | None = None) -> Object:
+    """The small job with these terms of node affinity."""
+    wanted = [{"weight": 1, "preference": term} for term in preferred or ()]
+    return template(
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required},
+                **({"preferredDuringSchedulingIgnoredDuringExecution": wanted} if wanted else {}),
+            }
+        }
+    )
+
+
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 SIZE = {"cpu": "1", "memory": "1Gi"}
@@ -433,6 +476,52 @@ _TEMPLATES = [
         template("pserver", volumes=[{"name": "job-token-0123abcd"}]),
         "names the token Secret",
         "token Secret of a job",
+    ),
+    refused(
+        "1,750 host ports",
+        _ports(*[256] * 6, 214),
+        "trainer.template.spec: the containers list 1750 ports, more than 256; list fewer",
+        "the containers list too many ports, more than 256",
+    ),
+    accepted("256 ports", _ports(200, 56)),
+    refused(
+        "112 requests and limits of sidecars",
+        _sidecars(*({"limits": {**SIZE, **{f"example.com/r{i}": 1 for i in range(12)}}},) * 8),
+        "the containers list 112 requests and limits, more than 96",
+        "the containers list too many requests and limits, more than 96",
+    ),
+    accepted("eight sidecars with requests and limits", _sidecars(*({"requests": SIZE, "limits": SIZE},) * 8)),
+    refused(
+        "272 expressions",
+        _affinity([_term(*[("zone", 1)] * 17)] * 8, [_term(*[("zone", 1)] * 17)] * 8),
+        "template.spec.affinity.nodeAffinity: the node affinity has 272 expressions, more than 256",
+        "the node affinity has too many expressions, more than 256",
+    ),
+    refused(
+        "2,100 values",
+        _affinity([_term(("kubernetes.io/hostname", 700), ("zone", 700))], [_term(("disk", 700))]),
+        "the node affinity lists 2100 values, more than 2000; list fewer",
+        "the node affinity lists too many values, more than 2000",
+    ),
+    accepted("a thousand nodes to keep away from", _affinity([_term(("kubernetes.io/hostname", 1000))])),
+    refused(
+        "1,001 values of one expression",
+        _affinity([_term(("kubernetes.io/hostname", 1001))]),
+        "values is longer than 1000 items",
+        "must have at most 1000 items",
+    ),
+    refused("65 terms", _affinity([_term(("zone", 1))] * 65), "longer than 64 items", "must have at most 64 items"),
+    refused(
+        "65 tolerations",
+        template(tolerations=[{"key": f"t{i}", "operator": "Exists"} for i in range(65)]),
+        "tolerations is longer than 64 items",
+        "must have at most 64 items",
+    ),
+    refused(
+        "65 selectors",
+        template(nodeSelector={f"label-{i}": "x" for i in range(65)}),
+        "nodeSelector is longer than 64 items",
+        "must have at most 64 items",
     ),
     accepted("a sidecar", template(containers=[{"name": "log", "image": "log:1", "resources": {"limits": SIZE}}])),
     accepted("an empty template", template()),

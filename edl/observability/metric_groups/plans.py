@@ -68,6 +68,20 @@ class PlanMetrics(ControllerMetricGroup):
             ),
         ),
     )
+    costliest = GaugeMetric(
+        "edl_planner_costliest_job_seconds",
+        "What the costliest job of the last decision cost by its own lists: pods, affinity, tolerations.",
+        ("namespace", "job"),
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Costliest job of a decision",
+                (("max by (namespace, job) (edl_planner_costliest_job_seconds)", "{{namespace}}/{{job}}"),),
+                "CPU seconds that its own fields cost. If it is far above the others, shorten its lists.",
+                "s",
+            ),
+        ),
+    )
     refused = CounterMetric("edl_plans_refused_total", "Plans that broke a rule and were dropped.")
     failures = CounterMetric(
         "edl_decision_failures_total",
@@ -99,6 +113,10 @@ class PlanMetrics(ControllerMetricGroup):
         if plan.fallback is None:
             self.decision_seconds.observe(plan.seconds)
             self.gap.set(plan.certificate.gap)
+            self.costliest.clear()  # one series: the last one may name another job
+            if plan.costliest is not None:
+                job, seconds = plan.costliest
+                self.costliest.labels(job.namespace, job.name).set(seconds)
             for stage in plan.cut:
                 self.cut.labels(stage).inc()
 

@@ -3,8 +3,6 @@
 Any prices give a bound that holds; good ones give a low bound. The program divides pods, but puts no more pods of a
 shape on the nodes of a kind than fit there whole. Its duals are the prices. They are floats: `exact` makes the bound
 from their rounded values, so nothing rests on the solver.
-
-Source: HiGHS by scipy.optimize.linprog.
 """
 
 from __future__ import annotations
@@ -13,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd, log, prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csc_array
 
 from edl.errors import PlanError, PlanFailure
 from edl.model.resources import CPU, MEMORY, PODS, PodShape
 from edl.planner.certificates.exact import DENOMINATOR, Prices, count_in, fitting, rounded
 from edl.planner.certificates.rules import NodeKind, Rules
+from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.linear_program import LinearProgram, Outcome, Solver
 
 FloatArray = NDArray[np.float64]
 
@@ -48,13 +46,14 @@ class _Bucket:
     slots: Mapping[int, int]
 
 
-def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float) -> Prices:
+def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Solver = DEFAULT_SOLVER) -> Prices:
     """The duals of the program with divisible pods.
 
     Args:
         rules: what plans may do.
         promised: every job has its floor at least.
         deadline_s: time for the program.
+        solver: what solves it.
 
     Raises:
         PlanError: the program took too long.
@@ -81,21 +80,22 @@ def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float) -> Prices:
     ]
     bounds += [(0, buckets[b].slots[s]) for b, s in uses]
     room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
-    left: Any = coo_array((values, (rows, columns)), shape=(shapes + len(room), jobs + len(uses))).tocsr()
-    result = linprog(
-        np.concatenate([[-job.gain for job in rules.jobs], np.zeros(len(uses))]),
-        A_ub=left,  # the stubs of scipy lack sparse constraints
-        b_ub=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
-        bounds=bounds,
-        method="highs",
-        options={"time_limit": deadline_s},
+    left = csc_array(coo_array((values, (rows, columns)), shape=(shapes + len(room), jobs + len(uses))))
+    limits = np.array(bounds, dtype=np.float64)
+    program = LinearProgram(
+        cost=np.concatenate([[-job.gain for job in rules.jobs], np.zeros(len(uses))]),
+        left=left,
+        right=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
+        low=limits[:, 0],
+        high=limits[:, 1],
     )
-    if result.x is None or result.status != 0:
+    answer = solver.load(program).solve(deadline_s)
+    if answer.outcome is not Outcome.OPTIMAL:
         raise PlanError(
-            f"no certificate within {deadline_s:g} s: {result.message}; plan without --certificate",
+            f"no certificate within {deadline_s:g} s: {answer.message}; plan without --certificate",
             PlanFailure.LATE_SOLVER,
         )
-    duals = -np.asarray(result.ineqlin.marginals, dtype=np.float64).clip(max=0)
+    duals = answer.price.clip(min=0)
     of_kind = {k: b for b, bucket in enumerate(buckets) for k in bucket.kinds}
     return Prices(
         slots=_numerators(duals[:shapes]),

@@ -19,7 +19,8 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
-from edl.planner.programs.columns import EPSILON, Columns, FloatArray, Program, Solution, make_columns, solve
+from edl.planner.programs.columns import EPSILON, Columns, FloatArray, make_columns
+from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.programs.patterns import distinct
 from edl.planner.quota import QuotaRow
 from edl.planner.trial_packing import SERVING, TrialPacking

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.clock import OutOfTimeError
-from edl.planner.programs.columns import Program, Solution, solve
 from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem
+from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
 

@@ -57,6 +57,8 @@ def fill_by_swaps(
     Returns:
         The packing; each member has its minimum, and as much of its promise as was found.
     """
+    if not packing.members:
+        return packing
     clock = packing.problem.clock
     state = _start(packing, ceiling, promised)
     gain = np.array([wanted.gain[j] for j in state.jobs])

@@ -18,7 +18,8 @@ from edl.model.resources import Resources
 from edl.planner.guard import check
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.columns import Program, make_columns, solve
+from edl.planner.programs.columns import make_columns
+from edl.planner.programs.generation import Program, solve
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import plan_for

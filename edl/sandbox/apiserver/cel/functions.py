@@ -93,6 +93,7 @@ def _value(optional: Optional) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": len,
+    "sum": sum,
     "string": _text,
     "int": _int,
     "double": _double,

@@ -27,6 +27,7 @@ from edl.sandbox.apiserver.cel.syntax import CelSyntaxError, parse
         ("has(self.n) && !has(self.none)", True),
         ("self.list.all(x, x > 0) && self.list.exists(x, x == 2) && self.list.exists_one(x, x == 2)", True),
         ("self.list.filter(x, x > 1).map(x, x * 2)", [4, 6]),
+        ("self.list.map(x, x * 2).sum() + self.list.filter(x, x > 9).sum()", 12),
         ("self.map.all(k, k.startsWith('k'))", True),
         ("self['odd-name'] + self.odd__dash__name", "xx"),
         ("self.__namespace__", "ns"),

@@ -1,6 +1,6 @@
 """A master, its journal, trainers, and a network that loses, repeats and reorders messages, all in virtual time.
 
-Each step compares the ledger with the reference ledger of `ledger_by_position`. The trainers behave as `edl.worker`
+Each step compares the ledger with the reference ledger of `by_position`. The trainers behave as `edl.worker`
 does, so that the test can check what they hold.
 """
 
@@ -21,7 +21,7 @@ from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
-from tests.worlds.ledger_by_position import ReferenceLedger
+from tests.worlds.ledger.by_position import ReferenceLedger
 
 FORGERIES = ("session", "epoch", "fence", "start", "end")
 SETTINGS = LedgerSettings(ttl_s=30.0, target_s=45.0, split_s=10.0, stall_s=100_000.0, forget_s=1e9)
@@ -434,7 +434,7 @@ def run(seed: int, steps: int = 150) -> World:
 
 
 def main(wanted: int) -> None:
-    """Run histories until that many faults have happened: `python -m tests.worlds.ledger_simulation 100000`."""
+    """Run histories until that many faults have happened: `python -m tests.worlds.ledger.simulation 100000`."""
     faults, seed = Counter[str](), 0
     while sum(faults.values()) < wanted:
         faults += run(seed).faults

@@ -1,0 +1,114 @@
+"""Solves linear programs with HiGHS by its own interface, `highspy`, which keeps a program between solves.
+
+Columns are added to the program that the solver holds, and it goes on from the basis that it had: with more columns
+that is still a solution, so the primal simplex method needs few steps. The solver has one thread, which releases the
+interpreter, and writes nothing.
+
+Source: Huangfu and Hall, Parallelizing the dual revised simplex method, Mathematical Programming Computation 10
+(2018); https://ergo-code.github.io/HiGHS/stable/options/definitions/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from highspy import Highs, HighsModelStatus, HighsStatus, MatrixFormat, ObjSense
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from edl.planner.solvers.linear_program import REFUSED, Answer, LinearProgram, Model, Outcome, solved
+
+OPTIONS: dict[str, bool | int | str] = {
+    "output_flag": False,
+    "threads": 1,
+    "presolve": "off",  # costs more than it saves, and sometimes calls a tight program infeasible
+    "simplex_strategy": 4,  # primal: a basis stays feasible if columns are added
+}
+_OUTCOMES = {
+    HighsModelStatus.kOptimal: Outcome.OPTIMAL,
+    HighsModelStatus.kModelEmpty: Outcome.OPTIMAL,
+    HighsModelStatus.kTimeLimit: Outcome.LATE,
+    HighsModelStatus.kInfeasible: Outcome.INFEASIBLE,
+    HighsModelStatus.kUnbounded: Outcome.UNBOUNDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Highspy:
+    """The solver."""
+
+    name: str = "highspy"
+
+    def load(self, program: LinearProgram) -> Model:
+        """Make a model of a program."""
+        return _HighspyModel(program)
+
+
+class _HighspyModel:
+    def __init__(self, program: LinearProgram) -> None:
+        self._highs, self._is_refused = Highs(), not program.is_finite
+        for option, value in OPTIONS.items():
+            self._highs.setOptionValue(option, value)
+        rows, columns = program.left.shape
+        if self._is_refused:
+            return
+        status = self._highs.passModel(
+            columns,
+            rows,
+            program.left.nnz,
+            int(MatrixFormat.kColwise),
+            int(ObjSense.kMinimize),
+            0.0,
+            _floats(program.cost),
+            _floats(program.low),
+            _floats(program.high),
+            np.full(rows, -np.inf),
+            _floats(program.right),
+            program.left.indptr.astype(np.int32),
+            program.left.indices.astype(np.int32),
+            _floats(program.left.data),
+            np.zeros(columns, dtype=np.int32),
+        )
+        self._is_refused = status is HighsStatus.kError
+
+    def add(self, columns: csc_array) -> None:
+        """Append columns that cost nothing, with bounds 0 and infinity."""
+        count = columns.shape[1]
+        status = self._highs.addCols(
+            count,
+            np.zeros(count),
+            np.zeros(count),
+            np.full(count, np.inf),
+            columns.nnz,
+            columns.indptr[:-1].astype(np.int32),
+            columns.indices.astype(np.int32),
+            _floats(columns.data),
+        )
+        self._is_refused = self._is_refused or status is HighsStatus.kError
+
+    def solve(self, limit_s: float) -> Answer:
+        """Solve it from the last basis; if that comes to nothing, once more from the beginning."""
+        if self._is_refused:
+            return REFUSED
+        until_s = self._highs.getRunTime() + limit_s  # its clock goes on from run to run, and its limit is on that
+        answer = self._run(until_s)
+        if answer.outcome is Outcome.BROKEN:
+            self._highs.clearSolver()
+            answer = self._run(until_s)
+        return answer
+
+    def _run(self, until_s: float) -> Answer:
+        self._highs.setOptionValue("time_limit", until_s)
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        message, outcome = self._highs.modelStatusToString(status), _OUTCOMES.get(status, Outcome.BROKEN)
+        if outcome is not Outcome.OPTIMAL:
+            return Answer(outcome, message)
+        solution = self._highs.getSolution()
+        value = float(self._highs.getInfo().objective_function_value)
+        return solved(message, value, np.array(solution.col_value), -np.array(solution.row_dual))
+
+
+def _floats(array: NDArray[np.generic]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(array, dtype=np.float64)
