@@ -65,8 +65,8 @@ TITLES = {
 NOTES = {
     "edl2017-case1-then": "Published: plateau 88.7 % and 346.8 trainers without the autoscaler, 86.3 % and 253.0 with"
     " it; jobs pending 308.5 s and 47.2 s on average; 154 resizes a pass; Jain 0.37.",
-    "edl2017-case2-then": "Published: utilisation 62.9 % and 83.7 %, off-peak 45.2 % and 79.2 %; serving short by 1,939"
-    " and 20,744 pod-seconds, for 28 s and 288 s; jobs pending 1.5 s and 49.1 s; 60 resizes a pass.",
+    "edl2017-case2-then": "Published: utilisation 62.9 % and 83.7 %, off-peak 45.2 % and 79.2 %; serving short by"
+    " 1,939 and 20,744 pod-seconds, for 28 s and 288 s; jobs pending 1.5 s and 49.1 s; 60 resizes a pass.",
 }
 
 
@@ -115,14 +115,18 @@ def page() -> str:
     """The page of all results."""
     parts = [
         "# Simulations",
-        "Written by `python -m benchmarks.simulations page` from the runs in `benchmarks/results`; each table names the"
-        " command that ran it. [Simulator](simulator.md) says what is modelled, what each figure means and what each"
+        "Written by `python -m benchmarks.simulations page` from the runs in `benchmarks/results`; each table names"
+        " the command that ran it. [Simulator](simulator.md) says what is modelled, and what each figure and each"
         " policy is. ± is half of the 95 % interval over seeds; a column without it has one seed.",
     ]
     for name, title in TITLES.items():
         path = RESULTS / f"{name}.json"
         if path.exists():
-            parts += [f"## {title}", *([NOTES[name]] if name in NOTES else []), *_table(name, json.loads(path.read_text()))]
+            parts += [
+                f"## {title}",
+                *([NOTES[name]] if name in NOTES else []),
+                *_table(name, json.loads(path.read_text())),
+            ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -134,8 +138,8 @@ def _table(name: str, stored: Mapping[str, list[dict[str, float]]]) -> list[str]
     for figure in (figure for figure in FIGURES if figure in known):
         cells = [[run[figure] for run in stored[policy] if figure in run] for policy in order]
         rows.append(f"| {figure} | {' | '.join(shown(interval(cell)) if cell else '' for cell in cells)} |")
-    command = f"```sh\npython -m benchmarks.simulations run {name} --policy POLICY --seeds N     # N stands in brackets\n```"
-    return [command, "\n".join(rows)]
+    command = f"python -m benchmarks.simulations run {name} --policy POLICY --seeds N     # N stands in brackets"
+    return [f"```sh\n{command}\n```", "\n".join(rows)]
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class SimulateSettings(Settings):
             "Scenario to run, a YAML file.",
             metavar="SCENARIO",
             remedy="give the path of a scenario, such as example/scenarios/edl2017-case2.yaml",
+            unset="the records of `--from` are run",
             is_positional=True,
         ),
     ] = None

@@ -78,7 +78,7 @@ def scenario_of_workload(folder: Path, workload: str) -> dict[str, Any]:
         "jobs": groups,
         "controller": {"interval_s": 60},
         "latency": {"start_s": {"trainer": [1, 1]}, "stop_s": {"trainer": [1, 1]}},
-        "policies": ["utility"],
+        "policies": ["static-2017", "edl-2017", "fixed", "tiresias", "optimus", "afs", "sia", "maxmin", "utility"],
     }
 
 
