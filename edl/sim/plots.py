@@ -6,7 +6,6 @@ matplotlib is an extra (`edl[plots]`) and is loaded only when plots are wanted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def require_matplotlib(folder: Path) -> None:
     except OSError as error:
         raise ConfigError(f"--plot {folder}: {error.strerror or error}; give the path of a folder") from error
     try:
-        import_module("matplotlib")
+        _pyplot()
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--plot {folder}: matplotlib is not installed; install edl with its extra: pip install 'edl[plots]'"
@@ -63,8 +62,12 @@ def draw_all(scenario: Scenario, runs: Runs, folder: Path) -> tuple[Path, ...]:
 
 
 def _pyplot() -> Any:  # noqa: ANN401 - an optional library
-    import_module("matplotlib").use("Agg")
-    return import_module("matplotlib.pyplot")
+    import matplotlib  # noqa: PLC0415 - an extra, and slow to load
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415 - once the backend is chosen
+
+    return pyplot
 
 
 def _courses(axes: Any, runs: Runs, value: str) -> None:  # noqa: ANN401 - axes of an optional library
