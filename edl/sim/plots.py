@@ -107,14 +107,18 @@ def _serving(axes: Any, scenario: Scenario, runs: Runs) -> bool:  # noqa: ANN401
 
 
 def _pending(axes: Any, _: Scenario, runs: Runs) -> bool:  # noqa: ANN401
-    waits = {policy: sorted(wait for run in those for wait in run.waits_s) for policy, those in runs.items()}
+    waits: dict[str, list[float]] = {
+        policy: sorted(wait for run in those for wait in run.waits_s) for policy, those in runs.items()
+    }
+    if not any(waits.values()):
+        return False
     for policy, values in waits.items():
         if values:
             axes.step(values, [(i + 1) / len(values) for i in range(len(values))], where="post", label=policy)
     axes.set_xlabel("seconds from creation to the first running trainer")
     axes.set_ylabel("share of the jobs that started")
     axes.legend(fontsize="small")
-    return any(waits.values())
+    return True
 
 
 def _bars(axes: Any, runs: Runs, figure: str, label: str) -> bool:  # noqa: ANN401
@@ -132,12 +136,14 @@ def _fairness(axes: Any, _: Scenario, runs: Runs) -> bool:  # noqa: ANN401
 
 def _gap(axes: Any, _: Scenario, runs: Runs) -> bool:  # noqa: ANN401
     planned = {policy: those[0].gaps for policy, those in runs.items() if those[0].gaps}
+    if not planned:
+        return False
     for policy, gaps in planned.items():
         axes.plot([at_s for at_s, _ in gaps], [100 * gap for _, gap in gaps], label=policy, lw=1.0)
     axes.set_xlabel("seconds")
     axes.set_ylabel("gap to the certified bound, %")
     axes.legend(fontsize="small")
-    return bool(planned)
+    return True
 
 
 def _shortfall(axes: Any, scenario: Scenario, runs: Runs) -> bool:  # noqa: ANN401

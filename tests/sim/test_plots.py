@@ -14,7 +14,7 @@ from tests.worlds.scenarios import make_deployment, make_group, make_scenario
 
 
 def test_each_plot_is_a_png_and_an_svg(tmp_path: Path) -> None:
-    scenario = make_scenario(jobs=[make_group()], serving=[make_deployment((0, 1))], duration_s=20)
+    scenario = make_scenario(jobs=[make_group(count=2)], serving=[make_deployment((0, 1))], duration_s=20)
     runs = run_all(scenario, ["static-2017", "static-min"], 1, processes=1)
     drawn = draw_all(scenario, runs, tmp_path)
     assert {path.suffix for path in drawn} == {".png", ".svg"}

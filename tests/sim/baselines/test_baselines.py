@@ -57,8 +57,8 @@ def test_a_job_that_scales_gets_more_than_one_that_does_not(baseline: str) -> No
 
 
 def test_optimus_favours_the_longer_of_two_equal_jobs() -> None:
-    shares = Optimus().share([facts("long", remaining=9000.0), facts("short", remaining=1000.0)], 1.0)
-    assert shares[JobKey("ns", "long")] > shares[JobKey("ns", "short")]
+    shares = Optimus().share([facts("a-short", remaining=1000.0), facts("b-long", remaining=9000.0)], 1.0)
+    assert shares[JobKey("ns", "b-long")] > shares[JobKey("ns", "a-short")]
 
 
 def test_afs_shares_equally_between_jobs_that_scale_alike_whatever_their_length() -> None:
