@@ -14,18 +14,28 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
 SEEDS ?= 10
+NAMESPACES ?= 0
 HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
 export EDL_STARTED := $(shell date +%s)
+# Without compiled files every process of a sandbox compiles all that it imports, which doubles the time of the tests.
+unexport PYTHONDONTWRITEBYTECODE
 STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\n' $$((now / 60)) $$((now % 60)) "$$1"; }; step
-# Two processes; each takes a whole file at a time, the longest files first (tests/progress.py).
+# Each process takes a whole file at a time, the longest files first (tests/distribution.py). Many tests wait, so two
+# cores are busy with four processes; a real control plane keeps them busy with two.
 PYTEST := $(BIN)/python -m pytest
-IN_TWO := -q --progress -n 2 --dist loadfile --no-loadscope-reorder
+BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
+TYPES := $(BIN)/mypy && $(BIN)/lint-imports
+IN_TWO := $(BY_FILE) -n 2
+IN_FOUR := $(BY_FILE) -n 4
+# What make unit leaves to make test: tests of whole clusters, and of whole sandboxes.
+WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
+NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
 
 # Every target with a description is a command, not a file.
-.PHONY: $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
+.PHONY: style $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +60,10 @@ demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer a
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: lint ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
-	@$(STEP) 'unit tests, then end-to-end tests in the sandbox'
-	@$(PYTEST) $(IN_TWO)
+test: style ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
+	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them mypy and the import contracts'
+	@{ $(TYPES); } >$(VENV)/types.log 2>&1 & types=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
+	  wait $$types; types=$$?; [ $$types = 0 ] || cat $(VENV)/types.log >&2; exit $$((tests ? tests : types))
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
@@ -62,24 +73,24 @@ test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sand
 
 check: test ## the same as test
 
-lint: $(STAMP) ## ruff, mypy --strict and the import contracts
+lint: style ## ruff, mypy --strict and the import contracts
+	@$(STEP) 'lint: mypy and the import contracts'
+	@$(TYPES)
+
+style: $(STAMP)
 	@$(STEP) 'lint: ruff'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(STEP) 'lint: mypy'
-	@$(BIN)/mypy
-	@$(STEP) 'lint: import contracts'
-	@$(BIN)/lint-imports
 
 format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 unit: $(STAMP) ## the tests that need no cluster (a few minutes)
-	@$(PYTEST) $(IN_TWO) --ignore=tests/e2e --ignore=tests/contract
+	@$(PYTEST) $(IN_FOUR) $(NO_CLUSTER)
 
 thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
-	@$(PYTEST) $(IN_TWO) --hypothesis-profile=thorough --ignore=tests/e2e --ignore=tests/contract
+	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
@@ -96,8 +107,8 @@ planted: $(STAMP) ## put each of the known bugs into edl and check that its test
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
 	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
-e2e: $(STAMP) ## the end-to-end tests in the sandbox
-	@$(PYTEST) $(IN_TWO) tests/e2e
+e2e: $(STAMP) ## the end-to-end tests in the sandbox, and the tests of whole sandboxes
+	@$(PYTEST) $(IN_FOUR) tests/e2e $(WHOLE_SANDBOXES)
 
 scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 50 minutes)
 	@$(PYTEST) -s --on cluster --campaign full tests/e2e/scenarios/test_serving_wave.py tests/e2e/scenarios/test_scale.py tests/e2e/scenarios/test_oscillation.py
@@ -153,6 +164,12 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
+
+hostile-tenants: $(STAMP) ## ten minutes without and ten with two hostile tenants on a real control plane: make hostile-tenants [NAMESPACES=100]
+	@NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster --campaign full -o timeout=3000 tests/e2e/scenarios/test_hostile_tenants.py
+
+tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
+	@$(BIN)/python -m benchmarks.tenants
 
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
 	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0

@@ -12,20 +12,27 @@ marked `cluster` runs only there, one marked `sandbox` only in the sandbox; else
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler.loadfile import LoadFileScheduling
 
+from tests.distribution import ByKind, longest_first
 from tests.e2e.control_plane.versions import cache_root
-from tests.progress import Progress, longest_first
+from tests.progress import Progress
 from tests.side_by_side import turn
 
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, print_blob=True)
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and so would every command that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "real"))
 
@@ -61,8 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """Share out whole files by what they do, see `distribution`."""
+    return ByKind(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that only the other kind of cluster can serve; sort the tests, see `progress`."""
+    """Leave out the tests that only the other kind of cluster can serve; sort the tests, see `distribution`."""
     other = "cluster" if config.getoption("--on") == "sandbox" else "sandbox"
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(other) is not None])
     items[:] = [item for item in items if item.get_closest_marker(other) is None]

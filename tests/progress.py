@@ -18,33 +18,6 @@ EVERY_S = 10.0
 SHOWN_FILES = 12
 END_TO_END = "tests/e2e/"
 
-LONGEST = (
-    "tests/controller/test_loop_crashes.py",
-    "tests/controller/test_loop_random_events.py",
-    "tests/controller/test_master_monitor_crashes.py",
-    "tests/api/test_crd.py",
-    "tests/planner/decide/test_decide_properties.py",
-    "tests/planner/policies/test_utility.py",
-    "tests/example/test_fit_flights.py",
-    "tests/controller/test_master_monitor.py",
-    "tests/controller/test_loop_quiet.py",
-    "tests/planner/decide/test_decide_oscillation.py",
-    "tests/planner/test_quota.py",
-    "tests/kube/client/test_api_errors.py",
-    "tests/pod/test_entrypoint.py",
-    "tests/test_planted.py",
-    "tests/e2e/scenarios/test_scale.py",
-    "tests/e2e/scenarios/test_serving_wave.py",
-    "tests/e2e/scenarios/test_oscillation.py",
-)
-"""Files that start first, because one that starts last keeps one of two processes idle."""
-
-
-def longest_first(items: list[pytest.Item]) -> None:
-    """Sort tests: those that need no control plane first, and of each kind the files of LONGEST first."""
-    rank = {name: i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (is_end_to_end(item.nodeid), rank.get(file_of(item.nodeid), len(rank))))
-
 
 def file_of(test: str) -> str:
     """The file of a test."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.progress import LONGEST, clock
+from tests.progress import clock
 
 ROOT = Path(__file__).parents[1]
 PASSES = "def test_passes():\n    pass\n"
@@ -55,7 +55,3 @@ def test_a_run_shows_what_it_does_and_ends_with_one_summary(tmp_path: Path, flag
 
 def test_times_are_minutes_and_seconds() -> None:
     assert [clock(seconds) for seconds in (0.0, 61.9, 3600.0)] == ["0:00", "1:01", "60:00"]
-
-
-def test_the_files_that_start_first_exist() -> None:
-    assert [name for name in LONGEST if not (ROOT / name).is_file()] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.side_by_side import turn
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Room:

@@ -47,7 +47,7 @@ def prefer_node(spec: Object, node: str) -> Object:
     """The pod spec with a preference for a node, in addition to the affinity that it has."""
     term = {
         "weight": 100,
-        "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]},
+        "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
     }
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}

@@ -107,6 +107,8 @@ class Status(Part):
     """Progress through the data set."""
     failures: _Count | None = None
     """Pod failures so far; the job fails if they exceed spec.backoffLimit."""
+    completed: _Reason | None = None
+    """Indexes of the trainers of this run that exited with code 0, as in 0-3,7."""
     throughput: Annotated[list[SpeedStatus], AfterValidator(unique_by("instances"))] = keyed_list(
         "instances", limit=MAX_SPEEDS
     )

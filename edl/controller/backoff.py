@@ -1,32 +1,51 @@
-"""When to try again: requests that the API server refuses, and pauses after failures.
+"""When a refused request is tried again, and how many trainers a job may try for then.
 
 The server would refuse the same request again at once, so trying it twice a second only adds load. A refusal may end
 at any time (an administrator raises a quota or repairs a webhook), so the controller tries again after pauses that
 double. Each job has its own pauses: the refusals of one job never slow another job down.
+
+A refused creation is first asked again without effect (`ProbePod`). If the answer is yes, the job may try for one
+trainer, then two, then four: no job is shrunk by much for pods that are refused after all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from edl.model.actions import Action, CreatePod, Need, Outcome, Result
+from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, Result
+
+DOUBLED_EACH_S = 60.0
+"""While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
+TRUSTED_AFTER = 14
+"""After so many doublings without a refusal the step is beyond every maximum, and the refusal is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedAction:
     """The last refusal of one kind of action for one job; times are monotonic seconds.
 
     Attributes:
+        action: what was refused.
         until_s: the controller does not try again before this time.
         pause_s: the length of the present pause.
         permanent: the server would refuse the same request again; False if the server was only busy.
+        accepted_s: since when the server accepts it again; None if it does not.
+        step: for how many more trainers the job may try once it is accepted, >= 1.
     """
 
+    action: Action
     reason: str
     message: str
     until_s: float
     pause_s: float
     permanent: bool
+    accepted_s: float | None = None
+    step: int = 1
+
+    def is_over(self, now_s: float) -> bool:
+        """True if the server has accepted it: a pod was created since, or a minute has passed."""
+        return self.accepted_s is not None and (self.step > 1 or now_s - self.accepted_s >= DOUBLED_EACH_S)
 
 
 class Backoff:
@@ -34,37 +53,67 @@ class Backoff:
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
-        self._refusals: dict[tuple[str, type[Action]], Refusal] = {}
+        self._refusals: dict[tuple[str, type[Action]], RefusedAction] = {}
 
     def allows(self, job_uid: str, kind: type[Action], now_s: float) -> bool:
         """True if the controller may try that kind of action for the job now."""
-        refusal = self._refusals.get((job_uid, _group(kind)))
-        return refusal is None or now_s >= refusal.until_s
+        refused = self._refusals.get((job_uid, _group(kind)))
+        return refused is None or now_s >= refused.until_s
 
-    def refusal(self, job_uid: str) -> tuple[str, str] | None:
-        """(reason, message) of a permanent refusal for the job, creations first; None if there is none."""
+    def refusal(self, job_uid: str, now_s: float) -> tuple[str, str] | None:
+        """(reason, message) of a permanent refusal for the job, creations first; None if there is none.
+
+        A creation that a probe says is accepted counts until a pod was created, or for a minute: some servers accept
+        the probe and refuse the pod.
+        """
         found = sorted(
             (kind is not CreatePod, kind.__name__, r)
             for (uid, kind), r in self._refusals.items()
-            if uid == job_uid and r.permanent
+            if uid == job_uid and r.permanent and not r.is_over(now_s)
         )
         return (found[0][2].reason, found[0][2].message) if found else None
 
+    def refused_creation(self, job_uid: str, now_s: float) -> RefusedAction | None:
+        """The refusal of the job's pods, or of what they need; None if the server does not refuse them."""
+        refused = self._refusals.get((job_uid, CreatePod))
+        if refused is None or not refused.permanent or refused.accepted_s is None:
+            return refused if refused is not None and refused.permanent else None
+        doubled = int((now_s - refused.accepted_s) // DOUBLED_EACH_S)
+        if doubled >= TRUSTED_AFTER:
+            del self._refusals[job_uid, CreatePod]
+            return None
+        return replace(refused, step=refused.step << doubled)
+
     def record(self, outcome: Outcome, now_s: float) -> None:
-        """Take an outcome into account: a refusal doubles the pause, a success ends it."""
-        key = (outcome.action.job_uid, _group(type(outcome.action)))
-        if outcome.result is Result.DONE and type(outcome.action) is key[1]:
-            self._refusals.pop(key, None)
-        elif outcome.result is Result.REFUSED or outcome.retry_after_s is not None:
+        """Take an outcome into account: a refusal doubles the pause, a success ends it.
+
+        A created pod ends no refusal of a creation, because it may have been under way when another one was refused.
+        """
+        kind = type(outcome.action)
+        key = (outcome.action.job_uid, _group(kind))
+        if outcome.result is Result.REFUSED or outcome.retry_after_s is not None:
             self._refuse(key, outcome, now_s)
+        elif outcome.is_ok and (refused := self._refusals.get(key)) is not None:
+            self._accept(key, refused, outcome, now_s)
 
     def forget(self, job_uid: str, kind: type[Action]) -> None:
         """Drop the refusal, because the job needs no such action any more."""
         self._refusals.pop((job_uid, _group(kind)), None)
 
+    def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
+        """Drop the refusals of actions other than creations that the job needs no more.
+
+        An event is wanted only in the round in which something changes, so its refusal lasts for its pause.
+        """
+        kinds = {_group(type(action)) for action in wanted}
+        for uid, kind in [key for key in self._refusals if key[0] == job_uid]:
+            is_over = kind is not EmitEvent or now_s >= self._refusals[uid, kind].until_s
+            if kind not in kinds and kind is not CreatePod and is_over:
+                del self._refusals[uid, kind]
+
     def keep_only(self, job_uids: set[str]) -> None:
         """Drop the refusals of all other jobs."""
-        self._refusals = {key: refusal for key, refusal in self._refusals.items() if key[0] in job_uids}
+        self._refusals = {key: refused for key, refused in self._refusals.items() if key[0] in job_uids}
 
     def _refuse(self, key: tuple[str, type[Action]], outcome: Outcome, now_s: float) -> None:
         before = self._refusals.get(key)
@@ -73,10 +122,25 @@ class Backoff:
         pause_s = min(self._longest_s, before.pause_s * 2 if before else self._first_s)
         if outcome.retry_after_s is not None:
             pause_s = max(outcome.retry_after_s, 0.0)
-        self._refusals[key] = Refusal(
-            outcome.reason, outcome.message, now_s + pause_s, pause_s, outcome.result is Result.REFUSED
+        self._refusals[key] = RefusedAction(
+            outcome.action,
+            outcome.reason,
+            outcome.message,
+            now_s + pause_s,
+            pause_s,
+            outcome.result is Result.REFUSED,
         )
+
+    def _accept(self, key: tuple[str, type[Action]], refused: RefusedAction, outcome: Outcome, now_s: float) -> None:
+        if key[1] is not CreatePod or not refused.permanent:
+            if type(outcome.action) is key[1]:
+                del self._refusals[key]
+        elif refused.accepted_s is None:
+            if isinstance(outcome.action, (ProbePod, type(refused.action))) and now_s >= refused.until_s:
+                self._refusals[key] = replace(refused, accepted_s=now_s)
+        elif isinstance(outcome.action, CreatePod):
+            self._refusals[key] = replace(refused, step=refused.step + 1)
 
 
 def _group(kind: type[Action]) -> type[Action]:
-    return CreatePod if issubclass(kind, Need) else kind
+    return CreatePod if issubclass(kind, Need | ProbePod) else kind

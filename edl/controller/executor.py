@@ -9,22 +9,32 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from random import random
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
 from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
+from edl.explain.refusals import who_refuses
 from edl.lifecycle.action_order import creations, degraded_update, status_updates
+from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.node_pinning import pin, update_unpinned
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
+from edl.lifecycle.pod_actions import needs
+from edl.lifecycle.tenancy import limited_priority
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
+from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
-from edl.model.plan import ScaleDecision
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.planner.quota import QuotaNow
 
 JobActions = tuple[Job, tuple[Action, ...]]
+REPAIR_S = 1800.0
+"""How often edl makes sure that what a running job needs still exists."""
+MOST_PROBES = 64
+"""So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
 
 
 class Executor:
@@ -35,6 +45,7 @@ class Executor:
         clock: for pauses and durations.
         lease: checked before each write.
         recorder: gets each outcome.
+        limits: what the operator allows.
         master_view: what the master monitor knows about a job's master.
         writes: how many requests may be under way at once.
     """
@@ -46,13 +57,70 @@ class Executor:
         lease: LeaderLease,
         recorder: Recorder,
         *,
+        limits: Limits,
         master_view: Callable[[Job], MasterView | None],
         writes: int,
     ) -> None:
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
-        self._master_view, self._writes = master_view, writes
+        self._limits, self._master_view, self._writes = limits, master_view, writes
         self._loose: dict[tuple[str, str], float] = {}
+        self.last_write_s = float("-inf")
         self._backoff = Backoff()
+        self._repaired: dict[str, tuple[int, float]] = {}  # (generation, when the next repair is due) by UID
+        self._tried: dict[str, int] = {}  # the generation with which each job was probed, by UID
+
+    def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+        """The planner's view with bounds that respect what the API server refuses.
+
+        A refusal ends with the wish: once the job has all that it wants, or its spec changes.
+        """
+        now_s = self._clock.monotonic_s()
+        self._tried = {job.uid: self._tried[job.uid] for job in view.jobs if job.uid in self._tried}
+        for job in view.jobs:
+            if not wants_pods(job) or self._tried.get(job.uid, job.generation) != job.generation:
+                self._backoff.forget(job.uid, CreatePod)
+        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
+        return view if jobs == view.jobs else replace(view, jobs=jobs)
+
+    async def probe(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
+        """Ask whether pods would be accepted: of jobs that grow for the first time, and of refused ones after a time.
+
+        Args:
+            view: the planner's view, without refusals.
+            plan: what was planned for it.
+
+        Returns:
+            True if an answer changes what a job may have, or what its pods request: the plan has to be made again.
+        """
+        now_s = self._clock.monotonic_s()
+        growing = {d.job for d in plan.decisions if d.admitted and (d.nodes or d.fixed_nodes)}
+        chains, quota = [], QuotaNow(view)
+        for job in view.jobs:
+            refused = self._backoff.refused_creation(job.uid, now_s)
+            is_due = refused is not None and refused.accepted_s is None and now_s >= refused.until_s
+            is_new = refused is None and job.key in growing and self._tried.get(job.uid) != job.generation
+            # A ResourceQuota that is full now refuses what the plan is about to make room for.
+            if (is_due or is_new) and wants_pods(job) and all(quota.has(job, role) for role in missing_roles(job)):
+                first = (refused.action,) if refused is not None and isinstance(refused.action, Need) else ()
+                chains.append((job, (*first, *_probes(job))))
+        gate = asyncio.Semaphore(self._writes)
+        before = [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
+        answers = await asyncio.gather(*(self._apply_chain(chain, gate) for _, chain in chains[:MOST_PROBES]))
+        now_s = self._clock.monotonic_s()
+        for (job, _), outcomes in zip(chains, answers, strict=False):
+            if all(o.is_ok or o.result is Result.REFUSED for o in outcomes):
+                self._tried[job.uid] = job.generation
+        has_learned = any(o.result is Result.DONE for outcomes in answers for o in outcomes if _is_probe(o))
+        return has_learned or before != [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
+
+    def _refusal(self, job: Job, now_s: float) -> Refusal | None:
+        """What the API server refuses to the job now."""
+        refused = self._backoff.refused_creation(job.uid, now_s)
+        if refused is None:
+            return None
+        is_tried, live = refused.accepted_s is not None, len(job.live_trainers)
+        reason, message = who_refuses(refused.reason, refused.message)
+        return Refusal(live + refused.step if is_tried else live, is_tried, reason, message, refused.message)
 
     async def act(
         self,
@@ -72,14 +140,28 @@ class Executor:
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
         for start in starts:
             places[start.job].append((start.role, start.node))
-        self._backoff.keep_only({job.uid for job in snapshot.jobs})
+        uids = {job.uid for job in snapshot.jobs}
+        self._backoff.keep_only(uids)
+        self._repaired = {uid: due for uid, due in self._repaired.items() if uid in uids}
         self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
         wanted: list[JobActions] = []
         for job in snapshot.jobs:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
             actions = self._desired(job, decisions.get(job.key), places[job.key], context)
-            wanted.append((job, pin(actions, len(snapshot.nodes), self._loose)))
+            actions = (*self._repairs(job), *pin(actions, len(snapshot.nodes), self._loose))
+            wanted.append((job, actions))
         return await self._write(wanted)
+
+    def _repairs(self, job: Job) -> tuple[Action, ...]:
+        """What a job with pods needs is created again if somebody deleted it; each job has its own turn."""
+        if not (job.is_schedulable and job.live_trainers):
+            return ()
+        now_s = self._clock.monotonic_s()
+        due_s = self._repaired.setdefault(job.uid, (job.generation, now_s + REPAIR_S * (0.5 + 0.5 * random())))  # noqa: S311
+        if due_s[0] == job.generation and now_s < due_s[1]:
+            return ()
+        self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
+        return needs(job)
 
     def _desired(
         self,
@@ -93,18 +175,17 @@ class Executor:
         except Exception as error:  # a job that breaks this code must not stop the other jobs
             self._recorder.failed(f"job {job.key}", error)
             return ()
-        if not any(isinstance(a, CreatePod) for a in actions):
-            grows = decision is not None and decision.admitted and decision.target > len(job.live_trainers)
-            if not grows:
-                self._backoff.forget(job.uid, CreatePod)
         now_s = self._clock.monotonic_s()
+        self._backoff.forget_unwanted(job.uid, actions, now_s)
         return tuple(a for a in actions if isinstance(a, MarkPod) or self._backoff.allows(job.uid, type(a), now_s))
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
         """(reason, message) for the condition Degraded; None if there is nothing to report."""
-        refused = self._backoff.refusal(job.uid)
+        refused = self._backoff.refusal(job.uid, self._clock.monotonic_s())
         if refused is not None:
             return refused
+        if limited := limited_priority(job, self._limits):
+            return limited
         if snapshot.missing_priority_classes:
             names = ", ".join(snapshot.missing_priority_classes)
             return (
@@ -162,7 +243,9 @@ class Executor:
             if not self._lease.is_held():
                 outcome = Outcome(action, Result.NOT_LEADER, "NotLeader", "the lease was lost before this write")
             elif not self._backoff.allows(action.job_uid, type(action), self._clock.monotonic_s()):
-                return Outcome(action, Result.REFUSED, *(self._backoff.refusal(action.job_uid) or ()))
+                return Outcome(
+                    action, Result.REFUSED, *(self._backoff.refusal(action.job_uid, self._clock.monotonic_s()) or ())
+                )
             else:
                 outcome = await self._try(action)
         self._backoff.record(outcome, self._clock.monotonic_s())
@@ -176,4 +259,14 @@ class Executor:
         except Exception as error:  # a bug in the adapter must not stop the other writes
             self._recorder.failed(f"{type(action).__name__} for job {action.job}", error)
             outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
-        return replace(outcome, seconds=self._clock.monotonic_s() - started_s)
+        self.last_write_s = self._clock.monotonic_s()
+        return replace(outcome, seconds=self.last_write_s - started_s)
+
+
+def _is_probe(outcome: Outcome) -> bool:
+    return isinstance(outcome.action, ProbePod)
+
+
+def _probes(job: Job) -> tuple[Action, ...]:
+    """A question for each kind of pod that the job lacks."""
+    return tuple(ProbePod(job.key, job.uid, role, next_index(job, role)) for role in missing_roles(job))

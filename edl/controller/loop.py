@@ -53,7 +53,7 @@ class Controller:
     """Runs rounds against a cluster while the lease is held.
 
     Attributes:
-        last_round_s: monotonic time at which the last round started; `/healthz` checks it.
+        last_round_s: monotonic time at which the last round started.
     """
 
     def __init__(
@@ -85,13 +85,22 @@ class Controller:
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
         self._plans = PlanMaker(planner, limits, recorder)
-        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s)
+        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
         self._executor = Executor(
-            cluster, clock, lease, recorder, master_view=self._master_view, writes=self._pace.writes
+            cluster, clock, lease, recorder, limits=limits, master_view=self._master_view, writes=self._pace.writes
         )
         self._failed_rounds = 0
         self._wake_in_s: float | None = None
+        self._is_outdated = False
         self.last_round_s = clock.monotonic_s()
+
+    @property
+    def last_sign_of_life_s(self) -> float:
+        """Monotonic time at which a round started or a write of it ended; `/healthz` checks it.
+
+        A round of thousands of slow writes takes long, and each write has a time limit.
+        """
+        return max(self.last_round_s, self._executor.last_write_s)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run rounds until `stop` is set; no error in a round ends the loop."""
@@ -111,7 +120,7 @@ class Controller:
     async def round(self) -> RoundResult:
         """Observe, plan, act and record once."""
         self.last_round_s = self._clock.monotonic_s()
-        self._wake_in_s = None
+        self._wake_in_s, self._is_outdated = None, False
         try:
             result = await self._round()
         except EdlError as error:
@@ -139,17 +148,32 @@ class Controller:
         view = await self._observer.planner_view(snapshot, self._is_finishing)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
         self._wake_in_s = min(serving_grace_left_s(view, self._limits).values(), default=None)
-        plan = await self._plans.plan(view)
         if self._show is not None:
+            plan = await self._plans.plan(view)
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
+        snapshot, view, plan = await self._plan_what_is_allowed(snapshot, view)
         if plan is None:
             return await self._executor.act(snapshot, {}, (), lost)
         starts = await self._plans.startable(view, plan)
         postponed = await self._postponed(view, plan)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         return await self._executor.act(snapshot, decisions, starts, lost)
+
+    async def _plan_what_is_allowed(
+        self, snapshot: ClusterSnapshot, view: ClusterSnapshot
+    ) -> tuple[ClusterSnapshot, ClusterSnapshot, ScalePlan | None]:
+        """Plan for what the API server accepts, and ask it before pods that it has not seen yet cost anybody room."""
+        allowed = self._executor.allowed(view)
+        plan = await self._plans.plan(allowed)
+        if plan is not None and plan.fallback is None and await self._executor.probe(view, plan):
+            self._is_outdated = await self._cluster.wait_for_change(0.0)
+            snapshot = await self._cluster.observe()
+            view = await self._observer.planner_view(snapshot, self._is_finishing)
+            allowed = self._executor.allowed(view)
+            plan = await self._plans.plan(allowed)
+        return snapshot, allowed, plan
 
     async def _postponed(self, view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
         """The jobs that keep their trainers for now, although the plan deletes some for serving pods.
@@ -160,6 +184,8 @@ class Controller:
         if not shrunk:
             return shrunk
         try:
+            # Observing again takes what has changed since the plan was begun: the next round must not wait for more.
+            self._is_outdated |= await self._cluster.wait_for_change(0.0)
             now = await self._cluster.observe()
         except TemporaryError as error:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")
@@ -191,6 +217,9 @@ class Controller:
             await self._clock.sleep(
                 retry_pause_s(self._failed_rounds, self._pace.retry_s, self._pace.retry_at_most_s)
             )
+        if self._is_outdated:
+            await self._clock.sleep(self._pace.debounce_s)
+            return
         left_s = max(0.0, due_s - self._clock.monotonic_s())
         if self._wake_in_s is not None:
             left_s = min(left_s, self._wake_in_s)

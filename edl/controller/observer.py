@@ -13,10 +13,12 @@ from edl.clock import Clock
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
 from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.tenancy import as_permitted
 from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.planner.unplaceable import WaitRecords, mark
+from edl.model.plan import Limits
+from edl.planner.unplaceable import WaitRecords, mark, mark_untried
 
 
 class Observer:
@@ -27,12 +29,17 @@ class Observer:
         recorder: gets a line for each serving pod that cannot be placed.
         plans: computes the wait records in the planner thread.
         unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
+        limits: what the operator allows.
     """
 
-    def __init__(self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float) -> None:
+    def __init__(
+        self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float, limits: Limits
+    ) -> None:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
+        self._limits = limits
         self._unreachable_since_s: dict[str, float] = {}
         self._wait_records: WaitRecords = {}
+        self._untried: set[str] = set()
 
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
@@ -49,16 +56,31 @@ class Observer:
             snapshot: the cluster as observed.
             is_finishing: True if the master of a job says that all data is consumed.
         """
-        jobs = tuple(as_planned(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
-        view = replace(snapshot, jobs=jobs)
+        jobs = tuple(
+            as_permitted(as_planned(job, is_finishing=is_finishing(job)), self._limits) for job in snapshot.jobs
+        )
+        view = mark_untried(replace(snapshot, jobs=jobs), self._limits)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s)
         marked = mark(view, records, now_s)
+        self._report_untried(view)
         for pod in marked.pods:
-            if pod.unplaceable and records[pod.uid] != before.get(pod.uid):
+            if pod.uid in records and pod.unplaceable and records[pod.uid] != before.get(pod.uid):
                 self._recorder.postponed(
                     f"capacity for serving pod {pod.namespace}/{pod.name}: kube-scheduler did not use free capacity"
                     f" that fits it (check its pod affinity, spread constraints, volumes and resource claims); edl"
                     f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
                 )
         return marked
+
+    def _report_untried(self, view: ClusterSnapshot) -> None:
+        """Report once each waiting pod that no scheduler tries."""
+        untried = {pod.uid: pod for pod in view.pods if pod.unplaceable}
+        for uid, pod in untried.items():
+            if uid not in self._untried:
+                name = pod.scheduler or "default-scheduler"
+                self._recorder.postponed(
+                    f"capacity for serving pod {pod.namespace}/{pod.name}: scheduler {name} has not tried it (does it"
+                    " run, and is spec.schedulerName right?); edl keeps no room for it until one does"
+                )
+        self._untried = set(untried)

@@ -15,6 +15,7 @@ from edl.explain.decision import decide, told_study
 from edl.explain.job_report import JobReport, report_on_job
 from edl.explain.sentences import with_comparison_sentences
 from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.tenancy import as_permitted
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
@@ -36,7 +37,7 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
     """
     if policy and policy not in (known := policy_names()):
         raise ConfigError(f"policy {policy!r} does not exist; choose one of {', '.join(sorted(known))}")
-    view = _as_controller_sees(snapshot)
+    view = _as_controller_sees(snapshot, limits)
     if (comparison := COMPARISONS.get(policy)) is not None:
         plan = with_comparison_sentences(comparison.plan(view, limits), view)
     else:
@@ -53,7 +54,7 @@ def certify_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> 
     """
     if policy in COMPARISONS:
         raise ConfigError(f"--certificate: policy {policy} is only for comparison; choose --policy maxmin")
-    made = told_study(_as_controller_sees(snapshot), policy_named(policy), limits)
+    made = told_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
     return _with_declared_bounds(made.plan, snapshot), certify(made, limits)
 
 
@@ -64,7 +65,7 @@ def report_snapshot(snapshot: ClusterSnapshot, key: JobKey, policy: str, limits:
         ConfigError: no such policy exists, or it is only for comparison.
         PlanError: no plan was made, it broke a rule, or a price could not be confirmed in time.
     """
-    made = told_study(_as_controller_sees(snapshot), policy_named(policy), limits)
+    made = told_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
     study = replace(made, plan=_with_declared_bounds(made.plan, snapshot))
     return report_on_job(study, key, limits.deadline_s)
 
@@ -90,8 +91,8 @@ def compare_snapshots(
     return compare(plan_snapshot(before, plan.policy, limits), plan, against)
 
 
-def _as_controller_sees(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    return replace(snapshot, jobs=tuple(as_planned(job) for job in snapshot.jobs))
+def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
+    return replace(snapshot, jobs=tuple(as_permitted(as_planned(job), limits) for job in snapshot.jobs))
 
 
 def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from edl.explain.sentences import with_sentences
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
+from edl.planner.clock import Clock
 from edl.planner.decide import Study, study
 from edl.planner.policies.base import Policy
+
+SAY_BY = 1.05  # of the deadline: the plan is made by then, and its sentences must not hold it up
 
 
 def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> ScalePlan:
@@ -22,12 +24,19 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: K
     return told_study(snapshot, policy, limits, columns).plan
 
 
-def told_study(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns = NO_COLUMNS) -> Study:
-    """The same with everything that the plan was made from."""
-    started_s = time.perf_counter()
-    made = study(snapshot, policy, limits, columns)
-    told_s = time.perf_counter()
-    plan = with_sentences(made)
-    ended_s = time.perf_counter()
-    stages = (*plan.stages, ("sentences", ended_s - told_s))
-    return replace(made, plan=replace(plan, seconds=ended_s - started_s, stages=stages))
+def told_study(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    limits: Limits,
+    columns: KeptColumns = NO_COLUMNS,
+    clock: Clock | None = None,
+) -> Study:
+    """The same with everything that the plan was made from; `clock` as in `planner.decide.study`."""
+    watch = clock or Clock(limits.deadline_s)
+    made = study(snapshot, policy, limits, columns, watch)
+    watch.allow(SAY_BY)
+    watch.begin("sentences")
+    plan = with_sentences(made, watch)
+    watch.begin("")
+    told = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
+    return replace(made, plan=told)

@@ -200,7 +200,8 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         Reason.PINNED: "set spec.trainer.instances to another number, or to 0 so that edl chooses",
         Reason.AT_MAX: "raise spec.trainer.max-instance",
         Reason.COOLDOWN: "wait: the cooldown ends by itself",
-        Reason.QUOTA_REACHED: _within_quota(demand),
+        Reason.QUOTA_REACHED: _within_quota(demand, context),
+        Reason.PODS_REFUSED: _ACCEPTED,
     }
     if decision.reason in known:
         return [known[decision.reason]]
@@ -225,9 +226,19 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     return found
 
 
-def _within_quota(demand: JobDemand) -> str:
-    queue = demand.job.queue
-    return f"raise the quota of queue {queue}, or lower max-instance of another job of that queue"
+_ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
+
+
+def _within_quota(demand: JobDemand, context: DecisionContext) -> str:
+    if demand.job.refusal is not None:
+        return _ACCEPTED
+    is_member = demand.index in context.shared.packing.count
+    shortage = context.quota_shortage(demand.index) if is_member else context.admission.short.get(demand.index)
+    rows = [use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit]
+    row = shortage.row if shortage is not None else next(iter(rows), None)
+    owner = row.owner if row is not None else f"queue {demand.job.queue}"
+    that = "in that namespace" if row is not None and row.namespace else "of that queue"
+    return f"raise the quota of {owner}, or lower max-instance of another job {that}"
 
 
 def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: DecisionContext) -> list[str]:
@@ -235,6 +246,9 @@ def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: Decisi
     if demand is None:
         known = {
             Reason.SUSPENDED: "set spec.suspend to false",
+            Reason.PODS_REFUSED: _ACCEPTED,
+            Reason.QUOTA_REACHED: _ACCEPTED,
+            Reason.QUEUE_NOT_ALLOWED: "set spec.queue to a queue that its namespace may use",
             Reason.INVALID_SPEC: "correct the spec: the lines above name each wrong value, its rule and the remedy",
         }
         return [known[decision.reason]] if decision.reason in known else []
@@ -243,7 +257,7 @@ def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: Decisi
             "lower the requests of its pods or spec.trainer.min-instance, relax node selectors, or add a larger node"
         ]
     if decision.reason is Reason.QUOTA_REACHED:
-        return [_within_quota(demand), "lower spec.trainer.min-instance of this job"]
+        return [_within_quota(demand, context), "lower spec.trainer.min-instance of this job"]
     head = context.admission.head.get(demand.index, demand.index)
     if head != demand.index:
         return [f"wait until {context.problem.demands[head].job.key}, the first in the queue, starts, or suspend it"]

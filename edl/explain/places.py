@@ -32,7 +32,7 @@ class Places:
         """
         if len(chosen) == 1:
             return f"node {self._nodes[chosen[0]].name}"
-        here, there = (Counter(self._pools[i] for i in some) for some in (chosen, usable))
+        here, there = (Counter(map(self._pools.__getitem__, some)) for some in (chosen, usable))
         if "" in here:
             if len(chosen) == len(usable):
                 return f"all {len(usable)} nodes that accept its trainers"

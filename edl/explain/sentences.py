@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from edl.explain.places import Places
-from edl.explain.waiting import WaitingWriter, quota_of
+from edl.explain.waiting import WaitingWriter, quantity, quota_of, quota_reached
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
+from edl.model.jobs import Job, Refusal
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.status import Reason
-from edl.model.units import amount, count, listed, seconds
+from edl.model.units import count, listed, seconds
+from edl.planner.clock import Clock
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.reasons import Cause, Finding, find_reason, makes_way_for
@@ -42,12 +43,19 @@ class Sentence:
     full: str = ""
 
 
-def with_sentences(study: Study) -> ScalePlan:
-    """The plan of a study with a short line and an account for every job."""
+def with_sentences(study: Study, clock: Clock) -> ScalePlan:
+    """The plan of a study with a short line and an account for every job.
+
+    Once the time is over, the line of a job that the planner counted is its count and the reason's name.
+    """
     writer = _Writer(study.final_context)
     jobs = {job.key: job for job in study.final_context.problem.snapshot.jobs}
 
     def worded(decision: ScaleDecision) -> ScaleDecision:
+        if clock.is_over and study.final_context.demand(jobs[decision.job]) is not None:
+            clock.cut_short("sentences")
+            of = f"{decision.target} of {decision.max_trainers}"
+            return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
         return replace(decision, message=sentence.short, details=details)
@@ -110,7 +118,7 @@ class _Writer:
         """The sentence of one job."""
         found, demand = find_reason(job, self._context), self._context.demand(job)
         if demand is None:
-            return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
+            return _excluded(found, job)
         if demand.index not in self._context.shared.packing.count:
             return Sentence(*self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
@@ -133,6 +141,11 @@ class _Writer:
 
     def _held(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         """What keeps an admitted job from more trainers."""
+        if found.cause is Cause.REFUSED and demand.job.refusal is not None:
+            return demand.job.refusal.message, _with_answer(demand.job.refusal)
+        return self._held_by_planner(found, demand)
+
+    def _held_by_planner(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         match found.cause:
             case Cause.PINNED:
                 return _same(f"pinned at {count(demand.job.pinned, 'trainer')}")
@@ -141,8 +154,8 @@ class _Writer:
             case Cause.QUOTA_USED if found.shortage is not None:
                 row, used = found.shortage.row, found.shortage.used
                 return (
-                    f"queue {row.queue} has reached its quota of {row.resource}",
-                    f"queue {row.queue} uses {amount(row.resource, used)} of {quota_of(row)}",
+                    quota_reached(row),
+                    f"{row.owner} uses {quantity(row, used)} of {quota_of(row)}",
                 )
             case Cause.NOT_WORTH_IT:
                 return (
@@ -245,6 +258,20 @@ class _Writer:
         )
         cost = f"one more trainer would cost {donor.key} {_percent(trade.loss)} of its {trade.unit}"
         return f"{cost} and add {_percent(trade.gain)} here{weights}{_verdict(trade)}"
+
+
+def _excluded(found: Finding, job: Job) -> Sentence:
+    """The sentence of a job that is given nothing, however much room there is."""
+    if found.cause is Cause.REFUSED and job.refusal is not None:
+        return Sentence(job.refusal.message, _with_answer(job.refusal))
+    return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
+
+
+def _with_answer(refusal: Refusal) -> str:
+    """Who refuses the pods of a job, and the answer of the API server; edl asks again after pauses."""
+    if not refusal.details:
+        return ""
+    return f"{refusal.message}: {refusal.details}; edl asks again after pauses of up to five minutes"
 
 
 def _same(line: str) -> tuple[str, str]:

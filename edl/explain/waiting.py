@@ -15,7 +15,7 @@ from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.reasons import Cause, Finding
 from edl.planner.findings.scarcity import held_by_minimums, open_to_any
 from edl.planner.problem import BoolArray, IntArray, JobDemand, count_slots
-from edl.planner.quota import QuotaRow, QuotaShortage
+from edl.planner.quota import LIMITS, QuotaRow, QuotaShortage
 
 Kind = tuple[object, ...]
 
@@ -39,17 +39,17 @@ class WaitingWriter:
 
     def write(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         """The short line and the account of a job that could be given something and is given nothing."""
-        needs, queue = self._needs_of(demand), demand.job.queue
+        needs = self._needs_of(demand)
         match found.cause:
             case Cause.QUOTA_TOO_SMALL:
                 row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
                 return (
-                    f"its minimum exceeds the quota of queue {queue}",
-                    f"needs {needs}; queue {row.queue} may never use more than {quota_of(row)}",
+                    f"its minimum exceeds the quota of {row.owner}",
+                    f"needs {needs}; {row.owner} may never use more than {quota_of(row)}",
                 )
             case Cause.WAITS_FOR_QUOTA if found.shortage is not None:
                 behind = f" behind {found.other}" if found.other is not None else ""
-                waits = f"waits for quota of queue {queue}{behind}"
+                waits = f"waits for quota of {found.shortage.row.owner}{behind}"
                 return waits, f"{waits}: needs {needs}; {_used(found.shortage)}"
             case Cause.NEVER_FITS:
                 short, full = self._misfit(demand)
@@ -173,8 +173,19 @@ class WaitingWriter:
 
 
 def quota_of(row: QuotaRow) -> str:
-    """How much a queue may use of a resource."""
-    return f"its quota of {amount(row.resource, row.limit)}"
+    """How much a queue, or the jobs of a namespace, may use of a resource."""
+    return f"its quota of {quantity(row, row.limit)}"
+
+
+def quota_reached(row: QuotaRow) -> str:
+    """The short line of a job that a quota keeps from growing."""
+    return f"{row.owner} has reached its quota of {row.resource}"
+
+
+def quantity(row: QuotaRow, number: int) -> str:
+    """An amount of what a quota limits; limits of pods are named as such."""
+    resource = row.resource.removeprefix(LIMITS)
+    return amount(resource, number) if resource == row.resource else f"{amount(resource, number)} in limits"
 
 
 def _kind_of(demand: JobDemand) -> Kind:
@@ -207,8 +218,8 @@ def _needed(demand: JobDemand) -> Resources:
 
 
 def _used(shortage: QuotaShortage) -> str:
-    used = amount(shortage.row.resource, shortage.used)
-    return f"running jobs of queue {shortage.row.queue} need at least {used} of {quota_of(shortage.row)}"
+    used = quantity(shortage.row, shortage.used)
+    return f"running jobs of {shortage.row.owner} need at least {used} of {quota_of(shortage.row)}"
 
 
 def _behind(first: JobDemand, context: DecisionContext) -> str:

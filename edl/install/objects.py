@@ -71,7 +71,7 @@ def rights() -> list[Object]:
 def volcano_rights() -> list[Object]:
     """The additional rights of the controller in a cluster with Volcano."""
     name = f"{CONTROLLER}-volcano"
-    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get"])
+    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get", "patch"])
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name
     return [{**_role("ClusterRole", name), "rules": [rule]}, binding]
@@ -160,6 +160,7 @@ def _cluster_rules() -> list[Object]:
         _rule("", ["secrets"], ["create"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _rule("apps", ["daemonsets"], _MIRROR),
+        _rule("", ["resourcequotas"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
         _rule("storage.k8s.io", ["storageclasses"], ["list"]),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),

@@ -18,6 +18,7 @@ from edl.model.actions import (
     MarkPod,
     Need,
     PatchStatus,
+    ProbePod,
     Result,
 )
 
@@ -36,7 +37,7 @@ def result_of(action: Action, error: EdlError) -> tuple[Result, str]:
         reason = "InvalidSpec"
     elif isinstance(error, RefusedError):
         reason = error.reason or f"Http{error.code}"
-        creates = isinstance(action, CreatePod | Need)
+        creates = isinstance(action, CreatePod | ProbePod | Need)
         if isinstance(error, NotFoundError) and not creates:
             result = Result.CONFLICT
         elif error.code == 401:
@@ -54,7 +55,7 @@ def message_of(action: Action, error: EdlError) -> str:
 def _attempt(action: Action) -> str:
     """Describe the action; a pod to create only by its role, so that all trainers have the same message."""
     match action:
-        case CreatePod():
+        case CreatePod() | ProbePod():
             attempt = f"create a {action.role.value} pod of job {action.job}"
         case MarkPod():
             attempt = f"annotate pod {action.job.namespace}/{action.pod}"

@@ -27,6 +27,7 @@ from edl.kube.translate.decoders import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     TRAINING_JOBS,
     Decoder,
     Quarantined,
@@ -54,8 +55,9 @@ _READ: dict[tuple[str, str], Decoder[Any]] = {
     (TRAINING_JOB_API, "TrainingJob"): TRAINING_JOBS,
     ("apps/v1", "DaemonSet"): DAEMON_SETS,
     ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASSES,
+    ("v1", "ResourceQuota"): RESOURCE_QUOTAS,
 }
-_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet"}
+_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet", "ResourceQuota"}
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")
 _NO_TIMES = {"annotations", "labels", "fieldsV1", "spec"}
 
@@ -104,6 +106,7 @@ class SavedCluster:
             jobs=self._of("TrainingJob"),
             daemonsets=self._of("DaemonSet"),
             priority_classes=self._of("PriorityClass"),
+            resource_quotas=self._of("ResourceQuota"),
             now_s=newest_s if now_s is None else now_s,
         )
         unread = (replace(one, place=self.places.get(_identity(one), "")) for one in translator.quarantined)

@@ -36,12 +36,16 @@ from edl.model.actions import (
     MarkPod,
     Outcome,
     PatchStatus,
+    ProbePod,
     Result,
 )
 from edl.model.names import ANNOTATION_INTENT, JobKey, Role
 
 WRITE_TIMEOUT_S = 4.5
 """Less than the time from the renew deadline to the end of the lease: no write arrives after a takeover."""
+
+ENSURED_FOR_S = 60.0
+"""How long edl takes for granted that what a job needs exists."""
 
 JOBS_API = "/apis/paddlepaddle.org/v1"
 
@@ -54,6 +58,9 @@ class CacheView(Protocol):
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of the cluster's PriorityClasses."""
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        """Read what admission adds to the pods of a role; True if that changes their shape."""
 
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Announce that the writer created an object."""
@@ -82,7 +89,7 @@ class Writer:
         self._session, self._cache, self._clock = session, cache, clock
         self._key, self._master_image = key, default_master_image
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
-        self._ensured: set[tuple[type[Action], str]] = set()
+        self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
     async def apply(self, action: Action) -> Outcome:
@@ -95,7 +102,7 @@ class Writer:
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""
-        self._ensured = {entry for entry in self._ensured if entry[1] in job_uids}
+        self._ensured = {key: ensured for key, ensured in self._ensured.items() if key[1] in job_uids}
         self._parsed = {uid: parsed for uid, parsed in self._parsed.items() if uid in job_uids}
         self._claims.forget_all_but(job_uids)
 
@@ -103,6 +110,8 @@ class Writer:
         match action:
             case CreatePod():
                 result = await self._create_pod(action)
+            case ProbePod():
+                result = await self._probe_pod(action)
             case MarkPod():
                 result = await self._mark(action)
             case DeletePod():
@@ -149,6 +158,33 @@ class Writer:
         self._cache.expect_created("Pod", namespace, name, stored["metadata"]["uid"])
         return result
 
+    async def _probe_pod(self, action: ProbePod) -> Result:
+        """Create the pod without effect: every admission plugin judges it, and nothing is stored.
+
+        DONE means that admission makes the pod larger or smaller than it was planned.
+
+        A webhook with side effects cannot be asked in this way; then only a real pod can tell.
+        """
+        manifest = pod_manifest(
+            self._job(action),
+            action.role,
+            action.index,
+            default_master_image=self._master_image,
+            priority_classes=self._cache.priority_classes(),
+        )
+        namespace, name = action.job.namespace, action.pod_name
+        collection = f"/api/v1/namespaces/{namespace}/pods"
+        try:
+            stored = await self._session.post(f"{collection}?dryRun=All", manifest, timeout_s=WRITE_TIMEOUT_S)
+            has_learned = self._cache.learn(action.job, action.job_uid, action.role, stored)
+            return Result.DONE if has_learned else Result.UNCHANGED
+        except AlreadyExistsError:
+            await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
+        except RefusedError as error:
+            if not (error.code == 400 and "dry run" in str(error)):
+                raise
+        return Result.UNCHANGED
+
     async def _mark(self, action: MarkPod | DeletePod) -> Result:
         """Annotate the pod with the intent, if it still has that UID."""
         namespace = action.job.namespace
@@ -180,12 +216,18 @@ class Writer:
         return Result.DONE
 
     async def _once(self, action: Action, ensure: Callable[[Any, TrainingJob], Awaitable[None]]) -> Result:
-        """Create an object that edl never deletes itself, once in the life of this process."""
-        if (type(action), action.job_uid) in self._ensured:
+        """Create an object that edl never deletes itself, unless that was done a minute ago for the same spec.
+
+        Somebody else may have deleted it since.
+        """
+        job, key, now_s = self._job(action), (type(action), action.job_uid), self._clock.monotonic_s()
+        generation = job.metadata.generation or 0
+        known = self._ensured.get(key)
+        if known is not None and known[0] == generation and now_s - known[1] < ENSURED_FOR_S:
             return Result.UNCHANGED
-        await ensure(action, self._job(action))
-        self._ensured.add((type(action), action.job_uid))
-        return Result.DONE
+        await ensure(action, job)
+        self._ensured[key] = (generation, now_s)
+        return Result.DONE if known is None else Result.UNCHANGED
 
     async def _ensure_service(self, action: EnsureService, job: TrainingJob) -> None:
         collection = f"/api/v1/namespaces/{action.job.namespace}/services"
@@ -196,10 +238,14 @@ class Writer:
 
     async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> None:
         collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
+        manifest = pod_group_manifest(job)
         try:
-            await self._session.post(collection, pod_group_manifest(job), timeout_s=WRITE_TIMEOUT_S)
+            await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            await self._existing(f"PodGroup {action.job}", f"{collection}/{action.job.name}", action)
+            path = f"{collection}/{action.job.name}"
+            found = await self._existing(f"PodGroup {action.job}", path, action)
+            if not _contains(found.get("spec"), least := {"minMember": manifest["spec"]["minMember"]}):
+                await self._session.patch(path, {"spec": least}, timeout_s=WRITE_TIMEOUT_S)
         except RefusedError as error:
             is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
             if not (is_optional and error.code in {403, 404}):

@@ -21,7 +21,9 @@ from edl.ledger.events import (
     Restored,
     Returned,
     SessionOpened,
+    StepsDone,
     TruncateAccepted,
+    WorldFormed,
 )
 from edl.ledger.intervals import IntervalSet
 from edl.ledger.state import LedgerState
@@ -66,6 +68,7 @@ class Audit:
         self.problems: list[str] = []
         self._serial, self._dataset = state.serial, state.dataset
         self._names = {number: session.name for number, session in state.sessions.items()}
+        self._world = state.world
         self._todo = IntervalSet(sorted([*state.todo, *((a, b) for a, (b, _) in state.suspects.items())]))
         self._given_up = state.quarantined.copy()
         self._done = state.done_ranges()
@@ -161,7 +164,14 @@ class Audit:
             case Restored():
                 self._restore(event.checkpoint)
             case _:
-                pass
+                self._apply_steps(event)
+
+    def _apply_steps(self, event: Event) -> None:
+        """Follow an event of trainers that train in step; other events change nothing."""
+        if isinstance(event, WorldFormed):
+            self._check_world(event)
+        elif isinstance(event, StepsDone):
+            self._count_steps(event)
 
     def _end_lease(self, fence: int, cursor: int | None) -> None:
         """End a lease; the positions before the cursor are done, or all of them if the cursor is None."""
@@ -176,6 +186,24 @@ class Audit:
     def _give_back(self, start: int, end: int) -> None:
         self._todo.add(start, end)
         self._open.redispatched += max(0, end - start)
+
+    def _check_world(self, event: WorldFormed) -> None:
+        before, self._world = self._world, event
+        if self._leases or (before is not None and event.generation <= before.generation):
+            raise ValueError("trainers hold leases, or the generation does not grow")
+        known = [position for position in event.positions if position is not None]
+        done = self._open.epoch * self._open.total + self._done.size
+        if any(position < done for position in known) or (known and max(known) != event.position):
+            raise ValueError(f"its trainers have {known} and begin at {event.position}, but {done} are counted")
+
+    def _count_steps(self, event: StepsDone) -> None:
+        if self._world is None or event.generation != self._world.generation:
+            raise ValueError("the steps are not of the last world")
+        if event.start != self._done.size:
+            raise ValueError(f"the steps begin at {event.start}, but {self._done.size} positions are counted")
+        self._todo.remove(event.start, event.end)
+        self._done.add(event.start, event.end)
+        self._open.done_by[self._names[self._world.sessions[0]]] += event.end - event.start
 
     def _begin_epoch(self, epoch: int) -> None:
         self._open = EpochAudit(epoch, self._dataset.total if self._dataset else 0)

@@ -30,6 +30,10 @@ class CheckpointLedger(Membership):
     def begin_checkpoint(self, key: SessionKey, step: int) -> int:
         """Begin a checkpoint: it covers everything that is reported so far.
 
+        Args:
+            key: the session that saves.
+            step: of the training; if trainers train in step, the position of the model.
+
         Returns:
             The number of the checkpoint; the same number for the same session and step.
 
@@ -43,6 +47,11 @@ class CheckpointLedger(Membership):
             raise ConflictError(
                 f"session {key.name}: pod {key.pod_uid} is not on the roster; only a trainer on the roster may save"
                 " the model"
+            )
+        if self.state.world is not None and step != self.state.done_position:
+            raise ConflictError(
+                f"session {key.name}: its model is at position {step}, but the steps up to"
+                f" {self.state.done_position} are counted; a checkpoint must be of the model that the others have"
             )
         for checkpoint in self.state.checkpoints.values():
             if (checkpoint.session, checkpoint.step, checkpoint.committed) == (session.number, step, False):

@@ -143,6 +143,27 @@ class Replied(NamedTuple):
     status: str
 
 
+class WorldFormed(NamedTuple):
+    """The trainers that train in step from now on; `positions` are those of their models, None without a state.
+
+    A position here counts through all epochs: epoch * total + position in the epoch.
+    """
+
+    generation: int
+    position: int  # where the first step begins
+    sessions: list[int]  # rank -> session
+    positions: list[int | None]
+    checkpoint: int | None  # what the first rank loads; 0 is a new model, None if a trainer has the state
+
+
+class StepsDone(NamedTuple):
+    """Every trainer of the world has applied the steps on `[start, end)` of the open epoch."""
+
+    generation: int
+    start: int
+    end: int
+
+
 Event = (
     DatasetSet
     | SessionOpened
@@ -160,6 +181,8 @@ Event = (
     | Elected
     | RosterSet
     | Replied
+    | WorldFormed
+    | StepsDone
 )
 
 _KINDS: dict[str, Any] = {
@@ -179,6 +202,8 @@ _KINDS: dict[str, Any] = {
     "elect": Elected,
     "roster": RosterSet,
     "reply": Replied,
+    "world": WorldFormed,
+    "steps": StepsDone,
 }
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

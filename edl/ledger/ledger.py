@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from edl.errors import ConflictError
 from edl.ledger import dispatch
-from edl.ledger.checkpoints import CheckpointLedger
 from edl.ledger.dispatch import LedgerSettings
 from edl.ledger.entries import Lease, TrainerSession
 from edl.ledger.errors import dataset_conflict
@@ -44,11 +43,12 @@ from edl.ledger.request import (
     SyncRequest,
 )
 from edl.ledger.state import LedgerState
+from edl.ledger.steps import StepLedger
 
 _MAX_ERROR_LENGTH = 200  # characters of a trainer's error that the journal keeps
 
 
-class Ledger(CheckpointLedger):
+class Ledger(StepLedger):
     """Leases ranges of an epoch's order to trainers.
 
     Args:
@@ -101,6 +101,11 @@ class Ledger(CheckpointLedger):
         """
         self.expire(now_s)
         session = self._session(key)
+        if request.want and self.state.world is not None:
+            raise ConflictError(
+                f"session {key.name}: the trainers of this job train in step, so it has no leases; use the same loop"
+                " in every trainer"
+            )
         if request.seq <= session.seq:
             if request.seq == session.seq and session.last_reply is not None:
                 return session.last_reply

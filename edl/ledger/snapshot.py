@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from edl.ledger.entries import Checkpoint, ClosedEpoch, Lease, TrainerSession
-from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet
+from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet, WorldFormed
 from edl.ledger.intervals import IntervalSet
 from edl.ledger.state import LedgerState
 
@@ -35,6 +35,7 @@ def state_to_json(state: LedgerState) -> _Object:
         "redispatched": state.redispatched,
         "election": state.election and list(state.election),
         "roster": state.roster and list(state.roster),
+        "world": state.world and list(state.world),
     }
 
 
@@ -82,6 +83,7 @@ def _state(value: _Object) -> LedgerState:
     state.election = _optional(Elected, value["election"])
     state.roster = _optional(RosterSet, value["roster"])
     state.roster_uids = frozenset(state.roster.pod_uids if state.roster else ())
+    state.world = _optional(WorldFormed, value.get("world"))  # snapshots of older versions have none
     return state
 
 

@@ -28,8 +28,10 @@ from edl.ledger.events import (
     RosterSet,
     SessionForgotten,
     SessionOpened,
+    StepsDone,
     TruncateAccepted,
     TruncateOffered,
+    WorldFormed,
 )
 from edl.ledger.intervals import IntervalSet
 
@@ -52,6 +54,7 @@ class LedgerState:
         closed: the epochs that are over.
         redispatched: positions of the open epoch that were leased and returned undone; each return counts.
         roster_uids: the UIDs of the pods on the roster.
+        world: the trainers that train in step; None while trainers lease ranges.
     """
 
     def __init__(self) -> None:
@@ -70,6 +73,7 @@ class LedgerState:
         self.election: Elected | None = None
         self.roster: RosterSet | None = None
         self.roster_uids: frozenset[str] = frozenset()
+        self.world: WorldFormed | None = None
         self._apply: dict[type, Callable[[Any], None]] = {
             DatasetSet: self._dataset_set,
             SessionOpened: self._session_opened,
@@ -87,6 +91,8 @@ class LedgerState:
             Elected: self._elected,
             RosterSet: self._roster_set,
             Replied: self._replied,
+            WorldFormed: self._world_formed,
+            StepsDone: self._steps_done,
         }
 
     @property
@@ -114,6 +120,12 @@ class LedgerState:
     def available(self) -> int:
         """How many positions could be leased now."""
         return self.todo.size + sum(end - start for start, (end, _) in self.suspects.items())
+
+    @property
+    def done_position(self) -> int:
+        """The first position that is not done, counted through all epochs; 0 without a data set."""
+        start = self.epoch * self.total
+        return start + (self.todo.first()[0] if self.todo else self.total) if self.is_open else start
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
@@ -297,3 +309,14 @@ class LedgerState:
 
     def _replied(self, event: Replied) -> None:
         self.sessions[event.session].journaled_reply = event
+
+    def _world_formed(self, event: WorldFormed) -> None:
+        if self.leases or not len(event.sessions) == len(event.positions) > 0:
+            raise ValueError("positions are leased, or a rank has no entry")
+        self.world = event
+
+    def _steps_done(self, event: StepsDone) -> None:
+        if self.world is None or event.generation != self.world.generation or not event.start < event.end:
+            raise ValueError("the steps are of another world, or there are none")
+        self.todo.remove(event.start, event.end)
+        self.reported.add(event.start, event.end)

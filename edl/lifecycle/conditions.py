@@ -107,7 +107,7 @@ def _complete(job: Job, step: Step, phase: JobPhase) -> tuple[str, str]:
     if step.trainer_lost:
         return TRAINER_LOST, "the last trainer was lost before it completed; edl replaces it"
     if step.finishing:
-        return "Finishing", f"{count(len(job.completed(Role.TRAINER)), 'trainer')} exited with code 0"
+        return "Finishing", f"{count(job.completed_trainers, 'trainer')} exited with code 0"
     return "NotFinished", "no trainer has completed"
 
 

@@ -132,7 +132,7 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
     A gang then needs the trainers that have not completed; a fault-tolerant job needs none beyond the live ones.
     """
     job = with_measured(job)
-    completed = len(job.completed(Role.TRAINER))
+    completed = job.completed_trainers
     if not (completed or is_finishing) or is_over(job):
         return job
     if not job.fault_tolerant:
@@ -161,7 +161,7 @@ def _next(given: _Input) -> _Result:
         result = _restart(given, step, cause)
     else:
         rerun = _role_to_rerun(job, events)
-        done = bool(job.completed(Role.TRAINER)) or _is_finished(given.context)
+        done = bool(job.completed_trainers) or _is_finished(given.context)
         step = replace(step, rerun=rerun, finishing=done and rerun is not Role.TRAINER)
         result = (_elastic if job.fault_tolerant else _gang)(given, step, _to_replace(given, rerun))
     return replace(result, actions=(*marks, *result.actions))

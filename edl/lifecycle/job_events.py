@@ -22,6 +22,8 @@ _WAITING_KINDS = {
     Reason.UNSCHEDULABLE.value: EventKind.WARNING,
     Reason.MIN_UNSATISFIED.value: EventKind.NORMAL,
     Reason.QUOTA_REACHED.value: EventKind.NORMAL,
+    Reason.PODS_REFUSED.value: EventKind.WARNING,
+    Reason.QUEUE_NOT_ALLOWED.value: EventKind.WARNING,
 }
 
 

@@ -68,7 +68,7 @@ def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple
     minimum = {*missing, *new_trainers[: max(0, job.min_trainers - len(job.live_trainers))]}
     if (job.gang or not job.fault_tolerant) and not minimum <= {(pod.role, pod.index) for pod in created}:
         return ()
-    return (*_needs(job), *created) if created else ()
+    return (*needs(job), *created) if created else ()
 
 
 def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
@@ -114,11 +114,14 @@ def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
 
 def _free_indexes(job: Job, count: int) -> list[int]:
     used = {p.index for p in job.pods if p.role is Role.TRAINER}
+    if not job.fault_tolerant:
+        used |= job.completed_indexes
     most = len(used) + count if job.fault_tolerant else job.min_trainers
     return [i for i in range(most) if i not in used][:count]
 
 
-def _needs(job: Job) -> tuple[Action, ...]:
+def needs(job: Job) -> tuple[Action, ...]:
+    """The objects that the pods of a job need: Service, tokens and journal of the master, and group."""
     service = EnsureService(job.key, job.uid)
     group = (EnsurePodGroup(job.key, job.uid),) if job.gang else ()
     if not has_master(job):

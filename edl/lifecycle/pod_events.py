@@ -114,10 +114,11 @@ def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bo
     if job.live_trainers or not job.was_admitted:
         return False
     if master_view is not None and master_view.is_finished:
-        return not completed
-    if not completed:
+        return not job.completed_trainers
+    if not job.completed_trainers:
         return False
-    has_incomplete = any(p.role is Role.TRAINER and p not in completed for p in job.pods)
+    kept = (*completed, *_cleaned_up(job))
+    has_incomplete = any(p.role is Role.TRAINER and p not in kept for p in job.pods)
     stored = job.status.condition("Complete") if job.status else None
     return has_incomplete or (stored is not None and stored.reason == TRAINER_LOST)
 
@@ -174,7 +175,8 @@ def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None)
     for role in Role:
         pods = [p for p in job.pods if p.role is role]
         failed = [p for p in pods if event_of(p, unreachable) is JobEvent.POD_FAILED]
-        evicted = [p for p in pods if event_of(p, unreachable) is JobEvent.POD_EVICTED]
+        cleaned_up = _cleaned_up(job) if role is Role.TRAINER else ()
+        evicted = [p for p in pods if event_of(p, unreachable) is JobEvent.POD_EVICTED and p not in cleaned_up]
         if failed:
             yield _pod_event(job, role, JobEvent.POD_FAILED, _list(failed, describe_failure))
         if evicted:
@@ -183,6 +185,23 @@ def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None)
             yield _pod_event(job, role, JobEvent.POD_EVICTED, f"a {role.value} pod no longer exists")
         if _is_completed(job, role, master_view):
             yield _pod_event(job, role, JobEvent.TASK_COMPLETED, _describe_completion(job, role, master_view))
+
+
+def _cleaned_up(job: Job) -> tuple[Pod, ...]:
+    """Trainers that completed, as the status remembers, and that somebody deletes now.
+
+    A pod that exits with code 0 because it is being deleted looks the same, but the status did not know it before.
+    """
+    stored = frozenset(job.status.completed) if job.status is not None else frozenset()
+    return tuple(
+        p
+        for p in job.pods
+        if p.role is Role.TRAINER
+        and p.index in stored
+        and p.phase is PodPhase.SUCCEEDED
+        and p.terminating
+        and not (p.intent or p.disruption)
+    )
 
 
 def _pod_event(job: Job, role: Role, event: JobEvent, message: str) -> PodEvent:
@@ -205,7 +224,7 @@ def _rank(event: PodEvent) -> tuple[bool, int]:
 
 def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
     """True if all pods of the role exited with code 0; for trainers, if the master has reported since."""
-    completed = len(job.completed(role))
+    completed = job.completed_trainers if role is Role.TRAINER else len(job.completed(role))
     if not completed or not job.was_admitted:
         return False
     if role is not Role.TRAINER:
@@ -229,7 +248,8 @@ def _has_vanished(job: Job, role: Role) -> bool:
     if not job.pods or any(is_deleted_with_job(p) for p in job.pods):
         return False
     if role is Role.TRAINER:
-        expected = 0 if job.fault_tolerant else job.min_trainers
+        cleaned_up = job.completed_trainers - len(job.completed(role)) - len(_cleaned_up(job))
+        expected = 0 if job.fault_tolerant else job.min_trainers - cleaned_up
     else:
         expected = sum(f.count for f in job.fixed if f.role is role)
     return sum(p.role is role for p in job.pods) < expected

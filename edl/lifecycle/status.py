@@ -58,6 +58,7 @@ def describe(
         explanation=step.message,
         dataset=_progress(job, step, master_view),
         measured=measured if measured is not None else old.measured,
+        completed=_completed(job, step),
     )
     return status, job_events(job, step, status)
 
@@ -91,6 +92,13 @@ def ended_as(job: Job) -> Step:
     if ending is not None and ending.status == "True":
         reason, message = ending.reason, ending.message
     return Step(Stage.SUCCEEDED if succeeded else Stage.FAILED, 0, reason, message, status.failures)
+
+
+def _completed(job: Job, step: Step) -> tuple[int, ...]:
+    """The trainers that completed in this run; a run ends with a restart, a suspension or the job's admission."""
+    if step.restarting or step.rerun is Role.TRAINER or step.stage in {Stage.SUSPENDED, Stage.WAITING}:
+        return ()
+    return tuple(sorted(job.completed_indexes))
 
 
 def _start_s(old: JobStatus, step: Step, stamp: float) -> float | None:
@@ -136,7 +144,7 @@ def _has_minimum(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
             return False
     if step.finishing and job.fault_tolerant:
         return True
-    return counts[Role.TRAINER].ready + len(job.completed(Role.TRAINER)) >= job.min_trainers
+    return counts[Role.TRAINER].ready + job.completed_trainers >= job.min_trainers
 
 
 def _progress(job: Job, step: Step, master_view: MasterView | None) -> Progress | None:

@@ -18,6 +18,7 @@ from edl.ledger.request import SessionKey
 MAX_ITEMS = 1000
 _Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
+_WaitSeconds = Annotated[float, Meta(ge=0, le=3600, description="how long to hold the call; 10 s at most")]
 _Body = TypeVar("_Body")
 
 
@@ -178,6 +179,72 @@ class ElectionAnswer(msgspec.Struct, frozen=True):
     """True if the trainer that asks should save the model."""
 
     elected: bool
+
+
+class EnterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A trainer that trains in step wants a world; null as position says that its model has no state of this job."""
+
+    session: SessionBody
+    generation: _Whole
+    position: _Whole | None
+    endpoint: _Name
+    min_size: Annotated[int, Meta(ge=1, le=20_000)] = 1
+    wait_s: _WaitSeconds = 0.0
+
+
+class MemberAnswer(msgspec.Struct, frozen=True):
+    """A trainer of a world: where the others reach it, and how far its model is."""
+
+    name: str
+    endpoint: str
+    position: int | None
+
+
+class EnterAnswer(msgspec.Struct, frozen=True):
+    """The world of a trainer; with the status `wait` there is none yet, with `job_end` there will be none."""
+
+    status: str
+    generation: int = 0
+    rank: int = 0
+    position: int = 0
+    checkpoint: int | None = None
+    members: list[MemberAnswer] = []
+
+
+class WatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A trainer that trains in step is alive, and its model is that far; a trainer always has one watch under way."""
+
+    session: SessionBody
+    generation: _Whole
+    position: _Whole | None
+    knows: bool = False
+    wait_s: _WaitSeconds = 0.0
+
+
+class WatchAnswer(msgspec.Struct, frozen=True):
+    """Whether the world should end with its next step, and whether it is broken: a trainer of it is gone.
+
+    The positions before `done` count as done.
+    """
+
+    must_change: bool
+    done: int
+    is_broken: bool
+
+
+class LeaveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A trainer that trains in step leaves, after the last step of its world."""
+
+    session: SessionBody
+    generation: _Whole
+    position: _Whole | None
+    wait_s: _WaitSeconds = 0.0
+
+
+class LeaveAnswer(msgspec.Struct, frozen=True):
+    """True if the process may end: no trainer of its world is still in a step."""
+
+    is_free: bool
 
 
 class RosterPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,20 +21,29 @@ from aiohttp import web
 
 from edl.errors import ConfigError, ConflictError, TemporaryError
 from edl.ledger.errors import UnknownCheckpointError
+from edl.ledger.group import EnterRequest
+from edl.ledger.request import JOB_END, RUN, WAIT
 from edl.master.bodies import (
     BeginBody,
     CommitBody,
     DatasetBody,
     ElectionAnswer,
     ElectionBody,
+    EnterAnswer,
+    EnterBody,
     ErrorAnswer,
     ErrorDetail,
     IdAnswer,
+    LeaveAnswer,
+    LeaveBody,
     MalformedError,
+    MemberAnswer,
     PieceAnswer,
     RestoreBody,
     RosterBody,
     SyncBody,
+    WatchAnswer,
+    WatchBody,
     read_body,
     sync_answer,
 )
@@ -107,6 +116,9 @@ class MasterApi:
         app.router.add_post("/v1/checkpoint/commit", self._commit)
         app.router.add_post("/v1/checkpoint/restore", self._restore)
         app.router.add_post("/v1/save-election", self._elect)
+        app.router.add_post("/v1/group/enter", self._enter)
+        app.router.add_post("/v1/group/watch", self._watch)
+        app.router.add_post("/v1/group/leave", self._leave)
         app.router.add_put("/v1/roster", self._roster)
         app.router.add_get("/v1/status", self._status)
         for prefix in ("", "/v1"):
@@ -276,6 +288,27 @@ class MasterApi:
     async def _elect(self, request: web.Request) -> web.Response:
         body = await self._body(request, ElectionBody)
         return _answer(ElectionAnswer(await self._master.elect(body.session.key, body.step, body.ttl_s)))
+
+    async def _enter(self, request: web.Request) -> web.Response:
+        body = await self._body(request, EnterBody)
+        wanted = EnterRequest(body.generation, body.position, body.endpoint, body.min_size)
+        world, has_ended = await self._master.enter(body.session.key, wanted, body.wait_s)
+        if world is None:
+            return _answer(EnterAnswer(JOB_END if has_ended else WAIT))
+        members = [MemberAnswer(*member) for member in world.members]
+        place = world.generation, world.rank, world.position, world.checkpoint
+        return _answer(EnterAnswer(RUN, *place, members))
+
+    async def _watch(self, request: web.Request) -> web.Response:
+        body = await self._body(request, WatchBody)
+        self._limit_calls((body.session.pod_uid, body.session.incarnation))
+        place = body.session.key, body.generation, body.position
+        return _answer(WatchAnswer(*await self._master.watch(*place, body.wait_s, knows=body.knows)))
+
+    async def _leave(self, request: web.Request) -> web.Response:
+        body = await self._body(request, LeaveBody)
+        place = body.session.key, body.generation, body.position
+        return _answer(LeaveAnswer(await self._master.leave(*place, body.wait_s)))
 
     async def _roster(self, request: web.Request) -> web.Response:
         body = await self._body(request, RosterBody, ROSTER_BYTES)

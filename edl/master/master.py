@@ -20,11 +20,13 @@ from edl.clock import Clock
 from edl.errors import EdlError, PermanentError, TemporaryError
 from edl.ledger.dispatch import LedgerSettings
 from edl.ledger.events import DatasetSet, JournalError, Replied, decode_events, encode_events
+from edl.ledger.group import EnterRequest, FormedWorld, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import WAIT, SessionKey, SyncRequest
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
 from edl.ledger.status import ledger_status
+from edl.master.group_calls import GroupCalls
 from edl.master.ledger_store import LedgerStore, StoreBlockedError
 
 SNAPSHOT_EVENTS = 100_000
@@ -117,9 +119,12 @@ class Master:
         recovered: from `recover`.
         store: its journal, started.
         clock: for deadlines.
+        group: the time limits of trainers that train in step.
     """
 
-    def __init__(self, recovered: Recovered, store: LedgerStore, clock: Clock) -> None:
+    def __init__(
+        self, recovered: Recovered, store: LedgerStore, clock: Clock, group: GroupSettings | None = None
+    ) -> None:
         self._ledger, self._store, self._clock = recovered.ledger, store, clock
         self._first_epoch, self._events_since_snapshot = recovered.first_epoch, recovered.replayed
         self._held: dict[tuple[SessionKey, int], asyncio.Future[Replied]] = {}  # (session, seq) -> its reply
@@ -128,6 +133,7 @@ class Master:
         self._last_phase = self._phase()
         self._was_blocked = False
         self._is_stopping = False
+        self._group = GroupCalls(self._ledger, group or GroupSettings(), clock, self._execute)
 
     @property
     def dataset(self) -> DatasetSet | None:
@@ -149,6 +155,7 @@ class Master:
             await self._clock.sleep(_TICK_S)
             if self._store.blocked is None:
                 self._execute(lambda: self._ledger.tick(self._clock.monotonic_s()))
+                self._group.tick()
             if self._broken is not None:
                 raise self._broken
             try:
@@ -160,13 +167,19 @@ class Master:
         """Refuse new requests, and answer every request that is held."""
         self._is_stopping = True
         self._wake(len(self._waiters))
+        self._group.close()
         while self._held:
             await asyncio.wait(self._held.values())
             await asyncio.sleep(0)
 
     def status(self) -> dict[str, Any]:
         """The body of `GET /v1/status`; it is served while the disk is full, too."""
-        return {**ledger_status(self._ledger), "blocked": self._store.blocked, "records": self._store.appended}
+        return {
+            **ledger_status(self._ledger),
+            "group": self._group.status(),
+            "blocked": self._store.blocked,
+            "records": self._store.appended,
+        }
 
     async def sync(self, key: SessionKey, request: SyncRequest, wait_s: float) -> tuple[Replied, float]:
         """Handle one sync call of a trainer.
@@ -218,9 +231,34 @@ class Master:
         """See `Ledger.elect`."""
         return await self._execute_durably(lambda: self._ledger.elect(key, step, ttl_s, self._clock.monotonic_s()))
 
+    async def enter(self, key: SessionKey, request: EnterRequest, wait_s: float) -> tuple[FormedWorld | None, bool]:
+        """See `GroupCalls.enter`; returns the world, and whether the job has ended."""
+        self._refuse_while_blocked()
+        found = await self._group.enter(key, request, wait_s)
+        await self._store.durable(self._store.appended)
+        return found, self._group.has_ended
+
+    async def watch(
+        self, key: SessionKey, generation: int, position: int | None, wait_s: float, *, knows: bool
+    ) -> tuple[bool, int, bool]:
+        """See `GroupCalls.watch`; returns its answer, the position up to which steps are done, and `is_broken`."""
+        self._refuse_while_blocked()
+        must_change = await self._group.watch(key, generation, position, wait_s, knows=knows)
+        done, is_broken = self._group.position, self._group.is_broken(generation)
+        await self._store.durable(self._store.appended)
+        return must_change, done, is_broken
+
+    async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
+        """See `GroupCalls.leave`."""
+        self._refuse_while_blocked()
+        is_free = await self._group.leave(key, generation, position, wait_s)
+        await self._store.durable(self._store.appended)
+        return is_free
+
     async def set_roster(self, generation: int, pod_uids: Iterable[str]) -> None:
         """See `Ledger.set_roster`."""
         await self._execute_durably(lambda: self._ledger.set_roster(generation, pod_uids))
+        self._group.tick()
 
     async def _execute_durably(self, command: Callable[[], _T]) -> _T:
         """Run a command, and return its result once its events are on disk."""

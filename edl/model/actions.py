@@ -62,6 +62,21 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbePod:
+    """Ask the API server whether it would accept the pod `<job>-<role>-<index>` now; nothing is created."""
+
+    job: JobKey
+    job_uid: str
+    role: Role
+    index: int
+
+    @property
+    def pod_name(self) -> str:
+        """The name of the pod that would be created."""
+        return f"{self.job.name}-{self.role.value}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class MarkPod:
     """Write on a pod why edl will delete it, without deleting it yet."""
 
@@ -153,7 +168,7 @@ class DeleteJob:
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
 """An object that must exist before the pods of a job are created."""
 
-Action = CreatePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | DeleteJob
+Action = CreatePod | ProbePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | DeleteJob
 
 
 class Result(StrEnum):

@@ -30,6 +30,25 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """A ResourceQuota of a namespace, as far as it limits the pods of TrainingJobs.
+
+    Resources have the names of `Resources`; what pods may set as limits together is `limits.cpu` and so on.
+
+    Attributes:
+        hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.
+        used: what the API server counted last.
+        others: what the pods of no TrainingJob request.
+    """
+
+    namespace: str
+    name: str
+    hard: tuple[tuple[str, int], ...]
+    used: tuple[tuple[str, int], ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything in the cluster that one decision depends on.
 
@@ -41,6 +60,7 @@ class ClusterSnapshot:
         jobs: every TrainingJob, sorted by key.
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         unread_nodes: names of nodes that exist and could not be parsed: they offer no capacity, but are not gone.
+        resource_quotas: of the namespaces that have TrainingJobs, sorted by (namespace, name).
     """
 
     observed_at_s: float
@@ -49,3 +69,4 @@ class ClusterSnapshot:
     jobs: tuple[Job, ...] = ()
     missing_priority_classes: tuple[str, ...] = ()
     unread_nodes: tuple[str, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()

@@ -13,8 +13,8 @@ from edl.model.job_policies import JobAction, JobEvent, default_action
 from edl.model.names import JobKey, Role
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import PodShape, Preference
-from edl.model.status import JobStatus
+from edl.model.resources import PodShape, Preference, Resources
+from edl.model.status import JobStatus, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,14 @@ class FixedPods:
     Attributes:
         preferred: preferred node affinity. It is not part of the shape: it only chooses between nodes that are
             otherwise equal, and pods that differ in nothing else should count as one shape.
+        limits: the resource limits of one pod; only a ResourceQuota counts them.
     """
 
     role: Role
     shape: PodShape
     count: int
     preferred: tuple[Preference, ...] = ()
+    limits: Resources = Resources()
 
 
 class RolePolicy(NamedTuple):
@@ -48,6 +50,27 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server refuses pods of a job; see `edl.lifecycle.allowance`.
+
+    Attributes:
+        allowed: the most trainers that the job may have until the API server accepts more.
+        is_tried: the last question was answered with yes, so the job may try this many; False while it must not try.
+        reason: QuotaReached if a ResourceQuota refuses, else PodsRefused.
+        message: who refuses, in a few words.
+        details: the answer of the API server.
+        bars: the job gets no pods at all, because it may not have its minimum.
+    """
+
+    allowed: int
+    is_tried: bool
+    reason: Reason
+    message: str
+    details: str
+    bars: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A TrainingJob with the fields that a decision and its life cycle need.
 
@@ -58,6 +81,7 @@ class Job:
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
         trainer: the shape of one trainer.
         preferred: preferred node affinity of the trainers; see FixedPods.
+        limits: the resource limits of one trainer; see FixedPods.
         fixed: master and pservers.
         pods: every existing pod of every role of the job, terminating and finished pods included; sorted by
             (role, index, name).
@@ -76,6 +100,7 @@ class Job:
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty if it is valid.
         status: the stored status; None before the first write.
+        refusal: the API server refuses pods of the job; None if it does not. Only the planner's view of a job has it.
     """
 
     key: JobKey
@@ -84,6 +109,7 @@ class Job:
     max_trainers: int
     trainer: PodShape
     preferred: tuple[Preference, ...] = ()
+    limits: Resources = Resources()
     fixed: tuple[FixedPods, ...] = ()
     pods: tuple[Pod, ...] = ()
     generation: int = 1
@@ -108,6 +134,7 @@ class Job:
     restarts_epoch: bool | None = None
     has_dataset: bool = False
     status: JobStatus | None = None
+    refusal: Refusal | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -143,9 +170,25 @@ class Job:
         )
 
     @property
+    def completed_trainers(self) -> int:
+        """How many trainers completed in this run; a clean-up may have deleted the pods of some since."""
+        return len(self.completed_indexes)
+
+    @property
+    def completed_indexes(self) -> frozenset[int]:
+        """The indexes of these trainers."""
+        stored = self.status.completed if self.status is not None else ()
+        return frozenset((*stored, *(p.index for p in self.completed(Role.TRAINER) if p.index is not None)))
+
+    @property
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
-        return not (self.problem or self.suspended or self.finished or self.deleting)
+        return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)
+
+    @property
+    def is_barred(self) -> bool:
+        """True if the API server refuses the pods that the job needs to run."""
+        return self.refusal is not None and self.refusal.bars
 
     @property
     def was_admitted(self) -> bool:

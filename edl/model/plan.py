@@ -13,6 +13,7 @@ from edl.errors import PlanFailure
 from edl.model.names import JobKey, Role
 from edl.model.resources import PodShape
 from edl.model.status import Reason
+from edl.model.tenants import Tenants
 
 VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
 """Reasons of a job below its maximum: a shrink with one of them gives capacity to another job."""
@@ -20,16 +21,18 @@ VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Re
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What the jobs of a queue may request together.
+    """What the jobs of a queue, or of a namespace, may request together.
 
     Attributes:
-        queue: the name of the queue, as in `spec.queue`.
+        queue: the name of the queue, as in `spec.queue`; of the ResourceQuota if there is a namespace.
         amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
-            not listed has no limit.
+            not listed has no limit. Limits of a namespace also have resources such as `limits.cpu`.
+        namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
     """
 
     queue: str
     amounts: tuple[tuple[str, int], ...]
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,30 @@ class Limits:
             kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
             old and no pod before it in the queue was tried since. Otherwise trainers would be deleted twice for one
             pod. 0 counts every waiting pod at once.
+        untried_s: a waiting pod that no scheduler has tried for so long counts for nothing until one does: its
+            scheduler may not exist. The time begins again whenever that scheduler finishes with a pod before it in
+            the queue. 0 counts every waiting pod.
+        serving_schedulers: only waiting pods of these schedulers count; empty for all.
         consolidate_after_s: pservers may move to other nodes, so that more trainers fit, once nothing has changed
             for this long; 0 never moves them.
         growth_hold_s: a job that shrank for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, no younger job is admitted before it.
         deadline_s: how long one decision may take.
         quotas: one for each queue that has limits, sorted by queue.
+        tenants: which namespaces may use which priorities and queues; None if all may use all.
     """
 
     max_load_desired: float = 1.0
     serving_headroom: int = 0
     serving_grace_s: float = 0.0
+    untried_s: float = 0.0
+    serving_schedulers: tuple[str, ...] = ()
     consolidate_after_s: float = 0.0
     growth_hold_s: float = 30.0
     head_wait_s: float = 600.0
     deadline_s: float = 10.0
     quotas: tuple[Quota, ...] = ()
+    tenants: Tenants | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +171,7 @@ class KeptColumns:
 NO_COLUMNS = KeptColumns()
 
 CutStage = Literal[
-    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof"
+    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof", "sentences"
 ]
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
 """What the deadline can cut short."""

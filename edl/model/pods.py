@@ -33,6 +33,7 @@ class Pod:
         planned: the node that edl planned for it (annotation); empty for foreign pods.
         pinned: edl requires the planned node; see `edl.lifecycle.node_pinning`.
         priority: the resolved priority; 0 if the cluster set none.
+        scheduler: `spec.schedulerName`; empty for kube-scheduler's default profile.
         gated: it has scheduling gates and cannot be scheduled yet.
         tried: kube-scheduler tried and found no node (condition PodScheduled is False, Unschedulable).
         answered_s: when kube-scheduler last found a node for it, or last found none; None before its first attempt.
@@ -83,6 +84,7 @@ class Pod:
     container_message: str = ""
     journal: str = ""
     safe_to_evict: bool | None = None
+    scheduler: str = ""
 
     @property
     def is_finished(self) -> bool:

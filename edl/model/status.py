@@ -35,6 +35,8 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     SERVING_NEEDS_ROOM = "ServingNeedsRoom"
     QUOTA_REACHED = "QuotaReached"
+    PODS_REFUSED = "PodsRefused"
+    QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     PINNED = "Pinned"
     COOLDOWN = "Cooldown"
     RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
@@ -89,6 +91,8 @@ class JobStatus:
     Attributes:
         explanation: why the job has its trainer count, in one line; condition Admitted has the full account.
         failures: pod failures that count towards `spec.backoffLimit`.
+        completed: indexes of the trainers of this run that exited with code 0, sorted; also of those whose pods
+            somebody has deleted since.
     """
 
     phase: JobPhase = JobPhase.PENDING
@@ -106,6 +110,7 @@ class JobStatus:
     explanation: str = ""
     dataset: Progress | None = None
     measured: Measured = NOTHING_MEASURED
+    completed: tuple[int, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type; None if there is none."""

@@ -12,21 +12,18 @@ Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, permutations
 
 from edl.planner.admission_trial import AdmissionTrial
-from edl.planner.minimums import ORDERS_TRIED, Served, by_size, for_serving, size_of
+from edl.planner.minimums import Served, for_serving, size_of
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_without_slot
-from edl.planner.programs.fair_share import place_most
-from edl.planner.programs.integer import pack_most
 from edl.planner.quota import QuotaShortage, most_alone
 from edl.planner.trial_packing import TrialPacking
 
 FEW_JOBS = 20  # up to so many jobs are tried one by one if no program proves which of them do not fit
+_QuotaOwner = tuple[str, str]  # (namespace, name) of a ResourceQuota; a queue has the empty namespace
 UNPROVED = 4  # so often the jobs that one packing left out are dropped; after that, the youngest
 
 
@@ -47,40 +44,11 @@ class Admission:
     short: Mapping[int, QuotaShortage]
 
 
-def serve(problem: Problem, deadline_s: float) -> Served:
-    """Find how many waiting serving pods fit if no training runs: so many must be placed.
-
-    Args:
-        problem: the arrays.
-        deadline_s: time for each program.
-    """
-    wanted = {group.shape: group.due + group.in_grace for group in problem.waiting}
-    best: Counter[int] = Counter()
-    found: tuple[int, ...] = ()
-    if wanted:
-        goal = min(sum(wanted.values()), int(place_most(problem, problem.empty, wanted, deadline_s) + 1e-6))
-        for order in islice(permutations(by_size(problem, wanted)), ORDERS_TRIED):
-            packing = TrialPacking(problem, ())
-            placed = Counter({s: make_room(packing, for_serving(s, wanted[s]), {}) for s in order})
-            if placed.total() > best.total():
-                best, found = placed, order
-            if best.total() >= goal:
-                break
-        if best.total() < goal and (packed := pack_most(problem, problem.empty, wanted, deadline_s)) is not None:
-            exact: Counter[int] = Counter()
-            for _, shape, pods in packed:
-                exact[shape] += pods
-            if exact.total() > best.total():
-                best, found = exact, ()
-    due = {group.shape: min(group.due, best[group.shape]) for group in problem.waiting}
-    in_grace = {group.shape: best[group.shape] - due[group.shape] for group in problem.waiting}
-    return Served(due, in_grace, sum(wanted.values()) - best.total(), found)
-
-
 def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, frozenset[int]]:
     """Lower each maximum to what fits if no other job runs, and find the jobs that do not fit even then.
 
-    Trainers that a job has are never above its cap: deleting them would help nobody. Only those above a quota are.
+    Trainers that a job has are never above its cap: deleting them would help nobody. Only those above the quota of
+    their queue are. What the API server limits is no cap: it says how many pods exist, not what share is fair.
     The cap is what one order of placing finds. A job counts as hopeless only if no packing was found that holds it.
 
     Args:
@@ -105,6 +73,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
+        of_queue = most_alone(use for use in demand.quota_uses if not use.row.namespace)
         if demand.shape not in slots:
             slots[demand.shape] = int(empty.slots(demand.shape).sum())
         if quota < demand.min_trainers or (
@@ -117,7 +86,9 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
         ):
             hopeless.add(demand.index)
         demands.append(
-            replace(demand, max_trainers=max(demand.min_trainers, int(min(demand.max_trainers, most, max(quota, 0)))))
+            replace(
+                demand, max_trainers=max(demand.min_trainers, int(min(demand.max_trainers, most, max(of_queue, 0))))
+            )
         )
     return replace(problem, demands=tuple(demands)), frozenset(hopeless)
 
@@ -318,16 +289,16 @@ class _Queue:
     ) -> _Pass:
         """Go through jobs in their order and take those that have quota, may pass the head and are admitted."""
         meter, passed = self._trial.meter(before), _Pass()
-        heads: dict[str, int] = {}
+        heads: dict[_QuotaOwner, int] = {}
         for demand in candidates:
-            j, queue = demand.index, demand.job.queue
+            j = demand.index
             shortage = meter.short_of_start(demand.quota_uses, demand.min_trainers)
             if behind is not None and shortage is None:
-                shortage = self._shortage_of_head(passed, heads.get(queue, j), j)
+                shortage = self._shortage_of_head(passed, heads, demand)
             if shortage is not None:
                 passed.short[j] = shortage
                 if behind is not None:
-                    passed.head[j] = heads.setdefault(queue, j)
+                    passed.head[j] = heads.setdefault(_owner(shortage), j)
             elif (behind is None or j not in behind.held) and admits(j):
                 meter.start(demand.quota_uses, demand.min_trainers)
                 passed.taken.append(j)
@@ -335,11 +306,15 @@ class _Queue:
                 passed.head[j] = j if behind.first is None else behind.first
         return passed
 
-    def _shortage_of_head(self, passed: _Pass, head: int, j: int) -> QuotaShortage | None:
-        """What the head of the queue lacks, if it has waited so long that job j may not pass it."""
-        if head == j or not self._trial.has_waited(self._trial.problem.demands[head]):
-            return None
-        return passed.short[head]
+    def _shortage_of_head(
+        self, passed: _Pass, heads: Mapping[_QuotaOwner, int], demand: JobDemand
+    ) -> QuotaShortage | None:
+        """What a head of the job's queue or namespace lacks, if it has waited so long that no job may pass it."""
+        for owner in _owners(demand):
+            head = heads.get(owner)
+            if head is not None and self._trial.has_waited(self._trial.problem.demands[head]):
+                return passed.short[head]
+        return None
 
     def _with_quota(self, members: tuple[int, ...], waiting: list[JobDemand]) -> list[int]:
         """The jobs that have quota once all older ones among them run.
@@ -347,17 +322,27 @@ class _Queue:
         No job passes a head of its queue that has waited too long.
         """
         meter = self._trial.meter(members)
-        closed_queues: set[str] = set()
+        closed: set[_QuotaOwner] = set()
         order = []
         for demand in waiting:
-            if demand.quota_uses and demand.job.queue in closed_queues:
+            if not closed.isdisjoint(_owners(demand)):
                 continue
-            if meter.short_of_start(demand.quota_uses, demand.min_trainers) is None:
+            shortage = meter.short_of_start(demand.quota_uses, demand.min_trainers)
+            if shortage is None:
                 meter.start(demand.quota_uses, demand.min_trainers)
                 order.append(demand.index)
             elif self._trial.has_waited(demand):
-                closed_queues.add(demand.job.queue)
+                closed.add(_owner(shortage))
         return order
+
+
+def _owner(shortage: QuotaShortage) -> _QuotaOwner:
+    return shortage.row.namespace, shortage.row.queue
+
+
+def _owners(demand: JobDemand) -> Iterable[_QuotaOwner]:
+    """Whose quotas limit a job: its queue's and its namespace's, in this order."""
+    return dict.fromkeys((use.row.namespace, use.row.queue) for use in demand.quota_uses)
 
 
 def _members(packing: TrialPacking | None) -> tuple[int, ...]:

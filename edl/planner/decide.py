@@ -14,7 +14,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission import Admission, admit, cap, serve
+from edl.planner.admission import Admission, admit, cap
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
@@ -29,6 +29,7 @@ from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
+from edl.planner.serving import serve
 from edl.planner.sharing import share
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver

@@ -20,7 +20,7 @@ from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.status import Reason
 from edl.planner.eligibility import takes
-from edl.planner.quota import QuotaRow, quota_uses_of
+from edl.planner.quota import QuotaRow, all_quotas, is_limited, pod_use, quota_uses_of
 
 DEAD_BAND = 0.1  # fulfilment by which a job must gain, or stay behind, before another one is shrunk for it
 TOLERANCE = 1e-6
@@ -121,7 +121,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     Args:
         snapshot: what the plan was made for.
         plan: the plan.
-        quotas: the limits of the queues.
+        quotas: the limits of the queues; those of the namespaces are in the snapshot.
 
     Returns:
         One sentence for each broken rule, in a fixed order; empty if the plan may be carried out.
@@ -133,11 +133,12 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     for job, decision in pairs:
         live = job.live_trainers
         problems += _check_counts(job, decision, live)
+        problems += _check_refusal(job, decision)
         problems += _check_victims(job, decision, live)
         problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
-    limits = tuple(quotas)
+    limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
     problems += _check_dropped(snapshot, pairs, limits)
     problems += _check_serving(snapshot, plan)
@@ -181,6 +182,12 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
         given, missing = sum(role is fixed.role for role, _ in decision.fixed_nodes), max(0, fixed.count - live)
         if given != missing:
             yield f"{name}: admitted, but it gets {given} new {fixed.role} pods and lacks {missing}"
+
+
+def _check_refusal(job: Job, decision: ScaleDecision) -> Iterable[str]:
+    """No trainer is planned that the API server refuses."""
+    if job.refusal is not None and decision.target > max(decision.current, job.refusal.allowed):
+        yield f"job {job.key}: target {decision.target}, but only {job.refusal.allowed} trainers are accepted now"
 
 
 def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
@@ -306,18 +313,23 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
-    """Pods that stay and pods that come are within the quota of their queue."""
+    """Pods that stay and pods that come are within the quota of their queue and of their namespace."""
     for quota in quotas:
         used: Counter[str] = Counter()
         for job, decision in pairs:
-            if job.queue == quota.queue:
-                for pod in _staying(job, decision):
-                    used.update(pod.shape.request.as_dict())
-                for _, shape, count in _planned(job, decision):
-                    used.update((shape.request * count).as_dict())
+            if is_limited(job, quota):
+                limits_of: dict[Role | None, Resources] = {fixed.role: fixed.limits for fixed in job.fixed}
+                pods = [(pod.shape, limits_of.get(pod.role, job.limits), 1) for pod in _staying(job, decision)]
+                pods += [(job.trainer, job.limits, count) for _, count in decision.nodes]
+                fixed = {f.role: (f.shape, f.limits, 1) for f in job.fixed}
+                pods += [fixed[role] for role, _ in decision.fixed_nodes if role in fixed]
+                for resource, _ in quota.amounts:
+                    used[resource] += sum(pod_use(resource, shape, limits) * n for shape, limits, n in pods)
+        owner = f"namespace {quota.namespace}, ResourceQuota" if quota.namespace else "queue"
         for resource, limit in quota.amounts:
             if used[resource] > limit:
-                yield f"queue {quota.queue}: jobs would request {used[resource]} of {resource}; the quota is {limit}"
+                total = used[resource]
+                yield f"{owner} {quota.queue}: jobs would request {total} of {resource}; the quota is {limit}"
 
 
 def _check_dropped(
@@ -326,10 +338,13 @@ def _check_dropped(
     """A whole running job loses its admission only for waiting serving pods, a job of a higher tier, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
+    dropped = [
+        job for job, d in pairs if not d.admitted and job.is_schedulable and job.was_admitted and is_whole(job)
+    ]
+    if not dropped:
+        return
     tiers_in_need = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
-    for job, decision in pairs:
-        if decision.admitted or not (job.is_schedulable and job.was_admitted and is_whole(job)):
-            continue
+    for job in dropped:
         if not any(tier > job.tier for tier in tiers_in_need) and not _is_over_quota(job, pairs, quotas):
             yield f"job {job.key}: runs but is dropped; no serving pod, no higher tier and no quota requires that"
 
@@ -338,7 +353,7 @@ def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tup
     """True if the minimum of a job exceeds its quota together with the minimums of the admitted jobs."""
     needed: Counter[QuotaRow] = Counter()
     for other, decision in pairs:
-        if decision.admitted and other.queue == job.queue:
+        if decision.admitted:
             for quota_use in quota_uses_of(other, quotas):
                 needed[quota_use.row] += quota_use.total(other.bounds.min_trainers)
     low = job.bounds.min_trainers

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
+import numpy as np
+
 from edl.model.names import Role
+from edl.planner.clock import OutOfTimeError
 from edl.planner.packing import PodBatch, make_room, place
 from edl.planner.problem import Problem
 from edl.planner.programs.deletions import fewest_victims
@@ -28,13 +32,15 @@ class Served:
         due: by shape, pods that must be placed, even if trainers are deleted for them.
         in_grace: by shape, pods for which only free capacity is reserved.
         short: how many pods do not fit even without training.
-        order: the shapes in an order of placing in which so many fit; empty if no order was tried.
+        order: the shapes in an order of placing in which so many fit; empty if no order was tried or none does.
+        places: (node, shape, pods) on which so many fit where no order of placing does; else empty.
     """
 
     due: Mapping[int, int]
     in_grace: Mapping[int, int]
     short: int
     order: tuple[int, ...] = ()
+    places: tuple[tuple[int, int, int], ...] = ()
 
 
 def place_required(
@@ -61,6 +67,7 @@ def place_required(
     attempts: tuple[Callable[[], TrialPacking | None], ...] = (
         lambda: _place_exactly(TrialPacking(problem, members), served, deadline_s),
         lambda: best,
+        lambda: _place_as_packed(TrialPacking(problem, members), served),
         lambda: _place_over_any_trainer(TrialPacking(problem, members), served),
         lambda: _place_exactly(TrialPacking(problem, members, place_unbound=False), served, deadline_s),
         lambda: _place_over_any_trainer(TrialPacking(problem, members, place_unbound=False), served),
@@ -114,6 +121,25 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
     return packing
 
 
+def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
+    """Make room for serving pods over surplus trainers, as many as there is room and time for.
+
+    Args:
+        packing: the packing; it is changed, and what was found before the time was over is kept.
+        served: what serving pods are due.
+
+    Returns:
+        What they got.
+    """
+    with suppress(OutOfTimeError):
+        for batch in batches_of(packing, served):
+            if batch.owners[0][0] == SERVING:
+                make_room(packing, batch, _surplus(packing))
+    got = Counter(place.shape for place in packing.placed if place.owner == SERVING)
+    due = {shape: got[shape] for shape in served.due}
+    return replace(served, due=due, in_grace=served.in_grace if due == served.due else {})
+
+
 def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | None:
     """Try a few orders of the shapes, deleting surplus trainers only; the fewest deletions win."""
     batches = batches_of(start, served)
@@ -143,11 +169,58 @@ def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacki
     return packing
 
 
+def _place_as_packed(packing: TrialPacking, served: Served) -> TrialPacking | None:
+    """Place serving pods where an integer program has them, over any trainers there; then everything else."""
+    if not served.places or not _serve_as_packed(packing, served):
+        return None
+    for batch in batches_of(packing, replace(served, due={})):
+        if make_room(packing, batch, _surplus(packing)) < len(batch.owners):
+            return None
+    return packing
+
+
+def _serve_as_packed(packing: TrialPacking, served: Served) -> bool:
+    """Place the serving pods of `served.places`, over trainers in their way; False if some of them do not fit."""
+    problem, left = packing.problem, Counter(dict(served.due))
+    for node, shape, pods in served.places:
+        for _ in range(min(pods, left[shape])):
+            here = iter(sorted(packing.at[node], key=lambda i: problem.live_trainers[i].order))
+            while not packing.has_room(shape, node) and (index := next(here, None)) is not None:
+                packing.delete(index)
+                packing.for_serving.add(index)
+            if packing.has_room(shape, node):
+                place(packing, shape, (SERVING, None), node)
+                left[shape] -= 1
+    return not +left
+
+
+def _blockers(packing: TrialPacking, served: Served, rank: Mapping[int, int]) -> set[int]:
+    """The jobs whose masters and pservers stand where `served.places` needs the room, those of the highest rank."""
+    problem, blocking = packing.problem, set[int]()
+    needed = np.zeros_like(packing.free)
+    for node, shape, pods in served.places:
+        needed[node] += pods * problem.request[shape]
+    free = packing.free.copy()
+    for index, node in packing.node_of.items():
+        free[node] += problem.request[problem.live_trainers[index].shape]
+    held = problem.held
+    fixed = [
+        (rank[j], j, int(held.node[i]), int(held.shape[i]))
+        for i in np.flatnonzero(~held.is_trainer).tolist()
+        if (j := int(held.demand[i])) in rank
+    ]
+    for _, j, node, shape in sorted(fixed, reverse=True):
+        if (needed[node] > free[node])[problem.request[shape] > 0].any():
+            blocking.add(j)
+            free[node] += problem.request[shape]
+    return blocking
+
+
 def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int, int]) -> frozenset[int] | None:
     """Place all that must fit, over any trainer, and leave out the jobs for which that fails.
 
     Args:
-        packing: the packing; it is changed.
+        packing: the packing of all jobs in `rank`; it is changed.
         served: what serving pods get.
         rank: of each member; the lowest is served first.
 
@@ -155,7 +228,12 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
         The jobs that lack pods now; None if serving pods do.
     """
     without: set[int] = set()
-    for batch in batches_of(packing, served):
+    if served.places:
+        without = _blockers(packing, served, rank)
+        packing = TrialPacking(packing.problem, rank.keys() - without)
+        if not _serve_as_packed(packing, served):
+            return None
+    for batch in batches_of(packing, replace(served, due={}) if served.places else served):
         if batch.owners[0][0] != SERVING:
             break
         if make_room(packing, batch, packing.count) < len(batch.owners):

@@ -22,6 +22,7 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.problem import IntArray, Problem, count_slots
 from edl.planner.problem_reader import read_problem
+from edl.planner.quota import QuotaNow
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
@@ -249,9 +250,9 @@ def _urgency(
 def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
     """The pods of a plan that can be created now, because their node has the capacity at this moment.
 
-    Terminating pods and victims still use their requests. So do pods of edl that are on their way to a node, and the
-    serving pods that wait. Masters and pservers come first, then trainers up to each minimum, then the others in
-    turn.
+    Terminating pods and victims still use their requests, and count for the ResourceQuota of their namespace. So do
+    pods of edl that are on their way to a node, and the serving pods that wait. Masters and pservers come first, then
+    trainers up to each minimum, then the others in turn.
 
     Args:
         snapshot: the cluster now; it may be newer than the one that the plan was made for.
@@ -272,11 +273,12 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
             packing.delete(index)
     wanted = _creations(decisions)
     _keep_for_serving(packing, {problem.node_index[node] for _, _, node in wanted if node in problem.node_index})
-    started = []
+    started, quota = [], QuotaNow(snapshot)
     for key, role, name in wanted:
         node = problem.node_index.get(name, -1)
         shape = _shape_of(problem, demands[key], role)
-        if node >= 0 and count_slots(packing.now[node : node + 1], problem.request[shape])[0] > 0:
+        has_slot = node >= 0 and count_slots(packing.now[node : node + 1], problem.request[shape])[0] > 0
+        if has_slot and quota.take(problem.demands[demands[key]].job, role):
             packing.now[node] -= problem.request[shape]
             started.append(Start(key, role, name))
     return tuple(started)

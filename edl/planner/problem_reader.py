@@ -15,7 +15,7 @@ import numpy as np
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, Quota
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
 from edl.planner.clock import Clock
@@ -32,7 +32,7 @@ from edl.planner.problem import (
     WaitingServing,
     sum_requests,
 )
-from edl.planner.quota import quota_uses_of
+from edl.planner.quota import all_quotas, quota_uses_of
 
 # No node has 256 TiB of anything, and the requests of 10,000 trainers of twice that size still add up within 64 bits.
 MAX_ALLOCATABLE = 2**48
@@ -103,7 +103,7 @@ def read_problem(
     foreign = _list_pods(snapshot.pods, index, table)
     leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
     ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
-    reader = _DemandReader(table, index, ours, limits)
+    reader = _DemandReader(table, index, ours, all_quotas(snapshot, limits.quotas))
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
@@ -237,8 +237,8 @@ def _node_of(pod: Pod, index: dict[str, int]) -> int:
 class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
-    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, limits: Limits) -> None:
-        self.table, self.index, self.ours, self.limits = table, index, ours, limits
+    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: tuple[Quota, ...]) -> None:
+        self.table, self.index, self.ours, self.quotas = table, index, ours, quotas
         self.live_trainers: list[LiveTrainer] = []
         self._bound = _PodList()
         self._owner: list[int] = []
@@ -294,7 +294,7 @@ class _DemandReader:
             live_trainers=range(first, len(self.live_trainers)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
-            quota_uses=quota_uses_of(job, self.limits.quotas),
+            quota_uses=quota_uses_of(job, self.quotas),
         )
 
 

@@ -1,7 +1,11 @@
-"""Quotas of queues: what the jobs of a queue may request together, and how much of it they use at given counts.
+"""Quotas of queues and namespaces: what their jobs may request together, and how much of it they use at given counts.
 
 A quota limits requests, resource by resource: those of the trainers, masters and pservers of all jobs of the queue
 that run. Terminating pods do not count. A queue, or a resource of it, that is not named has no limit.
+
+A ResourceQuota of a namespace limits pods of others too, so what is left for jobs is computed from the snapshot. The
+API server refuses pods beyond it and deletes none, so it never costs a job the trainers that it has. A terminating
+pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan.
 """
 
 from __future__ import annotations
@@ -10,24 +14,40 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.cluster import ClusterSnapshot, ResourceQuota
+from edl.model.jobs import Job, Refusal
+from edl.model.names import JobKey, Role
 from edl.model.plan import Quota
 from edl.model.pods import Pod
+from edl.model.resources import PodShape, Resources
+
+REFUSED = "trainers of one job"
+"""The resource of the limit of a single job whose pods the API server refuses."""
+LIMITS = "limits."
+"""How the name of a resource begins of which a ResourceQuota counts the limits of pods instead of their requests."""
 
 
 class QuotaRow(NamedTuple):
     """One limit.
 
     Attributes:
-        queue: name of the queue.
+        queue: name of the queue; of the ResourceQuota if there is a namespace.
         resource: name of the resource.
         limit: the most that the jobs of the queue may request together, in the units of `Resources`.
+        namespace: of the ResourceQuota; empty for the quota of a queue.
     """
 
     queue: str
     resource: str
     limit: int
+    namespace: str = ""
+
+    @property
+    def owner(self) -> str:
+        """What sets the limit, for messages."""
+        return (
+            f"ResourceQuota {self.queue} of namespace {self.namespace}" if self.namespace else f"queue {self.queue}"
+        )
 
 
 class QuotaUse(NamedTuple):
@@ -63,30 +83,116 @@ class QuotaShortage:
     needs: int
 
 
+def all_quotas(snapshot: ClusterSnapshot, quotas: Iterable[Quota]) -> tuple[Quota, ...]:
+    """The quotas of the queues, and what the ResourceQuotas of the snapshot leave for the jobs of each namespace."""
+    return (*quotas, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
+
+
+def is_limited(job: Job, quota: Quota) -> bool:
+    """True if the quota limits the job."""
+    return job.key.namespace == quota.namespace if quota.namespace else job.queue == quota.queue
+
+
+def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
+    """What one pod uses of a quota's resource."""
+    return limits[resource.removeprefix(LIMITS)] if resource.startswith(LIMITS) else shape.request[resource]
+
+
+def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
+    """What a ResourceQuota leaves for jobs: never less than what the running ones need to stay as they are."""
+    others, amounts = dict(quota.others), []
+    jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
+    for resource, hard in quota.hard:
+        used = others.get(resource, 0)
+        held = 0
+        for job in jobs:
+            live = [pod for pod in job.pods if pod.is_live]
+            if not job.is_schedulable:
+                used += sum(_used_by(pod, job, resource) for pod in live)
+            elif live and job.was_admitted:
+                use = _use_of(job, live, QuotaRow(quota.name, resource, 0, quota.namespace))
+                held += use.total(max(len(job.live_trainers), job.bounds.min_trainers))
+        amounts.append((resource, max(hard - used, held, 0)))
+    return Quota(quota.name, tuple(amounts), quota.namespace)
+
+
+def _used_by(pod: Pod, job: Job, resource: str) -> int:
+    limits = next((f.limits for f in job.fixed if f.role is pod.role), job.limits)
+    return pod_use(resource, pod.shape, limits)
+
+
+class QuotaNow:
+    """What the ResourceQuotas have left at this moment: terminating pods count, and what the API server counts.
+
+    The caller takes what it creates.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._left: dict[str, list[tuple[str, list[int]]]] = {}
+        for quota in snapshot.resource_quotas:
+            jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
+            used, others = dict(quota.used), dict(quota.others)
+            for resource, hard in quota.hard:
+                held = sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if not pod.is_finished)
+                left = hard - max(used.get(resource, 0), others.get(resource, 0) + held)
+                self._left.setdefault(quota.namespace, []).append((resource, [left]))
+
+    def has(self, job: Job, role: Role) -> bool:
+        """True if one more pod of the role is within every quota."""
+        return all(left[0] >= each for left, each in self._needs(job, role))
+
+    def take(self, job: Job, role: Role) -> bool:
+        """Take what one more pod needs; False, and nothing is taken, if that is too much."""
+        if not self.has(job, role):
+            return False
+        for left, each in self._needs(job, role):
+            left[0] -= each
+        return True
+
+    def _needs(self, job: Job, role: Role) -> list[tuple[list[int], int]]:
+        fixed = next((f for f in job.fixed if f.role is role), None)
+        shape, limits = (job.trainer, job.limits) if fixed is None else (fixed.shape, fixed.limits)
+        return [
+            (left, each)
+            for resource, left in self._left.get(job.key.namespace, ())
+            if (each := pod_use(resource, shape, limits))
+        ]
+
+
 def quota_uses_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaUse, ...]:
-    """What a job uses of each limit of its queue.
+    """What a job uses of each limit of its queue and of its namespace.
 
     Trainers differ if the job's resources were changed while it runs. All of them then count as the largest, so that
     no choice of victims can exceed a limit.
     """
-    quota_uses = []
+    quota_uses = [] if job.refusal is None else [QuotaUse(row_of_refusal(job.key, job.refusal), 1, 0)]
     for quota in quotas:
-        if quota.queue != job.queue:
+        if not is_limited(job, quota):
             continue
         live = [pod for pod in job.pods if pod.is_live]
         for resource, limit in quota.amounts:
-            trainers = [pod.shape.request[resource] for pod in live if pod.role is Role.TRAINER]
-            each = max([job.trainer.request[resource], *trainers])
-            quota_uses.append(QuotaUse(QuotaRow(quota.queue, resource, limit), each, _fixed(job, live, resource)))
+            quota_uses.append(_use_of(job, live, QuotaRow(quota.queue, resource, limit, quota.namespace)))
     return tuple(quota_uses)
+
+
+def row_of_refusal(key: JobKey, refusal: Refusal) -> QuotaRow:
+    """The limit of a single job whose pods the API server refuses."""
+    return QuotaRow(key.name, REFUSED, refusal.allowed, key.namespace)
+
+
+def _use_of(job: Job, live: list[Pod], row: QuotaRow) -> QuotaUse:
+    resource = row.resource
+    trainers = [_used_by(pod, job, resource) for pod in live if pod.role is Role.TRAINER]
+    each = max([pod_use(resource, job.trainer, job.limits), *trainers])
+    return QuotaUse(row, each, _fixed(job, live, resource))
 
 
 def _fixed(job: Job, live: list[Pod], resource: str) -> int:
     """The requests of masters and pservers: of the live ones, and of those that the job still lacks."""
-    total = sum(pod.shape.request[resource] for pod in live if pod.role is not Role.TRAINER)
+    total = sum(_used_by(pod, job, resource) for pod in live if pod.role is not Role.TRAINER)
     for fixed in job.fixed:
         missing = max(0, fixed.count - sum(pod.role is fixed.role for pod in live))
-        total += missing * fixed.shape.request[resource]
+        total += missing * pod_use(resource, fixed.shape, fixed.limits)
     return total
 
 

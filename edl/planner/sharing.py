@@ -57,6 +57,8 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     for_quota = _trim(packing)
     ceiling = {j: _ceiling(packing.problem, packing.problem.demands[j]) for j in packing.members}
     if packing.problem.clock.is_over:
+        if not packing.problem.clock.cut:
+            packing.problem.clock.cut_short("sharing")
         level = {j: float(packing.count[j]) for j in packing.members}
         return Share(packing, level, 0, objective, for_quota)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}

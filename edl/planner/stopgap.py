@@ -1,8 +1,8 @@
 """Who runs if there is no time to decide it: what runs now, then in free room whoever fits, in one pass by age.
 
 Admission weighs sets of jobs against each other, which can take longer than a decision may. Then this plan is made:
-nothing is deleted for anybody, so it never stops what runs, and a job that waits gets what is free in any case. A job
-that has waited too long still keeps younger ones of its tier from passing it.
+surplus trainers are deleted for serving pods only, so no job that runs is stopped, and a job that waits gets what is
+free in any case. A job that has waited too long still keeps younger ones of its tier from passing it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edl.model.names import Role
 from edl.planner.admission import Admission, running
 from edl.planner.admission_trial import waiting_since_s
 from edl.planner.clock import OutOfTimeError
-from edl.planner.minimums import Served, batches_of, place_in_free_room
+from edl.planner.minimums import Served, batches_of, place_in_free_room, serve_over_surplus
 from edl.planner.packing import PodBatch, make_room
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.quota import QuotaMeter
@@ -29,7 +29,7 @@ class Stopgap:
 
     Attributes:
         admission: who runs.
-        served: what serving pods get; nothing if not all of what they are due fits into free room.
+        served: what serving pods get: what they are due, as far as free room and surplus trainers made room in time.
         is_complete: serving got what it is due, and there was time to try every job that waits.
     """
 
@@ -39,7 +39,7 @@ class Stopgap:
 
 
 def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
-    """Keep what runs, serve from free room, and start whoever fits beside it.
+    """Keep what runs, serve from free room and then over surplus, and start whoever fits beside it.
 
     Jobs that run and lack pods get these from free room; those for which there is none lose their admission. The
     clock is asked for each job that waits; at the end of the time the others keep waiting.
@@ -47,7 +47,7 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
     Args:
         problem: the arrays.
         served: what serving pods are due; None if there was no time to find out.
-        part: the part of the deadline until which jobs that wait are tried.
+        part: the part of the deadline until which room is made for serving, and jobs that wait are tried.
     """
     problem.clock.allow(inf)  # what runs is kept, however late it is
     members, packing = running(problem), None
@@ -56,8 +56,11 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
     is_served = packing is not None
     packing = packing or _standing(problem, members)
     problem.clock.allow(part)
+    given = served or NOTHING_SERVED
+    if served is not None and not is_served:
+        given = serve_over_surplus(packing, served)
+        is_served = given.due == served.due
     packing, head = _joined(packing)
-    given = served if served is not None and is_served else NOTHING_SERVED
     return Stopgap(Admission(packing, head, frozenset(), {}), given, is_served and not problem.clock.is_over)
 
 

@@ -15,6 +15,7 @@ from edl.planner.packing import grow
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
+from edl.planner.quota import QuotaRow
 from edl.planner.reallocation import EPSILON, Terms, allowed_beyond, give_one, kept, take_promised
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
@@ -125,10 +126,10 @@ def _best_trade(
     takers.sort(
         key=lambda j: (packing.count[j] >= terms.promised[j], -worths[j].next(packing.count[j]), demands[j].job.key)
     )
-    seen: set[tuple[int, str, bool]] = set()
+    seen: set[tuple[int, tuple[QuotaRow, ...], bool]] = set()
     for j in takers:
         lacks = packing.count[j] < terms.promised[j]
-        kind = (demands[j].shape, demands[j].job.queue if demands[j].quota_uses else "", lacks)
+        kind = (demands[j].shape, tuple(use.row for use in demands[j].quota_uses), lacks)
         if kind in seen:
             continue
         seen.add(kind)

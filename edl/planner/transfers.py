@@ -15,6 +15,7 @@ import numpy as np
 from edl.model.names import JobKey, Role
 from edl.planner.guard import DEAD_BAND, is_arriving, restrain
 from edl.planner.packing import grow
+from edl.planner.quota import QuotaRow
 from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere
 from edl.planner.trial_packing import Placed, TrialPacking
 
@@ -172,11 +173,11 @@ class _Standings:
         """
         packing, demands = self._packing, self._packing.problem.demands
         highest = float(np.where(self._surplus > 0, (self._surplus - 1) / self._span, 0.0).max(initial=0.0))
-        first: dict[tuple[int, str], tuple[float, JobKey, int]] = {}
+        first: dict[tuple[int, tuple[QuotaRow, ...]], tuple[float, JobKey, int]] = {}
         for j, most in ceiling.items():
             rank = (packing.fulfilment(j, 1), demands[j].job.key, j)
             if packing.count[j] < most and j not in self.gave and rank[0] < highest - self._band - EPSILON:
-                kind = (demands[j].shape, demands[j].job.queue if demands[j].quota_uses else "")
+                kind = (demands[j].shape, tuple(use.row for use in demands[j].quota_uses))
                 first[kind] = min(first.get(kind, rank), rank)
         later = once_terminated(packing) if packing.problem.leaving.any() else None
         found = [j for *_, j in sorted(first.values())]

@@ -20,7 +20,8 @@ from edl.planner.problem import count_slots
 from edl.planner.problem_reader import read_problem
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacity (podMaxBackoffSeconds)
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 480.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 14_400.0
+"""Doubled each time; after nine marks a pod that can never use the room costs trainers once in four hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,31 @@ def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict
 def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> ClusterSnapshot:
     """The snapshot with each pod marked that counts as short now."""
     marked = {uid for uid, record in records.items() if now_s < record.until_s}
+    if not marked:
+        return snapshot
+    return replace(snapshot, pods=tuple(_marked(pod) if pod.uid in marked else pod for pod in snapshot.pods))
+
+
+def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
+    """The snapshot with each waiting serving pod marked that no scheduler serves, as far as can be seen.
+
+    A mistyped or dead `schedulerName` would otherwise keep capacity for pods that never come. The mark ends when some
+    scheduler tries the pod.
+    """
+    if not (limits.untried_s or limits.serving_schedulers):
+        return snapshot
+    answered_s: dict[str, float] = {}
+    marked: set[str] = set()
+    for pod in sorted(snapshot.pods, key=lambda p: (-p.priority, p.created_s)):
+        name = pod.scheduler or "default-scheduler"
+        if pod.answered_s is not None:
+            answered_s[name] = max(answered_s.get(name, 0.0), pod.answered_s)
+        if not pod.is_waiting_serving:
+            continue
+        since_s = max(pod.created_s, answered_s.get(name, 0.0))
+        is_late = limits.untried_s and not pod.tried and snapshot.observed_at_s - since_s >= limits.untried_s
+        if is_late or (limits.serving_schedulers and name not in limits.serving_schedulers):
+            marked.add(pod.uid)
     if not marked:
         return snapshot
     return replace(snapshot, pods=tuple(_marked(pod) if pod.uid in marked else pod for pod in snapshot.pods))

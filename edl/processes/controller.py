@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl import __version__
-from edl.clock import Clock, SystemClock
+from edl.clock import AdjustedClock, Clock, SystemClock
 from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.plan_maker import Planner
@@ -54,6 +54,8 @@ DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
 ONCE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 _LONGEST_ROUND_S = 60.0
+_LONGEST_SILENCE_S = 180.0
+"""A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
 _log = logging.getLogger(__name__)
 
 
@@ -116,7 +118,8 @@ def _build(
     folder: RecordFolder | None,
     connections: _Connections,
 ) -> _Parts:
-    session, clock, metrics = connections.session, SystemClock(), Metrics()
+    session, metrics = connections.session, Metrics()
+    clock = AdjustedClock(SystemClock(), lambda: session.server_clock.ahead_s)
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_named(settings.policy)
     cache = ClusterCache(
@@ -148,12 +151,12 @@ def _build(
     )
 
     def is_alive() -> bool:
-        return clock.monotonic_s() - controller.last_round_s < _LONGEST_ROUND_S + 2 * settings.interval_s
+        return clock.monotonic_s() - controller.last_sign_of_life_s < _LONGEST_ROUND_S + 2 * settings.interval_s
 
     server = StatusServer(
         settings.listen,
         is_alive=is_alive,
-        is_ready=lambda: cache.is_synced,
+        is_ready=lambda: cache.is_synced and cache.silence_s() < _LONGEST_SILENCE_S,
         metrics=metrics.render,
         more={PREFIX: page.application},
     )
@@ -218,11 +221,15 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     resources = _log_resources(settings, parts.cache, parts.metrics)
-    async with _background(parts.cache.run()) as mirror, _background(resources), _background(parts.page.live.run()):
+    async with (
+        _background(parts.cache.run()) as mirror,
+        _background(resources) as inquiry,
+        _background(parts.page.live.run()),
+    ):
         main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
         stopping = asyncio.ensure_future(stop.wait())
-        watched = {main, mirror, stopping} | ({leading} if leading else set())
+        watched = {main, mirror, inquiry, stopping} | ({leading} if leading else set())
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
         await asyncio.wait({main}, timeout=STOP_TIMEOUT_S)

@@ -32,6 +32,10 @@ Object = dict[str, Any]
 NAMESPACE, SERVING = "default", "web"
 SERVING_PODS = 5
 _POLL_S = 0.25
+_MOST_KILLS = 3
+_RETURN_S, _READ_S = 60.0, 1.0  # beyond the 30 s of a lease; how often the journal is read meanwhile
+_STEP_S, _TRAINING_S = 180.0, 600.0
+"""When the demonstration gives up: a step takes seconds on two free cores, and far longer on busy ones."""
 _SCORE = re.compile(r"AUC (\d\.\d+) on \d+ held-out flights, (\d+) pushes")
 _LEAST_AUC = 0.7
 _CORES = 2  # for which example/sandbox.yaml is written
@@ -84,15 +88,17 @@ class Demo:
         watching = asyncio.create_task(self._watch())
         try:
             await self._start(first)
-            await self._until(lambda: self._running(first) >= 2, 60, f"{name_of(first)} runs")
+            await self._until(lambda: self._running(first) >= 2, f"{name_of(first)} runs")
             await self._start(second)
-            await self._until(lambda: self._running(second) >= 1, 60, f"{name_of(second)} runs")
+            await self._until(lambda: self._running(second) >= 1, f"{name_of(second)} runs")
             await self._serve()
-            await self._kill_trainer(name_of(first))
+            await self._kill_trainers(name_of(first))
             await self._kill_master(name_of(first))
             await self._scale(0)
             jobs = [name_of(first), name_of(second)]
-            await self._until(lambda: all(self._job(job).phase == "Succeeded" for job in jobs), 150, "both jobs end")
+            await self._until(
+                lambda: all(self._job(job).phase == "Succeeded" for job in jobs), "both jobs end", _TRAINING_S
+            )
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -105,13 +111,13 @@ class Demo:
         bounds = f"{trainer['min-instance']} to {trainer['max-instance']} trainers of {cpu} cpu"
         self._view.say(f"TrainingJob {name_of(job)} is created: {bounds}")
         await self._session.post(collection_of("TrainingJob", NAMESPACE), job)
-        took_s = await self._until(lambda: self._running(job) >= trainer["min-instance"], 60, "its minimum runs")
+        took_s = await self._until(lambda: self._running(job) >= trainer["min-instance"], "its minimum runs")
         self.account.notes.append(f"{name_of(job)}: its minimum ran {took_s:.1f} s after its creation")
 
     async def _serve(self) -> None:
         await self._session.post(collection_of("Deployment", NAMESPACE), serving_manifest())
         await self._scale(SERVING_PODS)
-        took_s = await self._until(lambda: self._ready() == SERVING_PODS, 90, "serving is ready")
+        took_s = await self._until(lambda: self._ready() == SERVING_PODS, "serving is ready")
         self.account.notes.append(
             f"serving: {SERVING_PODS} pods of 1 cpu were ready {took_s:.1f} s after they were wanted"
         )
@@ -121,24 +127,55 @@ class Demo:
         path = f"{collection_of('Deployment', NAMESPACE)}/{SERVING}/scale"
         await self._session.patch(path, {"spec": {"replicas": count}})
 
-    async def _kill_trainer(self, job: str) -> None:
+    async def _kill_trainers(self, job: str) -> None:
+        """Kill a trainer, and one more if it held no records, until records are dispatched again."""
+        before = self.returned(job)
+        for _ in range(_MOST_KILLS):
+            if not await self._kill_trainer(job):
+                break
+            since_s = self._view.seconds
+            while self._view.seconds - since_s < _RETURN_S and not self._has_ended(job):
+                if self.returned(job) > before:
+                    break
+                await asyncio.sleep(_READ_S)
+            if (again := self.returned(job) - before) > 0:
+                told = f"{again} records that it held are dispatched again"
+                self.account.notes.append(f"{job}: a trainer was killed; {told}")
+                return
+        if self._has_ended(job):
+            self.account.notes.append(f"{job}: it ended before a killed trainer held records")
+        else:
+            self.account.problems.append(f"{job}: trainers were killed, and no record was dispatched again")
+
+    def _has_ended(self, job: str) -> bool:
+        return self._job(job).phase == "Succeeded"
+
+    def returned(self, job: str) -> int:
+        """How many records of a job came back undone so far, by its journal."""
+        reports = [audit(claim) for claim in self._journals(job)]
+        return sum(epoch.redispatched for report in reports for epoch in report.epochs)
+
+    async def _kill_trainer(self, job: str) -> bool:
+        """Kill the trainer that has trained longest, and wait for another one; False if there is none."""
         trainers = sorted(running_trainers(self._view["Pod"], job), key=name_of)
         if not trainers:
-            self.account.problems.append(f"{job} had no trainer to kill")
-            return
-        victim = trainers[0]  # the one that has trained longest holds leases, so the audit shows their return
+            return False
+        victim = trainers[0]
         self._view.say(f"trainer {name_of(victim)} is killed with SIGKILL")
         container = self._container(victim, "trainer")
         await container.kill()
         uid = victim["metadata"]["uid"]
         await self._until(
-            lambda: any(
-                name_of(pod) == name_of(victim) and pod["metadata"]["uid"] != uid
-                for pod in running_trainers(self._view["Pod"], job)
+            lambda: (
+                any(
+                    name_of(pod) == name_of(victim) and pod["metadata"]["uid"] != uid
+                    for pod in running_trainers(self._view["Pod"], job)
+                )
+                or self._has_ended(job)
             ),
-            60,
-            f"another {name_of(victim)} runs",
+            f"another {name_of(victim)} runs, or {job} has ended",
         )
+        return True
 
     async def _kill_master(self, job: str) -> None:
         pod = self._view["Pod"].get(NAMESPACE, f"{job}-master-0")
@@ -149,11 +186,11 @@ class Demo:
         self._view.say(f"master {name_of(pod)} is killed with SIGKILL")
         await container.kill()
         took_s = await self._until(
-            lambda: container.record.restarts > 0 and container.record.is_ready, 60, "the master is ready again"
+            lambda: container.record.restarts > 0 and container.record.is_ready, "the master is ready again"
         )
         self.account.notes.append(f"{job}: its master was ready again {took_s:.1f} s after it was killed")
 
-    async def _until(self, done: Callable[[], bool], timeout_s: float, what: str) -> float:
+    async def _until(self, done: Callable[[], bool], what: str, timeout_s: float = _STEP_S) -> float:
         """Wait for something; returns the seconds."""
         since_s = self._view.seconds
         while not done():
@@ -200,8 +237,12 @@ class Demo:
         found = [match for text in texts for match in _SCORE.findall(text)]
         if found:
             self.account.scores[job] = float(max(found, key=lambda one: int(one[1]))[0])
-        for claim in sorted((self._kubelet.host.folder / "claims" / NAMESPACE).glob(f"{job}-journal-*")):
+        for claim in self._journals(job):
             self.account.audits[job] = audit(claim)
+
+    def _journals(self, job: str) -> list[Path]:
+        """The folders with the journals of a job."""
+        return sorted((self._kubelet.host.folder / "claims" / NAMESPACE).glob(f"{job}-journal-*"))
 
 
 def demo_jobs(cores: int | None = None) -> list[Object]:

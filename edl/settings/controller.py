@@ -25,6 +25,9 @@ LogLevel = Literal["debug", "info", "warn", "error", "crit"]
 SERVING_GRACE_S = 2.0
 """How long a controller waits for kube-scheduler's own preemption before it deletes trainers for a serving pod."""
 
+UNTRIED_S = 120.0
+"""How long a controller keeps room for a waiting pod that no scheduler has tried."""
+
 _LEVEL_ALIASES = {"dbug": "debug", "warning": "warn", "eror": "error", "critical": "crit", "fatal": "crit"}
 
 
@@ -98,6 +101,16 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             unset="the image of the controller",
         ),
     ] = ""
+    serving_scheduler: Annotated[
+        tuple[str, ...],
+        AfterValidator(_without_duplicates),
+        Flag(
+            "Keep room for waiting pods of this scheduler only; repeat the flag for more.",
+            metavar="NAME",
+            remedy="give a schedulerName, such as default-scheduler",
+            unset="every scheduler that tries its pods",
+        ),
+    ] = ()
     once: Annotated[bool, Flag("Run one round, then exit.")] = False
     dry_run: Annotated[bool, Flag("Print each changed plan; write nothing to the cluster.")] = False
     record: Annotated[
@@ -117,4 +130,9 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
     @property
     def limits(self) -> Limits:
         """What a plan must keep to, without the quotas."""
-        return replace(super().limits, serving_grace_s=SERVING_GRACE_S)
+        return replace(
+            super().limits,
+            serving_grace_s=SERVING_GRACE_S,
+            untried_s=UNTRIED_S,
+            serving_schedulers=self.serving_scheduler,
+        )

@@ -169,6 +169,15 @@ class LimitSettings(Settings):
             unset="no quotas",
         ),
     ] = None
+    tenants: Annotated[
+        OptionalPath,
+        Flag(
+            "File that says which namespaces may use which priorities and queues; it is read once, at the start.",
+            metavar="FILE",
+            remedy="give the path of a readable file",
+            unset="all may use all",
+        ),
+    ] = None
 
     @property
     def limits(self) -> Limits:
@@ -176,14 +185,16 @@ class LimitSettings(Settings):
         return Limits(max_load_desired=self.max_load_desired, serving_headroom=self.serving_headroom)
 
     def read_limits(self) -> Limits:
-        """What a plan must keep to, with the quotas that the file of `--queues` holds now.
+        """What a plan must keep to, with what the files of `--queues` and `--tenants` hold now.
 
         Raises:
-            ConfigError: the file cannot be read, or a quota in it makes no sense.
+            ConfigError: a file cannot be read, or what it says makes no sense.
         """
         from edl.kube.queue_file import read_queues
+        from edl.kube.tenants_file import read_tenants
 
-        return replace(self.limits, quotas=read_queues(self.queues)) if self.queues else self.limits
+        limits = replace(self.limits, quotas=read_queues(self.queues)) if self.queues else self.limits
+        return replace(limits, tenants=read_tenants(self.tenants)) if self.tenants else limits
 
 
 class ConsolidationSettings(LimitSettings):

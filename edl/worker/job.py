@@ -31,8 +31,11 @@ from edl.ledger.permutation import EpochOrder
 from edl.termination_log import write_termination_log
 from edl.worker.connection import MasterConnection
 from edl.worker.data import Reader, Source, read_records, source_of
+from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
+from edl.worker.leaving import LeavingSignal
 from edl.worker.session import MasterSession
+from edl.worker.steps import Piece, Replica, StepLoop, StepSettings
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
 """Reads batches of record numbers and yields the batches in the same order; a `BadRecord` replaces a bad batch."""
@@ -68,7 +71,8 @@ def connect(
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
     # A random text: if the clock is set back, the timestamp of a later process is smaller than an earlier one.
     identity = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
-    return Job(MasterSession(MasterConnection(url, token, ca_file), identity), Remote(url, token, ca_file))
+    session = MasterSession(MasterConnection(url, token, ca_file), identity)
+    return Job(session, Remote(url, token, ca_file), environment)
 
 
 class Remote:
@@ -107,22 +111,26 @@ class Job:
     Args:
         session: with the master.
         remote: the records, for other processes of this trainer.
+        environment: the variables that edl has set for this pod.
     """
 
-    def __init__(self, session: MasterSession, remote: Remote) -> None:
-        self._session, self.remote = session, remote
+    def __init__(self, session: MasterSession, remote: Remote, environment: Mapping[str, str] = os.environ) -> None:
+        self._session, self.remote, self._environment = session, remote, environment
+        self._leaving = LeavingSignal()
+        self._group: StepGroup | None = None
         self._dataset: dict[str, Any] | None = None
         self._order: tuple[int, EpochOrder | None] = (-1, None)
         self._source: Source | None = None
 
     def __enter__(self) -> Job:
-        self._session.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         failed = isinstance(error, Exception)
+        if self._group is not None:
+            self._group.close()
         if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
             write_termination_log(str(error), os.environ)
         self._session.close(f"{type(error).__name__}: {error}" if failed else "")
@@ -172,6 +180,7 @@ class Job:
             PermanentError: the master refuses this trainer, the job has failed, or a file has changed.
             ConfigError: a package that reads such files is not installed.
         """
+        self._session.start()
         for lease in self._session.leases():
             order, source = self._order_of(lease.epoch), self.source
             for position in lease.positions():
@@ -206,6 +215,7 @@ class Job:
         if size < 1:
             raise ConfigError(f"batches: the size {size} is less than 1; give at least 1")
         through = pipeline or (lambda numbers: (read_records(self.source, some, read) for some in numbers))
+        self._session.start()
         self._session.rewind()
         while (first := self._session.take(size, waits=True)) is not None:
             ahead = deque[PositionBatch]()
@@ -279,6 +289,91 @@ class Job:
         """
         body = {"session": self._session.identity, "step": step, "ttl_s": ttl_s}
         return bool(self._session.call("POST", "/v1/save-election", body)["elected"])
+
+    def leaving(self) -> bool:
+        """True once this trainer got SIGTERM: save what only this trainer has, and end the loop.
+
+        The first call lets the process survive SIGTERM, so call it before every step. Kubernetes ends the process
+        after the grace period of its pod, 30 s by default.
+        """
+        self._leaving.install()
+        return self._leaving.is_set()
+
+    def leave(self) -> None:
+        """Leave as after SIGTERM."""
+        self._leaving.set()
+
+    def world(self) -> World | None:
+        """The trainers with which this one trains in step; None if it is in no world."""
+        return self._group.world if self._group is not None else None
+
+    def steps(
+        self,
+        replica: Replica,
+        endpoint: str,
+        *,
+        global_batch: int | None = None,
+        micro_batch: int | None = None,
+        logical_ranks: int | None = None,
+        save_every: int = 0,
+        scale_rate: bool = False,
+    ) -> StepLoop:
+        """The loop of a trainer that trains in step with the others; `edl.worker_torch.elastic` uses it for PyTorch.
+
+        Args:
+            replica: the model of this trainer.
+            endpoint: where the replicas of other trainers reach it.
+            global_batch: records of a step; by default EDL_GLOBAL_BATCH, which spec.elasticity.globalBatch sets.
+            micro_batch: the most records of which a gradient is computed at once.
+            logical_ranks: into how many parts each step is divided, whatever the number of trainers; by default
+                EDL_LOGICAL_RANKS, which spec.elasticity.deterministic sets to the most trainers.
+            save_every: save the model after so many steps.
+            scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+
+        Raises:
+            ConfigError: a value is missing, or the values contradict each other.
+            PermanentError: the job has no data set.
+        """
+        self._leaving.install()
+        global_batch = global_batch or self._number("EDL_GLOBAL_BATCH")
+        if logical_ranks is None:
+            logical_ranks = self._number("EDL_LOGICAL_RANKS") or 0
+        total, epochs = self.dataset["total"], self.dataset["epochs"]
+        settings = StepSettings(total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate)
+        self._group = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1)
+        return StepLoop(self._group, replica, settings, self._leaving.is_set, self._save)
+
+    def piece(self, piece: Piece, read: Reader | None = None) -> list[Any]:
+        """The records of a piece of a step.
+
+        Args:
+            piece: that the loop of `steps` has yielded.
+            read: as `records` takes it.
+
+        Raises:
+            PermanentError: a record cannot be read.
+        """
+        order = self._order_of(piece.epoch)
+        found = read_records(self.source, list(order.records(piece.start, piece.end)), read)
+        if isinstance(found, BadRecord):
+            raise PermanentError(
+                f"steps: {found.error}; trainers that train in step cannot leave a record out: repair it, or let"
+                " read= return a sample in its place"
+            )
+        return found
+
+    def _save(self, position: int, save: Callable[[int], None]) -> None:
+        body = {"session": self._session.identity, "step": position}
+        number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
+        save(number)
+        self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
+
+    def _number(self, name: str) -> int | None:
+        """The value of a variable that holds a whole number; None if it is not set."""
+        value = self._environment.get(name, "")
+        if value and not value.isdecimal():
+            raise ConfigError(f"{name}={value!r} is not a whole number; set it to one, or unset it")
+        return int(value) if value else None
 
     def status(self) -> dict[str, Any]:
         """The body of the master's `GET /v1/status`."""

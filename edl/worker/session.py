@@ -54,8 +54,18 @@ class MasterSession:
         self._thread = threading.Thread(target=self._run, name="edl-worker", daemon=True)
 
     def start(self) -> None:
-        """Start to send heartbeats and to fetch leases."""
-        self._thread.start()
+        """Start to send heartbeats and to fetch leases; a second call changes nothing."""
+        with self._lock:
+            if self._thread.ident is None:
+                self._thread.start()
+
+    def beside(self) -> MasterSession:
+        """Another session object of the same trainer, for calls that would block this one; it never holds leases."""
+        return MasterSession(self._call_connection.duplicate(), self.identity)
+
+    def abort_call(self) -> None:
+        """Let the call that another thread waits for fail; close the session first, or the call is repeated."""
+        self._call_connection.abort()
 
     def close(self, error: str = "") -> None:
         """Report what is consumed, give back the rest, and stop.

@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from .flights import load
 
@@ -109,7 +109,7 @@ class LocalJob:
         self.trainers: dict[str, Process] = {}
         self._started = 0
 
-    def __enter__(self) -> LocalJob:
+    def __enter__(self) -> Self:
         (self.folder / "token").write_text(os.urandom(16).hex())
         dataset = {
             "source": f"index:{self.plan.records}",

@@ -259,7 +259,7 @@ def test_watch_prints_each_change_until_it_is_stopped(run: Run, cluster: Cluster
     run("scale", "ctr", "--replicas", "3")
     assert watching.stdout.readline().split()[0] == "ctr"
     watching.send_signal(2)
-    assert watching.wait(30) == 0
+    assert watching.wait(90) == 0
     assert watching.communicate()[1] == ""
 
 

@@ -13,7 +13,7 @@ from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.server import ApiServer
 
 T = TypeVar("T")
-_START_S = 20.0
+_START_S = 90.0
 
 
 class EmbeddedServer:

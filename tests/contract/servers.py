@@ -17,7 +17,7 @@ from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
 
 Object = dict[str, Any]
-READY_S = 20.0
+READY_S = 90.0
 
 EMBEDDED, REAL = "embedded", "real"
 
@@ -84,10 +84,11 @@ class Server:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request; an error is an answer like any other."""
+        """Send a request, with further headers; an error is an answer like any other."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
-        headers = self.kube._headers(accept, content_type)
+        headers = {**self.kube._headers(accept, content_type), **(headers or {})}
         code, raw = self.kube._exchange(method, self.kube._target(path, query), data, headers)
         try:
             return Answer(code, json.loads(raw))

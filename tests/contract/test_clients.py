@@ -83,11 +83,11 @@ def test_the_official_leader_election_elects(api: client.ApiClient, server: Serv
     )
     election = threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True)
     election.start()
-    assert leading.wait(20)
+    assert leading.wait(60)
     leases: Any = client.CoordinationV1Api(api)
     assert leases.read_namespaced_lease("leader", space).spec.holder_identity == "me"
     leases.patch_namespaced_lease("leader", space, {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}})
-    election.join(20)
+    election.join(60)
     assert not election.is_alive()
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from edl.controller.backoff import Backoff
-from edl.model.actions import CreatePod, DeletePod, EnsureService, Outcome, Result
+from edl.model.actions import (
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsureService,
+    EventKind,
+    Outcome,
+    ProbePod,
+    Result,
+)
 from edl.model.names import JobKey, Role
 
 KEY = JobKey("default", "a")
@@ -23,7 +32,7 @@ def test_a_refused_request_is_repeated_after_growing_pauses() -> None:
         pauses.append(pause_s)
         now_s += pause_s
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert backoff.refusal("u") == ("Forbidden", "quota")
+    assert backoff.refusal("u", now_s) == ("Forbidden", "quota")
 
 
 def test_a_refusal_delays_one_job_and_one_kind_of_action_only() -> None:
@@ -41,7 +50,57 @@ def test_a_success_ends_the_refusal_and_a_busy_server_is_not_a_refusal() -> None
     backoff.record(outcome(Result.FAILED, retry_after_s=7.0), 0.0)
     assert not backoff.allows("u", CreatePod, 6.9)
     assert backoff.allows("u", CreatePod, 7.0)
-    assert backoff.refusal("u") is None
-    backoff.record(outcome(Result.REFUSED), 10.0)
-    backoff.record(outcome(Result.DONE), 20.0)
-    assert backoff.refusal("u") is None
+    assert backoff.refusal("u", 20.0) is None
+    backoff.record(Outcome(DeletePod(KEY, "u", "p", "pu", "x"), Result.REFUSED, "Forbidden", "no"), 10.0)
+    backoff.record(Outcome(DeletePod(KEY, "u", "p", "pu", "x"), Result.UNCHANGED), 20.0)
+    assert backoff.refusal("u", 20.0) is None
+
+
+def probe(result: Result) -> Outcome:
+    return Outcome(ProbePod(KEY, "u", Role.TRAINER, 0), result, "Forbidden", "quota")
+
+
+def test_a_created_pod_ends_no_refusal_but_a_probe_that_is_accepted_does() -> None:
+    """The pod may have been under way when another one was refused."""
+    backoff = Backoff()
+    backoff.record(outcome(Result.REFUSED), 0.0)
+    backoff.record(outcome(Result.DONE), 0.1)
+    backoff.record(probe(Result.UNCHANGED), 4.0)
+    assert backoff.refusal("u", 20.0) == ("Forbidden", "quota"), "it may have been asked before the refusal"
+    backoff.record(probe(Result.UNCHANGED), 5.0)
+    assert backoff.refusal("u", 20.0) == ("Forbidden", "quota"), "the pod may be refused all the same"
+    assert backoff.refusal("u", 65.0) is None
+    backoff.record(outcome(Result.DONE), 21.0)
+    assert backoff.refusal("u", 22.0) is None
+
+
+def test_after_a_refusal_the_job_tries_for_twice_as_many_each_time() -> None:
+    backoff, steps = Backoff(), []
+    backoff.record(outcome(Result.REFUSED), 0.0)
+    backoff.record(probe(Result.UNCHANGED), 5.0)
+    for now_s in (6.0, 7.0, 8.0, 9.0):
+        refused = backoff.refused_creation("u", 20.0)
+        assert refused is not None
+        steps.append(refused.step)
+        for _ in range(refused.step):
+            backoff.record(outcome(Result.DONE), now_s)
+    assert steps == [1, 2, 4, 8]
+    later = backoff.refused_creation("u", 5.0 + 120)
+    assert later is not None
+    assert later.step == 64, "and each minute, because a fair share may wait for more"
+    assert backoff.refused_creation("u", 5.0 + 14 * 60) is None
+    backoff.record(outcome(Result.REFUSED), 900.0)
+    assert not backoff.allows("u", CreatePod, 904.0)
+
+
+def test_refusals_of_what_the_job_needs_no_more_are_dropped() -> None:
+    backoff = Backoff()
+    deletion, event = DeletePod(KEY, "u", "p", "pu", "x"), EmitEvent(KEY, "u", EventKind.NORMAL, "ScaledUp", "m")
+    backoff.record(Outcome(deletion, Result.REFUSED, "Forbidden", "pods"), 0.0)
+    backoff.record(Outcome(event, Result.REFUSED, "Forbidden", "events"), 0.0)
+    backoff.forget_unwanted("u", [deletion], 1.0)
+    assert backoff.refusal("u", 20.0) == ("Forbidden", "pods")
+    backoff.forget_unwanted("u", [], 2.0)
+    assert backoff.refusal("u", 20.0) == ("Forbidden", "events"), "for its pause, so that somebody can see it"
+    backoff.forget_unwanted("u", [], 5.0)
+    assert backoff.refusal("u", 20.0) is None

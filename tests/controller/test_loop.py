@@ -13,7 +13,7 @@ from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError
-from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus, Result
+from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -282,8 +282,8 @@ def test_a_lease_lost_in_the_middle_of_a_round_stops_every_further_write() -> No
     stage = with_jobs(a=6, b=2)
 
     async def script(controller: Controller) -> None:
-        def lose(_: Action) -> Outcome | None:
-            stage.lease.held = False
+        def lose(action: Action) -> Outcome | None:
+            stage.lease.held = isinstance(action, ProbePod)
             return None
 
         stage.cluster.policies = lose
@@ -292,7 +292,8 @@ def test_a_lease_lost_in_the_middle_of_a_round_stops_every_further_write() -> No
     stage.pace = Pace(writes=1)
     play(stage, script)
     assert len(stage.world.writes) == 1
-    assert {o.result for o in stage.recorder.outcomes[1:]} == {Result.NOT_LEADER}
+    written = [o for o in stage.recorder.outcomes if not isinstance(o.action, ProbePod)]
+    assert {o.result for o in written[1:]} == {Result.NOT_LEADER}
 
 
 def test_a_refused_job_is_degraded_and_retried_rarely_while_other_jobs_run() -> None:
@@ -548,3 +549,42 @@ def test_once_gives_up_if_the_cache_never_syncs() -> None:
 
     play(stage, script)
     assert not stage.world.writes
+
+
+def test_what_changed_while_a_plan_was_made_is_not_waited_for() -> None:
+    """The cluster is read again before trainers go for serving, and that read takes the change away."""
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        shrinking = replace(
+            stage.recorder.plans[-1].decisions[0], victims=("a-trainer-3",), shrink_reason="ServingNeedsRoom"
+        )
+        plan = replace(stage.recorder.plans[-1], decisions=(shrinking,))
+        view = await stage.cluster.observe()
+        stage.cluster.touch()
+        await controller._postponed(view, plan)
+        began_s = asyncio.get_running_loop().time()
+        await controller._rest(RoundResult.ACTED)
+        assert asyncio.get_running_loop().time() - began_s < 1.0, "not five seconds"
+
+    play(stage, script)
+
+
+def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
+    stage = Stage(targets={"a": 40}, pace=Pace(writes=1))
+    stage.world.add(make_job("a", min_trainers=1, max_trainers=40))
+    ages: list[float] = []
+
+    async def script(controller: Controller) -> None:
+        def slow(_: Action) -> Outcome | None:
+            ages.append(asyncio.get_running_loop().time() - controller.last_sign_of_life_s)
+            return None
+
+        stage.cluster.delay_s = 4.0
+        stage.cluster.policies = slow
+        await controller.round()
+
+    play(stage, script)
+    assert len(ages) > 40
+    assert max(ages) <= 5.0

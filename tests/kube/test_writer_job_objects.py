@@ -6,9 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from edl.kube.master_key import make_token
-from edl.model.actions import EmitEvent, EnsureClaim, EnsurePodGroup, EnsureSecret, EnsureService, EventKind, Result
+from edl.model.actions import (
+    EmitEvent,
+    EnsureClaim,
+    EnsurePodGroup,
+    EnsureSecret,
+    EnsureService,
+    EventKind,
+    ProbePod,
+    Result,
+)
 from edl.model.names import Role
 from tests.worlds.fake_api import refusal
 from tests.worlds.writer_on_fake_api import KEY, PODS, UID, bench, create, pod
@@ -23,6 +33,65 @@ async def test_the_service_is_created_once_and_recognised(tmp_path: Path) -> Non
         requests = len(here.api.requests)
         assert (await here.apply(EnsureService(KEY, UID))).result is Result.UNCHANGED
         assert len(here.api.requests) == requests
+
+
+async def test_what_somebody_deleted_is_created_again_after_a_minute(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        actions = (EnsureService(KEY, UID), EnsureSecret(KEY, UID), EnsurePodGroup(KEY, UID))
+        for action in actions:
+            await here.apply(action)
+        paths = [path for path in here.api.objects if path.endswith(("/services", "/secrets", "/podgroups"))]
+        assert len(paths) == 3
+        for path in paths:
+            (name,) = [name for _, name in here.api.objects[path]]
+            here.api.remove(path, name, "ads")
+        for action in actions:
+            assert (await here.apply(action)).is_ok
+        assert not any(here.api.objects[path] for path in paths), "they are taken for granted for a minute"
+        await here.clock.sleep(60.0)
+        for action in actions:
+            assert (await here.apply(action)).is_ok
+        assert all(here.api.objects[path] for path in paths)
+
+
+async def test_a_pod_group_follows_a_lower_minimum(tmp_path: Path) -> None:
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ads/podgroups"
+    async with bench(tmp_path) as here:
+        await here.apply(EnsurePodGroup(KEY, UID))
+        group = here.stored(groups, "ctr")
+        assert group is not None
+        here.api.put(groups, {**group, "spec": {**group["spec"], "minMember": 9, "priorityClassName": "kept"}})
+        await here.clock.sleep(60.0)
+        assert (await here.apply(EnsurePodGroup(KEY, UID))).is_ok
+        patched = here.stored(groups, "ctr")
+        assert patched is not None
+        assert (patched["spec"]["minMember"], patched["spec"]["priorityClassName"]) == (2, "kept")
+
+
+async def test_a_probe_creates_nothing_and_teaches_what_admission_adds(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.faults.append(lambda _: web.json_response({"metadata": {"name": "x"}, "spec": {}}))
+        assert (await here.apply(ProbePod(KEY, UID, Role.TRAINER, 0))).is_ok
+        assert here.stored(PODS, "ctr-trainer-0") is None
+        assert [(key, role) for key, _, role, _ in here.seen.learned] == [(KEY, Role.TRAINER)]
+        assert here.api.requests[-1][2] == {"dryRun": "All"}
+        assert not here.seen.expected
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "result"),
+    [
+        (403, "exceeded quota: none", Result.REFUSED),
+        (400, 'admission webhook "x" does not support dry run', Result.UNCHANGED),
+        (503, "later", Result.FAILED),
+    ],
+)
+async def test_a_probe_is_refused_as_the_pod_would_be(
+    tmp_path: Path, code: int, message: str, result: Result
+) -> None:
+    async with bench(tmp_path) as here:
+        here.api.faults.append(refusal(code, "Forbidden", message))
+        assert (await here.apply(ProbePod(KEY, UID, Role.TRAINER, 0))).result is result
 
 
 async def test_a_service_of_another_owner_is_refused(tmp_path: Path) -> None:

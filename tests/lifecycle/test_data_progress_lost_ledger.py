@@ -91,7 +91,7 @@ def status_of(folder: Path, port: int) -> dict[str, Any]:
     command += [f"http://127.0.0.1:{port}", "--token-file", str(folder / "tokens" / "trainer"), "-o", "json"]
     until_s = time.monotonic() + 30
     while time.monotonic() < until_s:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         if done.returncode == 0:
             found: dict[str, Any] = json.loads(done.stdout)
             return found

@@ -377,11 +377,11 @@ def test_the_command_exits_1_for_a_changed_data_set_and_2_for_an_unreadable_one(
     with cluster(tmp_path, json.dumps({"source": f"lines:{path}"})) as world:
         assert world.master is not None
         world.master.terminate()
-        assert world.master.wait(timeout=30) == 0
+        assert world.master.wait(timeout=60) == 0
         world.start_master()
         world.await_master()  # the same data set again is accepted
         world.master.kill()
-        world.master.wait(timeout=30)
+        world.master.wait(timeout=60)
     write(tmp_path, "a.txt", b"a\nb\nc\n")
 
     def start(journal: str, *flags: str) -> subprocess.CompletedProcess[str]:

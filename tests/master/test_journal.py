@@ -167,7 +167,7 @@ async def test_a_full_disk_refuses_records_and_loses_none(tmp_path: Path, monkey
             await store.durable(number)
         assert store.blocked
         room[0] = 10_000
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until_durable(store, number)
         await store.close()
     assert (await asyncio.to_thread(content, tmp_path))[1] == [b"fits", b"does not fit"]

@@ -206,6 +206,6 @@ def test_status_and_audit_work_with_a_running_master(tmp_path: Path) -> None:
         assert world.audit().returncode == 0
         assert world.master is not None
         world.master.terminate()
-        assert world.master.wait(timeout=20) == 0
+        assert world.master.wait(timeout=60) == 0
     assert "msg=stopped" in world.master_log
     assert call("master", "status", world.url, "--token-file", token).returncode == 1

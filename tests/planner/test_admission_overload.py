@@ -11,9 +11,10 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
 from edl.model.status import Reason
 from edl.planner import admission_trial
-from edl.planner.admission import Admission, admit, cap, serve
+from edl.planner.admission import Admission, admit, cap
 from edl.planner.admission_trial import AdmissionTrial
 from edl.planner.problem_reader import read_problem
+from edl.planner.serving import serve
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import plan_for
@@ -79,6 +80,19 @@ def test_half_of_the_nodes_lost_takes_a_handful_of_packings_and_programs(monkeyp
     plan_for(half_lost(300, 80, 3))
     assert packings.calls <= 30
     assert programs.calls <= 30
+
+
+@pytest.mark.parametrize(("nodes", "jobs", "least"), [(40, 16, 3), (300, 80, 10)])
+def test_jobs_stay_in_the_room_that_the_packing_of_serving_leaves(nodes: int, jobs: int, least: int) -> None:
+    """Where no order of placing serves the most pods, jobs are kept beside the packing that does."""
+    plan = plan_for(half_lost(nodes, jobs, 1), Limits(deadline_s=600.0))
+
+    served = serve(read_problem(half_lost(nodes, jobs, 1), Limits()), 60.0)
+
+    assert served.places
+    assert not served.order
+    assert plan.serving.placed == sum(pods for _, _, pods in served.places)
+    assert sum(decision.admitted for decision in plan.decisions) >= least
 
 
 def test_an_outage_is_explained_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

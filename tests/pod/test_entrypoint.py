@@ -66,7 +66,7 @@ raise SystemExit(entrypoint.run_entrypoint("exit 3", dict(os.environ)))
 
 def test_the_end_of_the_entrypoint_is_noticed_if_another_thread_takes_the_signal() -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", TAKES_THE_SIGNAL], env=environment, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", TAKES_THE_SIGNAL], env=environment, timeout=90, check=False)
     assert done.returncode == 3
 
 
@@ -94,7 +94,7 @@ def test_lines_of_python_and_of_c_are_not_buffered(tmp_path: Path) -> None:
         wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2, "both lines are there", 20)
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)
 
 
 def test_an_image_without_stdbuf_runs_the_entrypoint_too(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_sigterm_reaches_the_program_and_lets_it_finish(tmp_path: Path, entry: s
     process = start(tmp_path, entry)
     wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == code
+    assert process.wait(timeout=90) == code
     assert (tmp_path / "saved").read_text() == "model"  # already now: when the first process ends, the container ends
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
@@ -140,7 +140,7 @@ def test_a_program_that_a_signal_kills_exits_with_128_plus_its_number(tmp_path: 
     process = start(tmp_path, "touch up; exec sleep 60")
     wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert process.returncode == code
 
 
@@ -148,7 +148,7 @@ def test_a_program_that_ignores_sigterm_runs_to_its_end(tmp_path: Path) -> None:
     process = start(tmp_path, "trap '' TERM; echo $$ > pid; touch up; sleep 1; exit 9")
     wait_until((tmp_path / "up").exists, "the program starts")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert process.returncode == 9
 
 
@@ -164,7 +164,7 @@ def test_orphans_are_reaped_while_the_entrypoint_runs(tmp_path: Path) -> None:
     wait_until(lambda: len(children()) == 1, f"only the entrypoint is left: {children()}")
     assert is_alive(int(children()[0]))
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert process.returncode == 143
 
 
@@ -223,6 +223,6 @@ def test_sigterm_before_the_entrypoint_runs_ends_the_launcher(tmp_path: Path) ->
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting for 2 running pods (selector paddle-job-pserver=job)\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert process.returncode == 143
     assert not (tmp_path / "ran").exists()

@@ -297,13 +297,41 @@ class PodBehaviour:
         self.run(kube, make_pod("lines", "print(*range(9), sep='\\n')"))
         assert self.log(kube, "lines", tailLines="2") == "7\n8\n"
 
-    def test_exec_is_refused_with_what_to_do(self, kube: Kube) -> None:
-        self.run(kube, make_pod("no-exec", FOREVER), "Running")
-        path = f"{kube.resource('pods').path('default', 'no-exec')}/exec"
+    def test_a_hook_runs_before_the_container_is_stopped(self, kube: Kube) -> None:
+        hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo stopping > /notes/hook"]}}}
+        code = f"{FOREVER}; print(open('/notes/hook').read(), flush=True)"
+        volumes = {"volumes": [{"name": "notes", "emptyDir": {}}]}
+        mounts = [{"name": "notes", "mountPath": "/notes"}]
+        pod = make_pod(
+            "hooked", f"print('up', flush=True); {code}", spec=volumes, lifecycle=hook, volumeMounts=mounts
+        )
+        self.run(kube, pod, "Running")
+        self.wait_for_log(kube, "hooked", "up")
+        followed: list[str] = []
+        reader = threading.Thread(target=lambda: followed.append(self.follow(kube, "hooked")))
+        reader.start()
+        kube.delete("pods", "hooked")
+        self.wait_gone(kube, "hooked", 20)
+        reader.join(WAIT_S)
+        assert "stopping" in followed[0]
+
+    def test_a_failed_hook_after_the_start_ends_the_container(self, kube: Kube) -> None:
+        hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}}
+        pod = self.run(kube, make_pod("bad-hook", FOREVER, lifecycle=hook))
+        assert pod["status"]["phase"] == "Failed"
+
+        def reasons() -> bool:
+            return any(event["reason"] == "FailedPostStartHook" for event in kube.list("events", "default"))
+
+        kube.wait_until(reasons, WAIT_S, "an event tells of the hook")
+
+    def test_a_terminal_is_refused_with_what_to_do(self, kube: Kube) -> None:
+        self.run(kube, make_pod("no-terminal", FOREVER), "Running")
+        path = f"{kube.resource('pods').path('default', 'no-terminal')}/exec"
         with pytest.raises(KubeError) as refused:
-            kube.request("POST", path, query={"command": "ls", "stdout": "true"})
+            kube.request("POST", path, query={"command": "ls", "stdout": "true", "tty": "true"})
         assert refused.value.code >= 400
-        kube.delete("pods", "no-exec", grace_s=0)
+        kube.delete("pods", "no-terminal", grace_s=0)
 
 
 def is_alive(pid: int) -> bool:

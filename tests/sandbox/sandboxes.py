@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.processes import die_with_parent, heed_interrupts
 
-START_S = 90.0
-STOP_S = 30.0
+START_S = 180.0
+STOP_S = 90.0
 
 
 def launch(folder: Path, *flags: str) -> subprocess.Popen[str]:

@@ -24,6 +24,7 @@ from tests.sandbox.sandboxes import STOP_S, launch, leftovers, sandbox, wait_unt
 
 ROOT = Path(__file__).parents[2]
 EDL = str(Path(sys.executable).with_name("edl"))
+RECORDS = 60_000
 MOMENTS = [(seed, random.Random(seed).uniform(0.1, 9.0)) for seed in range(5)]  # noqa: S311 - not a secret
 
 
@@ -44,6 +45,7 @@ def serving(replicas: int, image: str = "nginx", cpu: str = "1") -> dict[str, An
 
 def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) -> None:
     job = yaml.safe_load((ROOT / "example" / "fit_flights" / "job.yaml").read_text())
+    job["spec"]["dataset"]["source"] = f"index:{RECORDS}"
     job["spec"]["trainer"]["max-instance"] = 3
     kube.create(job)
 
@@ -53,8 +55,8 @@ def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) 
     kube.wait_until(has_succeeded, 240, "the job succeeds")
     (claim,) = kube.list("persistentvolumeclaims", "default")
     folder = kube.kubeconfig.parent / "claims" / "default" / claim["metadata"]["name"]
-    audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=60)
-    assert "294477" in audit.stdout.replace(",", "")
+    audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=120)
+    assert str(RECORDS) in audit.stdout.replace(",", "")
     kube.delete("trainingjobs", "fit-flights")
     kube.wait_until(lambda: not kube.list("pods", labels="paddlepaddle.org/job"), 60, "its pods are collected")
     kube.wait_until(lambda: not kube.list("persistentvolumeclaims", "default"), 60, "its claim is collected")
@@ -67,7 +69,7 @@ def test_the_page_is_served_beside_the_sandbox(tmp_path: Path) -> None:
 
     with sandbox(tmp_path, "--nodes", "1", "--page") as kube:
         page = kube.wait_until(address, 60, "the address of the page is printed")
-        with urllib.request.urlopen(f"{page}events", timeout=30) as stream:
+        with urllib.request.urlopen(f"{page}events", timeout=120) as stream:
             first = [stream.readline(), stream.readline()]
     assert first[0] == b"event: state\n"
     assert b'"sandbox-0"' in first[1]
@@ -181,7 +183,7 @@ def wait_for_nothing(folder: Path) -> None:
 def refused(folder: Path, *flags: str) -> str:
     """What a sandbox says that does not start."""
     process = launch(folder, *flags)
-    assert process.wait(60) == 2
+    assert process.wait(STOP_S) == 2
     assert leftovers(folder) == []
     return (folder / "err").read_text()
 
@@ -206,26 +208,36 @@ def test_a_folder_that_does_not_take_a_kubeconfig_is_named(tmp_path: Path) -> No
     )
 
 
-def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_a_sandbox_that_runs_is_not_overwritten(kube: Kube) -> None:
+    before = kube.kubeconfig.read_text()
+    other = subprocess.run(
+        [EDL, "sandbox", "--kubeconfig", str(kube.kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (other.returncode, "is still running" in other.stderr) == (2, True)
+    assert kube.kubeconfig.read_text() == before
+
+
+def test_the_kubeconfig_of_a_sandbox_that_has_ended_is_replaced_and_removed(tmp_path: Path, kube: Kube) -> None:
     path = tmp_path / "config"
-    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1") as kube:
-        assert kube.kubeconfig == path
-        old = path.read_text()
-        other = subprocess.run(
-            [EDL, "sandbox", "--kubeconfig", str(path)], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert (other.returncode, "is still running" in other.stderr) == (2, True)
-    assert not path.exists()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        unused = f"127.0.0.1:{server.getsockname()[1]}"
+    old = re.sub(r"127\.0\.0\.1:\d+", unused, kube.kubeconfig.read_text())
     path.write_text(old)
     stale = subprocess.run(
         [EDL, "kubelet", "--kubeconfig", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )
     assert stale.returncode == 1
     assert "start the cluster of this kubeconfig" in stale.stderr
-    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1"):
+    with sandbox(tmp_path, "--kubeconfig", str(path), "--nodes", "1") as replacing:
+        assert replacing.kubeconfig == path
         assert path.read_text() != old
+    assert not path.exists()

@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from edl.ledger.audit import EpochAudit
 from edl.master.journal_audit import AuditReport
 from edl.sandbox.demo import Account, audit_line, demo_jobs, summary
 from tests.sandbox.sandboxes import launch, leftovers
 
 
+@pytest.mark.timeout(1300)
 def test_it_trains_two_jobs_through_kills_and_serving_and_prints_what_happened(tmp_path: Path) -> None:
     process = launch(tmp_path, "--demo")
-    assert process.wait(400) == 0, (tmp_path / "err").read_text()
+    assert process.wait(1200) == 0, (tmp_path / "err").read_text()
     text = (tmp_path / "out").read_text()
     assert text.startswith("KUBECONFIG=")
     for job in ("flights", "late"):
         assert float(re.findall(rf"{job}: AUC (\d\.\d+) on held-out", text)[0]) > 0.7
         assert re.search(rf"{job}: audit ok: (\d+) of \1 records", text)
     assert "is killed with SIGKILL" in text
+    assert int(re.findall(r"flights: audit ok: .*; (\d+) were dispatched again", text)[0]) > 0
+    assert re.search(r"flights: a trainer was killed; [1-9]\d* records that it held are dispatched again", text)
     assert re.search(r"serving +[▁▂▃▄▅▆▇█ ]+ 5 at most", text)
     assert (tmp_path / "err").read_text() == ""
     assert leftovers(tmp_path) == []

@@ -36,11 +36,12 @@ from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 from tests.worlds.master_server import Served, serving
+from tests.worlds.waiting import PATIENCE
 
 KEY = JobKey("default", "a")
 SECRET = b"0123456789abcdef0123456789abcdef"
 PACE = CallPace(
-    interval_s=0.2, retry_s=0.05, retry_at_most_s=0.3, report_wait_s=3.0, measured_interval_s=0.5, window_s=1.0
+    interval_s=0.2, retry_s=0.05, retry_at_most_s=0.3, report_wait_s=30.0, measured_interval_s=0.5, window_s=1.0
 )
 
 
@@ -220,8 +221,8 @@ async def linked(
 async def until(holds: Callable[[], object], what: str, timeout_s: float = 8.0) -> None:
     """Let the event loop run until the condition holds."""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s * PATIENCE):
             while not holds():  # noqa: ASYNC110 - the condition has no event to wait for
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise AssertionError(f"not within {timeout_s:g} s: {what}") from None
+        raise AssertionError(f"not within {timeout_s * PATIENCE:g} s: {what}") from None

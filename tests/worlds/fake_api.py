@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from edl.kube.client.session import ApiSession
+from tests.worlds.waiting import PATIENCE
 
 Object = dict[str, Any]
 
@@ -180,7 +181,7 @@ async def connected(api: FakeApi, *, timeout_s: float = 5.0) -> AsyncIterator[Ap
 
 async def eventually(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
     """Let the event loop run until the condition holds."""
-    async with asyncio.timeout(timeout_s):
+    async with asyncio.timeout(timeout_s * PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
             await asyncio.sleep(0.001)
 

@@ -22,6 +22,7 @@ from edl.model.actions import (
     MarkPod,
     Outcome,
     PatchStatus,
+    ProbePod,
     Result,
 )
 from edl.model.cluster import ClusterSnapshot, Node
@@ -83,6 +84,8 @@ class PodWorld:
 
     def apply(self, action: Action) -> Outcome:
         """Carry out one action as the API server does."""
+        if isinstance(action, ProbePod):
+            return Outcome(action, Result.UNCHANGED)
         self.writes.append(action)
         job = self.jobs.get(action.job)
         if job is None or job.uid != action.job_uid:
@@ -157,7 +160,7 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        self.under_way = 0
+        self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
 
     def touch(self) -> None:
@@ -189,7 +192,7 @@ class FakeCluster:
     async def apply(self, action: Action) -> Outcome:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.delay_s)
         self.under_way -= 1
         return self.policies(action) or self.world.apply(action)
 

@@ -114,7 +114,7 @@ class Cluster:
         for process in (*self.trainers.values(), *([self.master] if self.master else [])):
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
-            process.wait(timeout=10)
+            process.wait(timeout=60)
 
 
 @contextmanager

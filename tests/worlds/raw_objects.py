@@ -12,6 +12,7 @@ from edl.kube.translate.decoders import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     TRAINING_JOBS,
     Decoder,
     Quarantined,
@@ -29,6 +30,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "TrainingJob": TRAINING_JOBS,
     "DaemonSet": DAEMON_SETS,
     "PriorityClass": PRIORITY_CLASSES,
+    "ResourceQuota": RESOURCE_QUOTAS,
 }
 Object = dict[str, Any]
 
@@ -106,6 +108,7 @@ def take(*objects: Object, now_s: float = 1000.0, translator: Translator | None 
         jobs=by_kind["TrainingJob"],
         daemonsets=by_kind["DaemonSet"],
         priority_classes=by_kind["PriorityClass"],
+        resource_quotas=by_kind["ResourceQuota"],
         now_s=now_s,
     )
 

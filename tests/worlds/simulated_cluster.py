@@ -26,9 +26,10 @@ from edl.model.actions import (
     MarkPod,
     Outcome,
     PatchStatus,
+    ProbePod,
     Result,
 )
-from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
@@ -90,6 +91,9 @@ class World:
     owners: dict[str, str] = field(default_factory=dict)
     classes_missing: tuple[str, ...] = ()
     holds_back: bool = False
+    quotas: dict[str, ResourceQuota] = field(default_factory=dict)  # by namespace; the API server enforces them
+    hides_quotas: bool = False  # edl may not read them
+    holds_serving: bool = False  # no scheduler serves the serving pods
     shut: set[str] = field(default_factory=set)  # nodes on which no pod starts, for a reason that no object shows
     fault: Callable[[Action], tuple[bool, Outcome] | None] = field(default=lambda _: None)
 
@@ -179,7 +183,7 @@ class World:
             elif pod.phase is PodPhase.PENDING:
                 self._start(owned)
         for name, pod in list(self.serving.items()):
-            if not pod.node and (place := self._node_for(pod.shape, "")):
+            if not pod.node and not self.holds_serving and (place := self._node_for(pod.shape, "")):
                 self.serving[name] = replace(pod, node=place, phase=PodPhase.RUNNING, ready=True)
                 self.changed.set()
 
@@ -271,7 +275,8 @@ class World:
         ]
         foreign = sorted((*self.serving.values(), *others), key=lambda p: (p.namespace, p.name))
         nodes = tuple(self.nodes[name] for name in sorted(self.nodes))
-        return ClusterSnapshot(now_s(), nodes, tuple(foreign), jobs, self.classes_missing)
+        quotas = () if self.hides_quotas else tuple(self.quotas[name] for name in sorted(self.quotas))
+        return ClusterSnapshot(now_s(), nodes, tuple(foreign), jobs, self.classes_missing, resource_quotas=quotas)
 
     def apply(self, action: Action) -> Outcome:
         """Carry out an action as edl.kube and the API server do."""
@@ -279,7 +284,8 @@ class World:
         faulty = self.fault(action)
         if faulty is not None and not faulty[0]:
             return faulty[1]
-        outcome = self._apply(action)
+        refused = self._over_quota(action) if isinstance(action, CreatePod | ProbePod) else ""
+        outcome = Outcome(action, Result.REFUSED, "Forbidden", refused) if refused else self._apply(action)
         if outcome.result is Result.DONE:
             self.writes.append(action)
         return faulty[1] if faulty is not None else outcome
@@ -302,6 +308,22 @@ class World:
             case _:
                 return Outcome(action, Result.UNCHANGED)
         return Outcome(action, Result.DONE)
+
+    def _over_quota(self, action: CreatePod | ProbePod) -> str:
+        """The API server's words for a pod beyond the quota of its namespace; terminating pods count."""
+        quota = self.quotas.get(action.job.namespace)
+        if quota is None or action.job not in self.jobs:
+            return ""
+        job = self.jobs[action.job].job
+        shape = next((f.shape for f in job.fixed if f.role is action.role), job.trainer)
+        pods = [o.pod for (namespace, _), o in self.pods.items() if namespace == action.job.namespace]
+        for resource, hard in quota.hard:
+            used = sum(pod.shape.request[resource] for pod in pods if not pod.is_finished)
+            if used + dict(quota.others).get(resource, 0) + shape.request[resource] > hard:
+                return (
+                    f'pods "{action.pod_name}" is forbidden: exceeded quota: {quota.name}, requested: {resource}=...'
+                )
+        return ""
 
     def _create(self, action: CreatePod, job: Job) -> Outcome:
         key = (action.job.namespace, action.pod_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,12 +87,17 @@ class Seen:
 
     api: FakeApi
     expected: list[tuple[str, ...]] = field(default_factory=list)
+    learned: list[tuple[JobKey, str, Role, Object]] = field(default_factory=list)
 
     def job_body(self, key: JobKey) -> Object | None:
         return self.api.objects.get(JOBS, {}).get((key.namespace, key.name))
 
     def priority_classes(self) -> frozenset[str]:
         return frozenset({"edl-core", "edl-training"})
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        self.learned.append((key, uid, role, dict(pod)))
+        return False
 
     def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
         self.expected.append(("created", kind, namespace, name, uid))
@@ -110,6 +115,7 @@ class Bench:
     session: ApiSession
     seen: Seen
     writer: Writer
+    clock: FakeClock
 
     async def apply(self, action: Action) -> Outcome:
         return await self.writer.apply(action)
@@ -140,7 +146,8 @@ async def bench(tmp_path: Path, **spec: Any) -> AsyncIterator[Bench]:
         api.put(JOBS, training_job(**spec))
         seen = Seen(api)
         key = MasterKey(tmp_path / "key", session, "paddlecloud")
-        yield Bench(api, session, seen, Writer(session, seen, FakeClock(), key=key, default_master_image="edl:1"))
+        clock = FakeClock()
+        yield Bench(api, session, seen, Writer(session, seen, clock, key=key, default_master_image="edl:1"), clock)
 
 
 def create(role: Role = Role.TRAINER, index: int = 0, node: str | None = "n1") -> CreatePod:

@@ -45,6 +45,10 @@ class AlreadyExistsError(ConflictError):
     """An object of that name already exists."""
 
 
+class UntrustedError(PermanentError):
+    """The certificate of the server is not trusted; the certificate authority may have been replaced."""
+
+
 class GoneError(TemporaryError):
     """The resourceVersion or the continue token is too old: list again."""
 
@@ -99,7 +103,7 @@ def translated(what: str, host: str) -> Iterator[None]:
     except TimeoutError as error:
         raise TemporaryError(f"{what}: {host} did not answer in time") from error
     except aiohttp.ClientConnectorCertificateError as error:
-        raise PermanentError(
+        raise UntrustedError(
             f"{what}: the certificate of {host} is not trusted: {one_line(error)}; "
             "correct the certificate authority in the kubeconfig"
         ) from error

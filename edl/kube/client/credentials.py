@@ -7,20 +7,34 @@ and the remedy.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import yaml
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config.kube_config import KubeConfigMerger
 
 from edl.errors import ConfigError
 from edl.kube.client.api_errors import one_line
+
+
+class KubeconfigConfiguration(Configuration):
+    """A configuration with what the official client's loader leaves out.
+
+    Attributes:
+        impersonate: (header, value) of the user in whose name every request is sent.
+    """
+
+    impersonate: tuple[tuple[str, str], ...] = ()
+
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the name of its namespace."""
@@ -32,7 +46,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     Raises:
         ConfigError: there is no configuration, or it cannot be used.
     """
-    configuration = Configuration()
+    configuration = KubeconfigConfiguration()
     configuration.disable_strict_ssl_verification = True  # like kubectl: many clusters' CAs have no AKI
     default = Path.home() / ".kube" / "config"
     paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
@@ -44,6 +58,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
                 await kube_config.load_kube_config(
                     config_file=paths, client_configuration=configuration, persist_config=False
                 )
+                configuration.impersonate = _impersonation(paths)
             elif "KUBERNETES_SERVICE_HOST" in os.environ:
                 kube_config.load_incluster_config(client_configuration=configuration)
             else:
@@ -64,6 +79,54 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     if not str(configuration.host).startswith(("http://", "https://")):
         raise ConfigError(f"{origin}: server {configuration.host!r} is not a URL; write https://HOST:PORT")
     return configuration
+
+
+def impersonation_of(configuration: Configuration) -> tuple[tuple[str, str], ...]:
+    """The headers with which requests are sent in the name of another user; none without `as` in the kubeconfig."""
+    return configuration.impersonate if isinstance(configuration, KubeconfigConfiguration) else ()
+
+
+def bypasses_proxy(host: str) -> bool:
+    """True if $NO_PROXY names a network that contains the address of the server, as kubectl reads it.
+
+    Names and single addresses in $NO_PROXY are left to the HTTP client, which does not read networks.
+
+    Args:
+        host: the URL of the server.
+    """
+    try:
+        address = ipaddress.ip_address(urlsplit(host).hostname or "")
+    except ValueError:
+        return False
+    for part in (os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or "").split(","):
+        with suppress(ValueError):
+            if "/" in part and address in ipaddress.ip_network(part.strip(), strict=False):
+                return True
+    return False
+
+
+def _impersonation(paths: str) -> tuple[tuple[str, str], ...]:
+    """The headers for `as`, `as-uid`, `as-groups` and `as-user-extra` of the user of the current context.
+
+    Raises:
+        ConfigError: groups without a user, which the API server would refuse.
+    """
+    merged = KubeConfigMerger(paths).config.value
+    named = {
+        kind: {entry.value["name"]: entry.value for entry in merged.get(kind) or ()} for kind in ("contexts", "users")
+    }
+    context = (named["contexts"].get(merged.get("current-context")) or {}).get("context") or {}
+    user = (named["users"].get(context.get("user")) or {}).get("user") or {}
+    headers = [("Impersonate-User", user["as"])] if user.get("as") else []
+    headers += [("Impersonate-Uid", user["as-uid"])] if user.get("as-uid") else []
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    extra = user.get("as-user-extra") or {}
+    headers += [
+        (f"Impersonate-Extra-{quote(key.lower(), safe='')}", value) for key in sorted(extra) for value in extra[key]
+    ]
+    if headers and not user.get("as"):
+        raise ConfigError(f"kubeconfig {paths}: as-groups, as-uid or as-user-extra without as; set as to a user")
+    return tuple((name, str(value)) for name, value in headers)
 
 
 def configuration_of_caller(configuration: Configuration, token: str) -> Configuration:

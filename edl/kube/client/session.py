@@ -1,9 +1,8 @@
 """One session with the API server: the official client's authentication, and requests that edl sends itself.
 
-The official client's typed calls are too slow for 10,000 pods, so one aiohttp session sends the requests and
-returns bytes. Every call has a timeout, and every library error is translated once. This module does not retry,
-because only the caller knows whether a retry is safe. The one exception: after a 401 it reloads the credentials and
-sends once more.
+The official client's typed calls are too slow for 10,000 pods, so aiohttp sends the requests and returns bytes. Every
+call has a timeout, and every library error is translated once. This module does not retry, because only the caller
+knows whether a retry is safe. The one exception: after a 401 it reloads the credentials and sends once more.
 """
 
 from __future__ import annotations
@@ -24,8 +23,15 @@ from kubernetes.aio.config import ConfigException
 
 from edl import __version__
 from edl.errors import ConfigError, EdlError, TemporaryError
-from edl.kube.client.api_errors import error_of, translated
-from edl.kube.client.credentials import configuration_of_caller, load_configuration, tls_of
+from edl.kube.client.api_errors import UntrustedError, error_of, translated
+from edl.kube.client.credentials import (
+    bypasses_proxy,
+    configuration_of_caller,
+    impersonation_of,
+    load_configuration,
+    tls_of,
+)
+from edl.kube.client.server_clock import ServerClock
 from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -35,6 +41,12 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 RELOAD_PAUSE_S = 30.0
 """Shortest time between two reloads of the credentials: an exec plugin may ask a person or a remote service."""
+
+RELOAD_LIMIT_S, LONGEST_RELOAD_PAUSE_S = 30.0, 480.0
+"""How long a reload may take, and the pause after reloads that failed again and again."""
+
+CONNECTIONS, EXEMPT_CONNECTIONS = 100, 2
+"""The most connections of ordinary requests, and those that only the lease uses; watches have no limit."""
 
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
@@ -56,6 +68,7 @@ class _Call:
     params: Params | None = None
     data: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_watch: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -83,16 +96,18 @@ class ApiSession:
         """
         self._reload = reload
         self._reloaded_s = time.monotonic()
-        self._reloading = asyncio.Lock()
+        self._reload_pause_s = RELOAD_PAUSE_S
+        self._reloading: asyncio.Task[bool] | None = None
+        self.server_clock = ServerClock()
         self._timeout_s = timeout_s
         self._configuration = configuration
         self._ssl = tls_of(configuration)
         self._may_write: Callable[[], bool] = lambda: True
         self._exempt: str | None = None
-        self._client = aiohttp.ClientSession(
-            trust_env=True,
-            read_bufsize=READ_BUFFER_BYTES,
-            headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
+        # A watch keeps its connection for minutes, and there is one for each namespace: watches must not take those
+        # of other requests, and nothing may take that of the lease.
+        self._client, self._watches, self._exempt_client = (
+            _client(configuration, connections) for connections in (CONNECTIONS, 0, EXEMPT_CONNECTIONS)
         )
 
     @classmethod
@@ -131,7 +146,10 @@ class ApiSession:
 
     async def close(self) -> None:
         """Close all connections; open watches end with a TemporaryError."""
-        await self._client.close()
+        if self._reloading is not None:
+            self._reloading.cancel()
+        for client in (self._client, self._watches, self._exempt_client):
+            await client.close()
 
     def fence(self, may_write: Callable[[], bool], *, exempt: str) -> None:
         """From now on, call `may_write` right before each request that can change something.
@@ -268,9 +286,6 @@ class ApiSession:
             RefusedError: any other status that is not 2xx (NotFoundError for 404), with the server's own message.
             FencedError: the request can change something, and this process may not write now.
         """
-        is_fenced = self._exempt is not None and not path.startswith(self._exempt)
-        if method != "GET" and is_fenced and not self._may_write():
-            raise FencedError(f"{method} {path} was not sent: this replica does not hold the lease any more")
         data = None if body is None else msgspec.json.encode(body)
         headers = {**({} if data is None else {"Content-Type": content_type}), **_accepting(accept)}
         limits = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
@@ -298,7 +313,8 @@ class ApiSession:
         """
         query = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=read_timeout_s)
-        async with self._response(_Call("GET", path, limits, query, headers=_accepting(accept))) as response:
+        call = _Call("GET", path, limits, query, headers=_accepting(accept), is_watch=True)
+        async with self._response(call) as response:
             yield _lines(response, f"watch of {path}", self.host)
 
     @asynccontextmanager
@@ -319,9 +335,15 @@ class ApiSession:
 
     @asynccontextmanager
     async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a successful response; after a 401, reload the credentials and send once more."""
-        response = await self._send(call)
-        if response.status == 401 and await self._reload_credentials():
+        """Open a successful response; after a 401, or from an untrusted server, try again with new credentials."""
+        sent_with = self._configuration
+        try:
+            response = await self._send(call)
+        except UntrustedError:
+            if not await self._has_new_credentials(sent_with, call):
+                raise
+            response = await self._send(call)
+        if response.status == 401 and await self._has_new_credentials(sent_with, call):
             response.close()
             response = await self._send(call)
         try:
@@ -335,9 +357,16 @@ class ApiSession:
             response.close()
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
-        headers = {**call.headers, **await self._authorization()}
+        """Send the request once, if this replica may write now: reloading credentials may have taken long."""
+        own = {**call.headers, **await self._authorization()}
+        headers = [*own.items(), *impersonation_of(self._configuration)]  # a user's groups have one header each
+        is_exempt = self._exempt is not None and call.path.startswith(self._exempt)
+        if call.method != "GET" and self._exempt is not None and not is_exempt and not self._may_write():
+            raise FencedError(f"{call} was not sent: this replica does not hold the lease any more")
+        client = self._watches if call.is_watch else self._exempt_client if is_exempt else self._client
+        sent_s = time.time()
         with translated(str(call), self.host):
-            return await self._client.request(
+            response = await client.request(
                 call.method,
                 self.host + call.path,
                 params=call.params,
@@ -350,6 +379,8 @@ class ApiSession:
                 proxy=self._configuration.proxy,
                 proxy_headers=self._configuration.proxy_headers,
             )
+        self.server_clock.saw(response.headers.get("Date", ""), sent_s, time.time())
+        return response
 
     async def _authorization(self) -> dict[str, str]:
         try:
@@ -359,23 +390,45 @@ class ApiSession:
         token = settings.get("BearerToken")
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
 
-    async def _reload_credentials(self) -> bool:
-        """Reload the credentials, unless that was just done; return False if there are no other credentials."""
+    async def _has_new_credentials(self, sent_with: Configuration, call: _Call) -> bool:
+        """Whether there are other credentials than those that a call was sent with; reload them if need be.
+
+        One reload serves all calls. It goes on if the calls that wait for it end.
+        """
+        if self._configuration is not sent_with:
+            return True
         if self._reload is None:
             return False
-        before = self._reloaded_s
-        async with self._reloading:
-            if self._reloaded_s != before:
-                return True
-            if time.monotonic() - before < RELOAD_PAUSE_S:
+        if self._reloading is None:
+            if time.monotonic() - self._reloaded_s < self._reload_pause_s:
                 return False
-            self._reloaded_s = time.monotonic()
-            try:
-                self._configuration = await self._reload()
-                self._ssl = tls_of(self._configuration)
-            except ConfigError:
-                return False
-            return True
+            self._reloading = asyncio.create_task(self._reload_once(self._reload))
+        done, _ = await asyncio.wait({self._reloading}, timeout=call.limits.total or self._timeout_s)
+        return any(not task.cancelled() and task.result() for task in done)
+
+    async def _reload_once(self, reload: Callable[[], Awaitable[Configuration]]) -> bool:
+        """Reload the credentials within a time limit: an exec plugin may hang. After a failure the pause doubles."""
+        try:
+            async with asyncio.timeout(RELOAD_LIMIT_S):
+                configuration = await reload()
+            self._ssl = tls_of(configuration)
+        except (ConfigError, TimeoutError):
+            self._reload_pause_s = min(LONGEST_RELOAD_PAUSE_S, 2 * self._reload_pause_s)
+            return False
+        finally:
+            self._reloaded_s, self._reloading = time.monotonic(), None
+        self._configuration, self._reload_pause_s = configuration, RELOAD_PAUSE_S
+        return True
+
+
+def _client(configuration: Configuration, connections: int) -> aiohttp.ClientSession:
+    """A pool of so many connections; 0 for no limit."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections),
+        trust_env=not bypasses_proxy(str(configuration.host)),
+        read_bufsize=READ_BUFFER_BYTES,
+        headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
+    )
 
 
 def _accepting(form: str) -> dict[str, str]:

@@ -1,16 +1,16 @@
 """The whole cluster in memory, kept up to date; it knows when it is complete enough for a decision.
 
-It watches six collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
-exit code), all other pods that are not finished, TrainingJobs, DaemonSets and PriorityClasses. There is no snapshot
-while one of them is not listed, cannot be watched, or does not show edl's own last writes: a decision from an
-outdated state is worse than none. Replicas that do not lead keep their caches up to date too.
+It watches seven collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
+exit code), all other pods that are not finished, TrainingJobs, DaemonSets, PriorityClasses and ResourceQuotas. There
+is no snapshot while one of them is not listed, cannot be watched, or does not show edl's own last writes: a decision
+from an outdated state is worse than none. Replicas that do not lead keep their caches up to date too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any, TypeVar
 
@@ -21,11 +21,19 @@ from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.resource_log_line import resource_log_line
-from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Decoder
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
+from edl.kube.translate.decoders import (
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    TRAINING_JOBS,
+    Decoder,
+)
+from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject, PodSpec
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
-from edl.model.names import LABEL_JOB, JobKey
+from edl.model.names import LABEL_JOB, JobKey, Role
 from edl.waiting import wait_for_first
 
 T = TypeVar("T", bound=HasMetadata)
@@ -76,6 +84,7 @@ class ClusterCache:
         )
         self._daemonsets = self._reflector(Resource("/apis/apps/v1/daemonsets"), DAEMON_SETS)
         self._classes = self._reflector(Resource("/apis/scheduling.k8s.io/v1/priorityclasses"), PRIORITY_CLASSES)
+        self._quotas = self._reflector(Resource("/api/v1/resourcequotas"), RESOURCE_QUOTAS)
         self._expectations = Expectations(self._mirrors, clock.monotonic_s, overdue_s=overdue_s)
 
     async def run(self) -> None:
@@ -87,12 +96,12 @@ class ClusterCache:
 
     @property
     def is_synced(self) -> bool:
-        """True once every collection is listed."""
-        return all(r.synced.is_set() for r in self._all())
+        """True once every collection is listed that a decision needs."""
+        return all(r.synced.is_set() for r in self._needed())
 
     async def wait_until_synced(self) -> None:
-        """Wait until every collection is listed."""
-        for reflector in self._all():
+        """Wait until every collection is listed that a decision needs."""
+        for reflector in self._needed():
             await reflector.synced.wait()
 
     def unready(self) -> list[str]:
@@ -102,7 +111,7 @@ class ClusterCache:
 
     def problems(self) -> list[str]:
         """Return a line for each collection that cannot be listed or watched now."""
-        return [r.problem for r in self._all() if r.problem]
+        return [r.problem for r in self._needed() if r.problem]
 
     def unmet(self) -> list[str]:
         """Return a line for each of edl's own writes that the cache does not show yet."""
@@ -124,6 +133,7 @@ class ClusterCache:
             jobs=self.jobs(),
             daemonsets=self._daemonsets.store.objects.values(),
             priority_classes=self._classes.store.objects.values(),
+            resource_quotas=self._quotas.store.objects.values(),
             unread_nodes=[name for _, name in self._nodes.store.quarantined],
             now_s=now_s,
         )
@@ -139,7 +149,7 @@ class ClusterCache:
 
     def silence_s(self) -> float:
         """Return how long the API server has sent nothing for one of the collections; infinite before the first."""
-        contacts_s = [r.last_contact_s for r in self._all()]
+        contacts_s = [r.last_contact_s for r in self._needed()]
         now_s = self._clock.monotonic_s()
         return max(float("inf") if at_s is None else now_s - at_s for at_s in contacts_s)
 
@@ -161,6 +171,11 @@ class ClusterCache:
         """Return the TrainingJob as the API server stores it; None if it does not exist."""
         found = (r.store.objects.get((key.namespace, key.name)) for r in self._jobs)
         return next((job.body for job in found if job is not None), None)
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
+        """Read what admission adds from a pod as the API server would store it; True if it changes the shape."""
+        decoded = PODS.from_dict(dict(pod))
+        return isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded.spec or PodSpec())
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of all PriorityClasses."""
@@ -210,6 +225,10 @@ class ClusterCache:
         )
 
     def _all(self) -> tuple[Reflector[Any], ...]:
+        return (*self._needed(), self._quotas)
+
+    def _needed(self) -> tuple[Reflector[Any], ...]:
+        """What no decision is made without. Without ResourceQuotas edl goes by what the API server refuses."""
         return (self._nodes, *self._pods, *self._jobs, self._daemonsets, self._classes)
 
     def _mirrors(self, kind: str) -> Sequence[Reflector[Any]]:

@@ -20,6 +20,7 @@ from edl.kube.translate.objects import (
     ObjectMetadata,
     PodObject,
     PriorityClassObject,
+    ResourceQuotaObject,
 )
 
 T = TypeVar("T", bound=HasMetadata)
@@ -115,6 +116,7 @@ NODES = Decoder("Node", NodeObject)
 PODS = Decoder("Pod", PodObject)
 DAEMON_SETS = Decoder("DaemonSet", DaemonSetObject)
 PRIORITY_CLASSES = Decoder("PriorityClass", PriorityClassObject)
+RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()
 
 

@@ -8,7 +8,7 @@ field, because a user may have written it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,14 +20,16 @@ from edl.api.status import MAX_SPEEDS
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
+from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
-from edl.kube.translate.shapes import preferences_of, shape_of
+from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
 from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
+from edl.model.ranges import indexes_of
 from edl.model.resources import PODS, PodShape, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
 from edl.model.times import seconds_of
@@ -40,10 +42,15 @@ _ONE_POD = PodShape(Resources.of({PODS: 1}))
 
 @dataclass(frozen=True, slots=True)
 class _Translated:
-    """A translated job without its pods, and the object it was translated from."""
+    """A translated job without its pods, and the object it was translated from.
+
+    Attributes:
+        specs: what edl would create for each role; empty for an invalid job.
+    """
 
     source: JobObject
     job: Job
+    specs: Mapping[Role, PodSpec] = field(default_factory=dict)
 
 
 class JobReader:
@@ -70,8 +77,8 @@ class JobReader:
         """
         known = self._known.get(key)
         if known is None or known.source is not source:
-            job = self._job_of_spec(source, key, known)
-            known = self._known[key] = _Translated(source, _with_metadata_and_status(job, source, now_s))
+            job, specs = self._job_of_spec(source, key, known)
+            known = self._known[key] = _Translated(source, _with_metadata_and_status(job, source, now_s), specs)
         return replace(known.job, pods=tuple(sorted(pods, key=_pod_order)))
 
     def forget_all_but(self, keys: Iterable[JobKey]) -> None:
@@ -79,19 +86,49 @@ class JobReader:
         kept = set(keys)
         self._known = {key: known for key, known in self._known.items() if key in kept}
 
-    def _job_of_spec(self, source: JobObject, key: JobKey, known: _Translated | None) -> Job:
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
+        """Read from a pod what admission adds to the pods of a role; True if that changes their shape.
+
+        It holds until the spec changes. A pod of another spec teaches nothing.
+
+        Raises:
+            ConfigError: a quantity of the pod cannot be parsed.
+        """
+        known = self._known.get(key)
+        if known is None or known.job.uid != uid or role not in known.specs:
+            return False
+        fixed = next((f for f in known.job.fixed if f.role is role), None)
+        before = known.job.trainer if fixed is None else fixed.shape
+        shape = learned_shape(known.specs[role], before, pod)
+        if shape is None or shape == before:
+            return False
+        limits = limits_of(pod)
+        if fixed is None:
+            job = replace(known.job, trainer=shape, limits=limits)
+        else:
+            others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
+            job = replace(known.job, fixed=tuple(others))
+        self._known[key] = replace(known, job=job)
+        return True
+
+    def _job_of_spec(
+        self, source: JobObject, key: JobKey, known: _Translated | None
+    ) -> tuple[Job, Mapping[Role, PodSpec]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
         try:
             if known is not None and known.source.body.get("spec") == source.body.get("spec"):
-                return known.job
+                return known.job, known.specs
             parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
-            return _job_of(parsed, key, self._default_master_image)
+            specs = {
+                role: _spec_of_role(parsed, role, self._default_master_image) for role in Role if parsed.minimum(role)
+            }
+            return _job_of(parsed, key, specs), specs
         except InvalidJobError as error:
-            return _invalid(source, key, "; ".join(error.problems))
+            return _invalid(source, key, "; ".join(error.problems)), {}
         except ConfigError as error:
-            return _invalid(source, key, str(error))
+            return _invalid(source, key, str(error)), {}
         except RecursionError:
-            return _invalid(source, key, "the spec is nested too deeply; write it with fewer levels")
+            return _invalid(source, key, "the spec is nested too deeply; write it with fewer levels"), {}
 
 
 def read_status(body: Mapping[str, Any]) -> JobStatus | None:
@@ -116,14 +153,16 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         explanation=_text(status.get("explanation")),
         dataset=_progress(status.get("dataset")),
         measured=_measured(status),
+        completed=indexes_of(_text(status.get("completed"))),
     )
 
 
-def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
+def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> Job:
     spec = parsed.spec
-    specs = {role: _spec_of_role(parsed, role, master_image) for role in Role if parsed.minimum(role)}
     fixed = tuple(
-        FixedPods(role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]))
+        FixedPods(
+            role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]), limits_of(specs[role])
+        )
         for role in (Role.MASTER, Role.PSERVER)
         if role in specs
     )
@@ -134,6 +173,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, master_image: str) -> Job:
         max_trainers=spec.trainer.max_trainers,
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
+        limits=limits_of(specs[Role.TRAINER]),
         fixed=fixed,
         pinned=spec.trainer.instances,
         tier=spec.priority,

@@ -187,6 +187,7 @@ class PodSpec(_Struct):
     tolerations: list[TolerationObject] | None = None
     priority: int | None = None
     priority_class_name: str | None = None
+    scheduler_name: str | None = None
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
 
@@ -307,6 +308,42 @@ class PriorityClassObject(_Struct):
     metadata: ObjectMetadata | None = None
     value: int | None = None
     global_default: bool | None = None
+
+
+class ScopeObject(_Struct):
+    """One expression of a scope selector."""
+
+    scope_name: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class ScopeSelector(_Struct):
+    """Which pods a ResourceQuota counts."""
+
+    match_expressions: list[ScopeObject] | None = None
+
+
+class ResourceQuotaSpec(_Struct):
+    """The spec of a ResourceQuota."""
+
+    hard: dict[str, Scalar] | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(_Struct):
+    """The status of a ResourceQuota, which admission decides by."""
+
+    used: dict[str, Scalar] | None = None
+
+
+class ResourceQuotaObject(_Struct):
+    """A v1 ResourceQuota."""
+
+    metadata: ObjectMetadata | None = None
+    spec: ResourceQuotaSpec | None = None
+    status: ResourceQuotaStatus | None = None
 
 
 class JobObject(_Struct):

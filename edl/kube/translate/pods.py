@@ -132,6 +132,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         container_message=_why_stopped(container),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
+        scheduler=_scheduler(spec),
     )
     return KnownPod(source, pod, owners, _labelled(metadata, pod))
 
@@ -180,6 +181,10 @@ def _index(labels: PodLabels, name: str) -> int | None:
         if number.isascii() and number.isdigit() and len(number) <= 9:
             return int(number)
     return None
+
+
+def _scheduler(spec: PodSpec) -> str:
+    return "" if spec.scheduler_name in {None, "default-scheduler"} else spec.scheduler_name or ""
 
 
 def _is_safe(annotation: str) -> bool | None:

@@ -70,6 +70,23 @@ def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str =
     return PodShape(Resources.of(_request(spec, status)), placement)
 
 
+def limits_of(spec: PodSpec) -> Resources:
+    """Return the resource limits of a pod, summed as its requests are; what has no limit is left out.
+
+    Raises:
+        ConfigError: a quantity cannot be parsed.
+    """
+    total: Amounts = {}
+    for container in (*(spec.containers or ()), *filter(_is_sidecar, spec.init_containers or ())):
+        _add(total, parse_amounts(container.resources.limits if container.resources else None))
+    for container in spec.init_containers or ():
+        _raise_to(total, parse_amounts(container.resources.limits if container.resources else None))
+    if spec.resources is not None:
+        total.update(parse_amounts(spec.resources.limits))
+    _add(total, {name: n for name, n in parse_amounts(spec.overhead).items() if name in total})
+    return Resources.of(total)
+
+
 def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
     """Parse quantities into integers in base units (millicores, bytes, pieces), by the resource's present name.
 

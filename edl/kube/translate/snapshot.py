@@ -28,12 +28,15 @@ from edl.kube.translate.objects import (
     PodObject,
     PodSpec,
     PriorityClassObject,
+    ResourceQuotaObject,
     text,
 )
 from edl.kube.translate.pods import DEFAULT_NAMESPACE, KnownPod, is_owned_by, pinned_node, read_pod
-from edl.kube.translate.shapes import parse_amounts, shape_of
-from edl.model.cluster import ClusterSnapshot, Node
-from edl.model.names import JobKey
+from edl.kube.translate.resource_quotas import read_quotas
+from edl.kube.translate.shapes import limits_of, parse_amounts, shape_of
+from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import PODS, PodShape, Resources, Taint
 
@@ -74,6 +77,7 @@ class Translator:
         jobs: Iterable[JobObject],
         daemonsets: Iterable[DaemonSetObject] = (),
         priority_classes: Iterable[PriorityClassObject] = (),
+        resource_quotas: Iterable[ResourceQuotaObject] = (),
         unread_nodes: Iterable[str] = (),
         now_s: float,
     ) -> ClusterSnapshot:
@@ -85,6 +89,7 @@ class Translator:
             jobs: every TrainingJob that the plan covers.
             daemonsets: every DaemonSet.
             priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
+            resource_quotas: every ResourceQuota; empty if edl may not read them.
             unread_nodes: names of existing nodes that cannot be decoded.
             now_s: when the objects were read, in seconds since the epoch.
         """
@@ -104,14 +109,50 @@ class Translator:
             pods=tuple(
                 sorted((_with_existing_node(p, names) for p in foreign), key=lambda pod: (pod.namespace, pod.name))
             ),
-            jobs=tuple(self._jobs.read(by_key[key], key, own[key], now_s) for key in sorted(by_key)),
+            jobs=tuple(self._read_job(by_key[key], key, own[key], now_s) for key in sorted(by_key)),
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
             unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
+            resource_quotas=self._read_quotas(resource_quotas, foreign, by_key),
         )
         self.quarantined = tuple(self._left_out)
         return snapshot
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
+        """Read from a pod what admission adds to the pods of a role; see `JobReader.learn`."""
+        try:
+            return self._jobs.learn(key, uid, role, pod)
+        except ConfigError:
+            return False
+
+    def _read_job(self, source: JobObject, key: JobKey, pods: list[Pod], now_s: float) -> Job:
+        """Translate a job; its newest pod of each role shows what admission adds."""
+        job = self._jobs.read(source, key, pods, now_s)
+        newest: dict[Role, Pod] = {}
+        for pod in job.pods:
+            if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
+                newest[pod.role] = pod
+        usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
+        has_learned = False
+        for role, pod in newest.items():
+            known = self._pods.get((pod.namespace, pod.name))
+            if role in usual and pod.shape.request != usual[role].request and known is not None:
+                has_learned |= self.learn(key, job.uid, role, known.source.spec or PodSpec())
+        return self._jobs.read(source, key, pods, now_s) if has_learned else job
+
+    def _read_quotas(
+        self, quotas: Iterable[ResourceQuotaObject], foreign: Iterable[Pod], jobs: Iterable[JobKey]
+    ) -> tuple[ResourceQuota, ...]:
+        here: dict[str, list[Pod]] = {key.namespace: [] for key in jobs}
+        for pod in foreign:
+            if pod.namespace in here:
+                here[pod.namespace].append(pod)
+        return read_quotas(quotas, here, self._limits_of, self._left_out)
+
+    def _limits_of(self, pod: Pod) -> Resources:
+        known = self._pods.get((pod.namespace, pod.name))
+        return limits_of(known.source.spec or PodSpec()) if known is not None else Resources()
 
     def _set_priorities(self, classes: Mapping[str, PriorityClassObject]) -> None:
         """Store the priority of each class by name; that of a pod without a class has the empty name."""
@@ -211,11 +252,18 @@ def snapshot(
     jobs: Iterable[JobObject],
     daemonsets: Iterable[DaemonSetObject] = (),
     priority_classes: Iterable[PriorityClassObject] = (),
+    resource_quotas: Iterable[ResourceQuotaObject] = (),
     now_s: float,
 ) -> ClusterSnapshot:
     """Translate a cluster once; see `Translator.snapshot`."""
     return Translator().snapshot(
-        nodes=nodes, pods=pods, jobs=jobs, daemonsets=daemonsets, priority_classes=priority_classes, now_s=now_s
+        nodes=nodes,
+        pods=pods,
+        jobs=jobs,
+        daemonsets=daemonsets,
+        priority_classes=priority_classes,
+        resource_quotas=resource_quotas,
+        now_s=now_s,
     )
 
 

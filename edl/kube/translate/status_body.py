@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edl.model.progress import Progress, Speed
+from edl.model.ranges import text_of_indexes
 from edl.model.status import Condition, JobStatus, Resize, RoleCount
 from edl.model.times import text_of
 
@@ -29,6 +30,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "completionTime": _time(status.completion_s),
         "lastResize": _resize(status.last_resize),
         "failures": status.failures,
+        "completed": text_of_indexes(status.completed) or None,
         "explanation": status.explanation,
         "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
         "resizeSeconds": status.measured.resize_s,

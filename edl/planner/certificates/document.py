@@ -21,6 +21,8 @@ from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
 from edl.planner.certificates.prices import fluid_prices, given_prices, grid_of
 from edl.planner.certificates.rules import Rules, rules_of
 from edl.planner.decide import Study
+from edl.planner.programs.fair_share import Proof
+from edl.planner.programs.generation import Engine
 
 FORMAT = 1
 IMMATERIAL = Fraction(1, 10**6)  # bounds of the planner are rounded up by about this much
@@ -55,9 +57,9 @@ def certify(study: Study, limits: Limits) -> dict[str, Any]:
         "format": FORMAT,
         "objective": stated.objective,
         "denominator": str(DENOMINATOR),
-        "plan": {"achieved": stated.achieved, "bound": stated.bound},
+        "plan": {"achieved": stated.achieved, "bound": stated.bound, **_engine(study.proof)},
         "weakerBy": float(weaker),
-        "note": _note(weaker, stated.bound),
+        "note": _note(weaker, stated.bound, study.proof),
         "leftOut": list(LEFT_OUT),
         "jobs": {
             str(job.key): {
@@ -72,13 +74,20 @@ def certify(study: Study, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _note(weaker: Fraction, bound: float) -> str:
+def _note(weaker: Fraction, bound: float, proof: Proof) -> str:
     if not weaker:
         return "The proof reaches the bound that the plan states."
+    is_fluid = proof.solution is not None and proof.solution.engine is Engine.FLUID
+    origin = "pods that can be divided" if is_fluid else "patterns of whole pods"
     return (
-        f"The plan states a bound of {bound:.6g} from patterns of whole pods. The rational proof is weaker: its bound"
+        f"The plan states a bound of {bound:.6g} from {origin}. The rational proof is weaker: its bound"
         f" is higher by {float(weaker):.6g}."
     )
+
+
+def _engine(proof: Proof) -> dict[str, str]:
+    """Which of both engines gave the bound that the plan states: `patterns` or `fluid`; nothing if none did."""
+    return {"engine": proof.solution.engine.value} if proof.solution is not None else {}
 
 
 def _planned_prices(study: Study) -> dict[PodShape, float]:

@@ -13,13 +13,15 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.planner.admission import Admission
 from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
-from edl.planner.guard import cooldown_left_s, is_arriving
+from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving
 from edl.planner.minimums import Served
 from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
 from edl.planner.sharing import Share
 from edl.planner.trial_packing import SERVING, Placed
+
+EPSILON = 1e-6  # trainers; a level is rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class _Memory:
     demands: dict[JobKey, JobDemand] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
     cooling: tuple[tuple[float, JobKey], ...] | None = None
+    held: tuple[tuple[float, JobKey], ...] | None = None
     placed: Mapping[int, Sequence[Placed]] | None = None
     deleted: Mapping[int, Sequence[int]] | None = None
     trainers: PlacedTrainers | None = None
@@ -102,6 +105,16 @@ class DecisionContext:
             waits = ((cooldown_left_s(demand.job, now_s), demand.job.key) for demand in demands)
             self._memory.cooling = tuple(sorted((wait for wait in waits if wait[0] > 0), reverse=True))
         return self._memory.cooling
+
+    def held(self) -> tuple[tuple[float, JobKey], ...]:
+        """Jobs below their share that may not grow yet: (seconds left, job), the longest first."""
+        if self._memory.held is None:
+            packing, level, problem = self.shared.packing, self.shared.level, self.problem
+            now_s, limits = problem.snapshot.observed_at_s, problem.limits
+            demands = (problem.demands[j] for j in packing.members if packing.count[j] < int(level[j] + EPSILON))
+            waits = ((growth_hold_left_s(demand.job, limits, now_s), demand.job.key) for demand in demands)
+            self._memory.held = tuple(sorted((wait for wait in waits if wait[0] > 0), reverse=True))
+        return self._memory.held
 
     def placed(self, j: int) -> Sequence[Placed]:
         """The new pods of a job, in the order in which they were placed."""

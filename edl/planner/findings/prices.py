@@ -40,7 +40,8 @@ def prices_of(proof: Proof, problem: Problem) -> tuple[Price, ...]:
     for row, worth in zip(quotas, worths, strict=True):
         if worth > SMALLEST_PRICE:
             unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource, 1)
-            prices.append(Price("quota", row.queue, row.resource, worth * unit / max(1, row.limit)))
+            name = f"{row.namespace}/{row.queue}" if row.namespace else row.queue
+            prices.append(Price("quota", name, row.resource, worth * unit / max(1, row.limit)))
     return tuple(prices)
 
 

@@ -12,12 +12,10 @@ from enum import StrEnum
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
-from edl.planner.findings.context import DecisionContext
+from edl.planner.findings.context import EPSILON, DecisionContext
 from edl.planner.guard import DEAD_BAND, growth_hold_left_s
 from edl.planner.problem import JobDemand
-from edl.planner.quota import QuotaShortage, most_alone
-
-EPSILON = 1e-6
+from edl.planner.quota import REFUSED, QuotaShortage, most_alone
 
 
 class Cause(StrEnum):
@@ -27,6 +25,7 @@ class Cause(StrEnum):
     ENDED = "ended"
     INVALID = "invalid"
     SUSPENDED = "suspended"
+    REFUSED = "refused"
     # an admitted job
     PINNED = "pinned"
     AT_MAX = "at_max"
@@ -87,6 +86,8 @@ def excluded(job: Job) -> Finding:
         return _found(Reason.FINISHED, Cause.ENDED)
     if job.problem:
         return _found(Reason.INVALID_SPEC, Cause.INVALID)
+    if job.refusal is not None and not job.suspended:
+        return _found(job.refusal.reason, Cause.REFUSED)
     return _found(Reason.SUSPENDED, Cause.SUSPENDED)
 
 
@@ -116,12 +117,16 @@ def _shrink_reason(reason: Reason, demand: JobDemand, context: DecisionContext) 
     """Why trainers are deleted other than for serving; what keeps the job from growing is no reason to shrink it."""
     arriving = makes_way_for(demand, context)
     if any(i in context.shared.for_quota for i in demand.live_trainers):
-        is_theirs = any(context.problem.demands[j].job.queue == demand.job.queue for j in arriving)
+        is_theirs = any(_share_quota(context.problem.demands[j], demand) for j in arriving)
         return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
     if arriving:
         return Reason.ADMITTED
     keeps = reason in {Reason.QUOTA_REACHED, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT}
     return Reason.INSUFFICIENT_CAPACITY if keeps else reason
+
+
+def _share_quota(one: JobDemand, other: JobDemand) -> bool:
+    return not {use.row for use in one.quota_uses}.isdisjoint(use.row for use in other.quota_uses)
 
 
 def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
@@ -143,7 +148,7 @@ def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
     if hold_s > 0 and context.has_room(demand.shape):
         return _found(Reason.COOLDOWN, Cause.YIELDED_LATELY, wait_s=hold_s)
     if (shortage := context.quota_shortage(demand.index)) is not None:
-        return _found(Reason.QUOTA_REACHED, Cause.QUOTA_USED, shortage=shortage)
+        return _at_limit(demand.job, shortage)
     if (held := _held_neighbour(demand, context)) is not None:
         return _found(Reason.COOLDOWN, Cause.RESERVES_FOR_OTHER, other=held[1], wait_s=held[0])
     if (cooling := _cooling_donor(demand, context)) is not None:
@@ -153,20 +158,18 @@ def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
     return _found(Reason.INSUFFICIENT_CAPACITY, Cause.NO_ROOM)
 
 
+def _at_limit(job: Job, shortage: QuotaShortage) -> Finding:
+    """The job has all that a quota, or the API server, allows it."""
+    if job.refusal is not None and shortage.row.resource == REFUSED:
+        return _found(job.refusal.reason, Cause.REFUSED)
+    return _found(Reason.QUOTA_REACHED, Cause.QUOTA_USED, shortage=shortage)
+
+
 def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
     """A job below its fair share that may not grow yet, if free room is left to it; with how long it still waits."""
-    packing, level, problem = context.shared.packing, context.shared.level, context.problem
     if not (context.shared.objective.reserves_for_yielded and context.has_room(demand.shape)):
         return None
-    now_s = problem.snapshot.observed_at_s
-    waits = [
-        (hold_s, problem.demands[j].job.key)
-        for j in packing.members
-        if j != demand.index
-        and packing.count[j] < int(level[j] + EPSILON)
-        and (hold_s := growth_hold_left_s(problem.demands[j].job, problem.limits, now_s)) > 0
-    ]
-    return max(waits, default=None)
+    return next((wait for wait in context.held() if wait[1] != demand.job.key), None)
 
 
 def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:

@@ -25,7 +25,7 @@ from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan, Servin
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
-from edl.planner.admission import cap, serve
+from edl.planner.admission import cap
 from edl.planner.findings.reasons import excluded
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
@@ -33,6 +33,7 @@ from edl.planner.problem import JobDemand, Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof, fair_shares, prove, read_share_problem
+from edl.planner.serving import serve
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MAX_LOAD_DESIRED = 0.97

@@ -71,6 +71,20 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
     return Buckets(groups, room, in_parts, np.array([slots[m].sum(axis=0) for m in members], dtype=np.float64))
 
 
+def buckets_of(classes: Sequence[NodeClass], request: IntArray) -> Buckets:
+    """One bucket for each node class: the fluid program over what the patterns are made for.
+
+    Args:
+        classes: the node classes, at least one.
+        request: (shapes, resources) what one pod of each shape requests.
+    """
+    nodes = np.array([[len(group.nodes)] for group in classes], dtype=np.float64)
+    room = np.array([group.capacity for group in classes], dtype=np.float64) * nodes
+    scale = room.sum(axis=0).clip(min=1)
+    slots = np.array([group.most for group in classes], dtype=np.float64) * nodes
+    return Buckets(tuple(classes), room / scale, request / scale, slots.clip(max=UNLIMITED))
+
+
 def _kinds(opened: BoolArray, kind: IntArray) -> IntArray:
     """(nodes,) the bucket of each node: refined by the shapes that it takes, as long as buckets stay few.
 

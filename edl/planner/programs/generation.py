@@ -11,6 +11,7 @@ Column Generation (2005), section 1.4; Pessoa et al., INFORMS Journal on Computi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
@@ -19,7 +20,7 @@ from edl.errors import PlanError, PlanFailure
 from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import IntArray
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray
-from edl.planner.programs.fluid import Buckets, constraints, most_places, node_prices, worth_of_buckets
+from edl.planner.programs.fluid import Buckets, buckets_of, constraints, most_places, node_prices, worth_of_buckets
 from edl.planner.solvers.linear_program import Answer, LinearProgram, Outcome
 
 MAX_ROUNDS = 40
@@ -30,6 +31,13 @@ _FAILURES = {
     Outcome.INFEASIBLE: PlanFailure.INFEASIBLE,
     Outcome.UNBOUNDED: PlanFailure.UNBOUNDED,
 }
+
+
+class Engine(StrEnum):
+    """What gave a bound."""
+
+    PATTERNS = "patterns"
+    FLUID = "fluid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class Solution:
         slot_price: (shapes,) what one more slot is worth.
         class_price: (classes,) what one more node is worth.
         row_price: (rows,) what one more unit of each limit is worth.
+        engine: which of both engines gave the bound.
     """
 
     value: float
@@ -76,6 +85,7 @@ class Solution:
     slot_price: FloatArray
     class_price: FloatArray
     row_price: FloatArray
+    engine: Engine = Engine.PATTERNS
 
 
 def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GAP) -> Solution:
@@ -115,7 +125,19 @@ def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GA
     v, y = np.split(answer.x, [len(program.gain)])
     y = np.pad(y, (0, columns.size - len(y)))  # the columns found last are not in the program
     columns.keep(y)
-    return Solution(value, max(bound, value), v, y, slot, node, row)
+    bound, engine = max(bound, value), Engine.PATTERNS
+    if bound - value > gap * abs(value) + EPSILON and columns.classes and not columns.clock.is_over:
+        fluid = _fluid_bound(program, columns, deadline_s)
+        bound, engine = (max(fluid, value), Engine.FLUID) if fluid < bound else (bound, engine)
+    return Solution(value, bound, v, y, slot, node, row, engine)
+
+
+def _fluid_bound(program: Program, columns: Columns, deadline_s: float) -> float:
+    """The bound of the fluid program, for patterns whose best one was not found; infinity if it has none in time."""
+    try:
+        return _solve_fluid(program, columns, buckets_of(columns.classes, columns.request), deadline_s).bound
+    except PlanError:
+        return np.inf
 
 
 def without_limits(program: Program) -> Program:
@@ -202,7 +224,8 @@ def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_
     row = prices[shapes + rooms :]
     bound = _lagrangian_of(program, slot, row.clip(min=0), worth_of_buckets(buckets, slot, room))
     value, v = -answer.value, answer.x[: len(program.gain)]
-    return Solution(value, max(bound, value), v, np.zeros(0), slot, node_prices(buckets, slot, room), row)
+    node = node_prices(buckets, slot, room)
+    return Solution(value, max(bound, value), v, np.zeros(0), slot, node, row, Engine.FLUID)
 
 
 class _Restricted:

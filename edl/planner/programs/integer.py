@@ -30,11 +30,12 @@ FloatArray = NDArray[np.float64]
 SEARCH_NODES = 200
 COLUMNS_LIMIT = 1500
 ROUNDING = 1e-9
+BESIDE = 0.5  # what all pods that only need room are worth together, beside the 1 that every other pod is worth
 WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # the cost of a missed promise, per fulfilment: the worst one, and each
 
 
 def pack_most(
-    problem: Problem, free: IntArray, wanted: Mapping[int, int], deadline_s: float
+    problem: Problem, free: IntArray, wanted: Mapping[int, int], beside: Mapping[int, int], deadline_s: float
 ) -> list[tuple[int, int, int]] | None:
     """Pack as many whole pods of some shapes as possible; exact if the program is small.
 
@@ -42,6 +43,7 @@ def pack_most(
         problem: the shapes.
         free: (nodes, resources) what the pods may use.
         wanted: how many pods of each shape there are.
+        beside: pods for which the packing leaves room if that costs none of the others.
         deadline_s: time for the program.
 
     Returns:
@@ -49,14 +51,16 @@ def pack_most(
     """
     if problem.is_many:
         return None
-    columns = make_columns(problem, free, wanted, COLUMNS_LIMIT)
+    columns = make_columns(problem, free, {*wanted, *beside}, COLUMNS_LIMIT)
     size = len(columns.shapes)
+    most = np.array([wanted.get(s, beside.get(s, 0)) for s in columns.shapes], dtype=np.float64)
+    little = BESIDE / max(1, sum(beside.values()))
     solution = _solve(
         columns,
-        cost=-np.ones(size),
+        cost=np.array([-1.0 if s in wanted else -little for s in columns.shapes]),
         whole=np.ones(size, dtype=np.int64),
         low=np.zeros(size),
-        high=np.array([wanted[s] for s in columns.shapes], dtype=np.float64),
+        high=most,
         use=np.eye(size),
         need=np.zeros(size),
         further=[],
@@ -70,7 +74,7 @@ def pack_most(
         for shape, pods in zip(columns.shapes, pattern, strict=True):
             packed.append((node, shape, min(pods, left[shape])))
             left[shape] -= packed[-1][2]
-    return sorted(place for place in packed if place[2])
+    return sorted(place for place in packed if place[2] and place[1] in wanted)
 
 
 def _solve(

@@ -80,6 +80,7 @@ class _View:
     Attributes:
         wanted: (wanted,) jobs that gain from one trainer more, those that gain most first.
         gain: (wanted,) what it is worth.
+        request: (jobs, resources) of one trainer; quotas that are nearly used up count as resources here.
         opened: (nodes, wanted) True if the node takes one.
         out: (nodes, present) jobs with a trainer there, the cheapest for its size first; -1 where there is none.
         cost: (nodes, rooms) what it costs if nothing, one of them, or the first few of them are taken out.
@@ -90,6 +91,7 @@ class _View:
     aim: Aim
     wanted: IntArray
     gain: FloatArray
+    request: IntArray
     opened: BoolArray
     out: IntArray
     cost: FloatArray
@@ -126,7 +128,7 @@ def best_swaps(state: SwapState, aim: Aim, nodes: IntArray) -> list[Swap]:
 
 def _best_of(nodes: IntArray, view: _View) -> list[Swap]:
     """The best swap on each node of a view that gains anything."""
-    fits = _fit(view.state.request[view.wanted], view.room) & view.opened[:, None]  # (nodes, rooms, wanted)
+    fits = _fit(view.request[view.wanted], view.room) & view.opened[:, None]  # (nodes, rooms, wanted)
     choices = [_singles(view, fits), _pairs(view, np.asarray(fits.any(axis=1)))]
     if view.aim.thorough:
         choices.append(_fills(view))
@@ -153,13 +155,14 @@ def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: F
     width = int(place.max(initial=-1)) + 1
     out = np.full((len(nodes), width), -1, dtype=np.int64)
     out[row, place] = order[column]
-    request = np.where((out >= 0)[:, :, None], state.request[out], 0)
+    of_each, left = state.with_limits()
+    request = np.where((out >= 0)[:, :, None], of_each[out], 0)
     price = np.where(out >= 0, loss[out], np.inf)
     several = slice(1, min(TOGETHER if aim.thorough else 1, width))
-    free = state.free[nodes][:, None]
+    free = left[nodes][:, None]
     room = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
     cost = np.concatenate([np.zeros((len(nodes), 1)), price, np.cumsum(price, axis=1)[:, several]], axis=1)
-    return _View(state, aim, wanted, gain, state.opened[wanted][:, nodes].T, out, cost, room)
+    return _View(state, aim, wanted, gain, of_each, state.opened[wanted][:, nodes].T, out, cost, room)
 
 
 def _fit(request: IntArray, room: IntArray) -> BoolArray:
@@ -204,7 +207,7 @@ def _pairs(view: _View, usable: BoolArray) -> Choice:
     both = np.where((more > 0) & is_usable[:, first] & is_usable[:, second], view.gain[a] + more, -np.inf)
     order = np.argsort(-both, axis=1, kind="stable")
     both, a, b = (np.take_along_axis(rows, order, 1) for rows in (both, a, b))
-    request = view.state.request[view.wanted]
+    request = view.request[view.wanted]
     worth, at = _first(_fit(request[a] + request[b], view.room), both)
     return worth - view.cost, lambda i, row: [int(view.wanted[pair[i, at[i, row]]]) for pair in (a, b)]
 
@@ -217,8 +220,8 @@ def _fills(view: _View) -> Choice:
     most = np.where(state.count < aim.target, np.minimum(aim.target, state.high), state.high) - state.count
     number = np.zeros((len(jobs), *net.shape), dtype=np.int64)
     for f, k in enumerate(jobs.tolist()):
-        slots = count_slots(left.reshape(-1, left.shape[-1]), state.request[k]).reshape(net.shape)
+        slots = count_slots(left.reshape(-1, left.shape[-1]), view.request[k]).reshape(net.shape)
         number[f] = np.minimum(slots, most[k]) * view.opened[:, order[f], None]
-        left -= number[f][:, :, None] * state.request[k]
+        left -= number[f][:, :, None] * view.request[k]
         net += number[f] * view.gain[order[f]]
     return net, lambda i, row: [int(k) for k in np.repeat(jobs, number[:, i, row])]

@@ -137,7 +137,7 @@ def _settle(state: SwapState, aim: Aim, nodes: IntArray) -> float:
     for _ in range(STEPS):
         if not len(nodes) or state.base.problem.clock.is_over:
             break
-        swaps = best_swaps(state, aim, nodes)
+        swaps, before = best_swaps(state, aim, nodes), gained
         for swap in swaps:
             net = aim.net(state, swap.out, swap.into)  # those before it may have changed what it is worth
             if net <= swap.net / 2 or not state.allows(swap.into, swap.out):
@@ -147,6 +147,8 @@ def _settle(state: SwapState, aim: Aim, nodes: IntArray) -> float:
             for k in swap.into:
                 state.add(swap.node, k)
             gained += net
+        if gained == before:  # quotas refuse them all, and would again
+            break
         nodes = np.array(sorted(swap.node for swap in swaps), dtype=np.int64)
     return gained
 

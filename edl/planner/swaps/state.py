@@ -17,6 +17,8 @@ from edl.planner.trial_packing import TrialPacking
 
 FloatArray = NDArray[np.float64]
 
+NEARLY_USED = 8  # a quota that has room for fewer of the largest trainers is looked at while swaps are chosen
+
 
 class SwapState:
     """New trainers by node and job.
@@ -79,6 +81,17 @@ class SwapState:
     def allowed(self) -> BoolArray:
         """(jobs,) True if quotas and the allowed load have one more trainer of the job left."""
         return np.asarray(((self._rows <= self._left[:, None]) | (self._rows == 0)).all(axis=0))
+
+    def with_limits(self) -> tuple[IntArray, IntArray]:
+        """Quotas and the allowed load as if they were resources, as far as they are nearly used up.
+
+        Returns:
+            (jobs, resources + rows) of one trainer, and (nodes, resources + rows) left; what is left of a quota is
+            left on every node, but only for one of them.
+        """
+        tight = np.flatnonzero(self._left < NEARLY_USED * self._rows.max(axis=1, initial=0))
+        left = np.broadcast_to(self._left[tight].clip(min=0), (len(self.free), len(tight)))
+        return np.hstack([self.request, self._rows[tight].T]), np.hstack([self.free, left])
 
     def most_allowed(self, k: int) -> int:
         """How many more trainers of a job quotas and the allowed load have left."""

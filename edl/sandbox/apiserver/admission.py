@@ -1,4 +1,4 @@
-"""Admission: what a request needs besides a valid object - a namespace, a priority, a service account, an address.
+"""Admission: what a request needs besides a valid object: a namespace, a priority, an account, an address, room.
 
 Source: the admission plugins that kube-apiserver enables by default (NamespaceLifecycle, Priority, ServiceAccount,
 DefaultTolerationSeconds, DefaultStorageClass), v1.36.
@@ -14,7 +14,8 @@ from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import forbidden, not_found
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.pods import containers_of
-from edl.sandbox.apiserver.kinds.rows import DEFAULT_CLASS
+from edl.sandbox.apiserver.kinds.rows.cluster import DEFAULT_CLASS
+from edl.sandbox.apiserver.quotas import apply_limit_defaults, require_limits, require_quota
 
 SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -35,10 +36,24 @@ def admit_create(cluster: Cluster, kind: Kind, value: Object) -> None:
             _priority(cluster, value)
             _service_account(cluster, value)
             _tolerations(value)
+            apply_limit_defaults(cluster, value)
         case "services":
             allocate_addresses(cluster, value)
         case "persistentvolumeclaims":
             _storage_class(cluster, value)
+
+
+def permit_create(cluster: Cluster, kind: Kind, value: Object) -> None:
+    """Refuse a new object, valid in itself, that a limit of its namespace forbids.
+
+    Raises:
+        ApiError: 403.
+    """
+    if not kind.namespaced:
+        return
+    if kind.qualified == "pods":
+        require_limits(cluster, value)
+    require_quota(cluster, kind, value)
 
 
 def admit_update(cluster: Cluster, kind: Kind, value: Object) -> None:

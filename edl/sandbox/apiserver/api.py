@@ -17,19 +17,22 @@ from edl.sandbox.apiserver.http.paths import fixed_answer
 from edl.sandbox.apiserver.http.request import Request, Target
 from edl.sandbox.apiserver.http.response import Accepted, Response, accepted, answer, answer_error, as_yaml
 from edl.sandbox.apiserver.http.tables import partial, partial_list, table
-from edl.sandbox.apiserver.kinds.builtin import REVIEWS
+from edl.sandbox.apiserver.kinds.groups.rights import REVIEWS
 from edl.sandbox.apiserver.kinds.kind import Kind, Object
 from edl.sandbox.apiserver.listing import Selection, read_page, values_of
-from edl.sandbox.apiserver.patching import Patcher
+from edl.sandbox.apiserver.patching import Patcher, scale_types
 from edl.sandbox.apiserver.policies import Policies
+from edl.sandbox.apiserver.quotas import refresh_quotas
 from edl.sandbox.apiserver.registry import DEFINITIONS
 from edl.sandbox.apiserver.reviews import review
+from edl.sandbox.apiserver.rights import require
 from edl.sandbox.apiserver.storage.store import Entry, Key, TooOldError
 from edl.sandbox.apiserver.subresources import bind, evict, issue_token, scale_of, with_replicas
 from edl.sandbox.apiserver.system import establish, furnish_namespace
 from edl.sandbox.apiserver.watching import Watch
 from edl.sandbox.apiserver.writing import Write, Writer
 
+_WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _REVIEWS = frozenset(kind.name for kind in REVIEWS)
 
 
@@ -53,11 +56,15 @@ class Api:
             if behind and request.verb in {"get", "list"}:
                 request = self._aged(request, behind)
             response = self._handle(request)
+            target = request.target
+            if target is not None and target.namespace and request.verb in _WRITES and not request.is_dry_run:
+                refresh_quotas(self.cluster, target.namespace)
         except ApiError as error:
             response = answer_error(error)
         return response
 
     def _handle(self, request: Request) -> Response:
+        require(self.cluster, request)
         form = accepted(request.headers)
         if (fixed := fixed_answer(self.cluster.registry, request, form)) is not None:
             return as_yaml(fixed) if form.form == "yaml" and fixed.content_type == "application/json" else fixed
@@ -234,6 +241,7 @@ class Api:
         if request.verb not in {"update", "patch"}:
             raise method_not_allowed()
         scale = self._patcher.plain(request, scale_of(kind, entry.value))
+        scale_types(request, scale)
         if not isinstance(scale, dict):
             raise bad_request("the object provided is unrecognized (must be of type Scale)")
         write = Write(request, kind, key, is_scale=True)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import from_stored
-from edl.sandbox.apiserver.errors import bad_request, invalid, not_found, required, unsupported_media
+from edl.sandbox.apiserver.errors import (
+    ApiError,
+    bad_request,
+    invalid,
+    invalid_value,
+    not_found,
+    required,
+    unsupported_media,
+)
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.patches.apply import merge, without
 from edl.sandbox.apiserver.patches.json_patch import json_patch, merge_patch, require_object
 from edl.sandbox.apiserver.patches.managers import APPLY, Manager, plan_apply
 from edl.sandbox.apiserver.patches.strategic import strategic_patch
-from edl.sandbox.apiserver.schema.types import builtin_types
+from edl.sandbox.apiserver.schema.typed_patch import typed_patch_errors
+from edl.sandbox.apiserver.schema.types import WrongTypeError, builtin_types, decode, decode_plain
 from edl.sandbox.apiserver.storage.store import Entry
 from edl.sandbox.apiserver.writing import Write, Writer, type_of
 
-_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+SCALE = "io.k8s.api.autoscaling.v1.Scale"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
@@ -49,6 +59,8 @@ class Patcher:
             return self._apply(write)
         entry = self._cluster.entry(write.kind, write.key)
         body = self.plain(write.request, from_stored(write.kind, entry.value), write.kind)
+        if write.request.method == "PATCH" and write.kind.schema is None:
+            _require_types(write.request, write.kind.type_name, body)
         return self.replace(write, entry, self._writer.decode(write, body)), False
 
     def _apply(self, write: Write) -> tuple[Entry, bool]:
@@ -59,6 +71,7 @@ class Patcher:
         body = require_object(request.decoded("patch"))
         if dig(body, "metadata", "managedFields"):
             raise bad_request("metadata.managedFields must be nil")
+        _require_typed_patch(write, body)
         wanted = self._writer.decode(write, body)
         wanted["metadata"].setdefault("name", write.key[1])
         entry = self._cluster.store.get(kind.resource, write.key)
@@ -80,7 +93,7 @@ class Patcher:
             ApiError: 400, 415 or 422.
         """
         if request.method == "PUT":
-            return request.decoded(kind.name, kind.type_name) if kind else request.decoded("Scale", _SCALE)
+            return request.decoded(kind.name, kind.type_name) if kind else request.decoded("Scale", SCALE)
         match request.content_type:
             case "application/json-patch+json":
                 return json_patch(current, request.decoded("patch"))
@@ -96,3 +109,43 @@ class Patcher:
             case "application/apply-patch+yaml":
                 raise bad_request("server-side apply of a Scale is not supported")
         raise unsupported_media()
+
+
+def scale_types(request: Request, scale: Any) -> None:
+    """Check the types of a Scale that is put or patched.
+
+    Raises:
+        ApiError: 400 for a PUT, 422 for a patch.
+    """
+    if request.method == "PUT" and isinstance(scale, dict):
+        decode(SCALE, "Scale", "v1", scale)
+    elif request.method == "PATCH":
+        _require_types(request, SCALE, scale)
+
+
+def _require_types(request: Request, type_name: str, patched: Any) -> None:
+    """Check the types of an object after a patch, which the real server decodes only then.
+
+    Raises:
+        ApiError: 422.
+    """
+    try:
+        decode_plain(type_name, patched)
+    except WrongTypeError as error:
+        is_strategic = request.content_type == "application/strategic-merge-patch+json"
+        told = error.restored if is_strategic else str(error)
+        raise invalid("", "", "", [invalid_value("patch", json.dumps(patched), told)]) from None
+
+
+def _require_typed_patch(write: Write, body: Object) -> None:
+    """Check the types of what a server-side apply sets.
+
+    Raises:
+        ApiError: 500, as the real server answers.
+    """
+    told = list(typed_patch_errors(type_of(write.kind), body))
+    if told:
+        name, namespace = dig(body, "metadata", "name", default=""), dig(body, "metadata", "namespace", default="")
+        what = f"({namespace}/{name}; {body.get('apiVersion', '')}, Kind={body.get('kind', '')})"
+        listed = told[0] if len(told) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in told)
+        raise ApiError(500, "", f"failed to create typed patch object {what}: {listed}")

@@ -8,7 +8,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admis
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edl.sandbox.apiserver.cel.functions import CelError
@@ -17,6 +17,7 @@ from edl.sandbox.apiserver.cel.syntax import CelSyntaxError
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import ApiError, forbidden
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
+from edl.sandbox.apiserver.rights import Answer, Attempt, User, judge
 from edl.sandbox.apiserver.writing import Write
 
 _POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
@@ -26,26 +27,45 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityT
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What the authorizer answers: yes, as to everyone with a token."""
+    """What the authorizer answers."""
+
+    answer: Answer
 
     def cel_allowed(self) -> bool:
-        return True
+        return self.answer.allowed
 
     def cel_reason(self) -> str:
-        return ""
+        return self.answer.reason
 
 
 @dataclass(frozen=True, slots=True)
 class _Authorizer:
     """The authorizer of a policy's expressions, at any step of its questions."""
 
-    def cel_group(self, _name: str) -> _Authorizer:
-        return self
+    cluster: Cluster
+    user: User
+    about: Attempt = field(default_factory=lambda: Attempt(""))
 
-    cel_resource = cel_subresource = cel_namespace = cel_name = cel_path = cel_group
+    def cel_group(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, group=name))
 
-    def cel_check(self, _verb: str) -> _Decision:
-        return _Decision()
+    def cel_resource(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, resource=name))
+
+    def cel_subresource(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, resource=f"{self.about.resource}/{name}"))
+
+    def cel_namespace(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, namespace=name))
+
+    def cel_name(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, name=name))
+
+    def cel_path(self, name: str) -> _Authorizer:
+        return replace(self, about=replace(self.about, path=name))
+
+    def cel_check(self, verb: str) -> _Decision:
+        return _Decision(judge(self.cluster, self.user, replace(self.about, verb=verb)))
 
 
 class Policies:
@@ -97,7 +117,7 @@ class Policies:
                 "dryRun": request.is_dry_run,
             },
             "namespaceObject": self._cluster.find("namespaces", "", namespace),
-            "authorizer": _Authorizer(),
+            "authorizer": _Authorizer(self._cluster, User(request.user, request.groups)),
             "params": None,
         }
 

@@ -1,33 +1,57 @@
-"""Reviews: who am I, may I. Every authenticated user may do everything here."""
+"""Reviews: who am I, may I, what may I."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from edl.sandbox.apiserver.cluster import Cluster
+from edl.sandbox.apiserver.errors import bad_request
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
+from edl.sandbox.apiserver.rights import User, judge, reviewed, rules_of
 
 
 def review(cluster: Cluster, kind: Kind, body: Any, request: Request) -> Object:
-    """The answer to a review."""
+    """The answer to a review.
+
+    Raises:
+        ApiError: 400, it asks about nothing.
+    """
     spec = dig(body, "spec", default={})
-    user = {"username": request.user, "uid": request.user, "groups": list(request.groups)}
+    user = User(request.user, request.groups)
     status: Object
     match kind.name:
         case "SelfSubjectReview":
-            status = {"userInfo": user}
+            status = {"userInfo": {"username": user.name, "uid": user.name, "groups": list(user.groups)}}
         case "TokenReview":
             status = _token(cluster, str(spec.get("token", "")))
         case "SelfSubjectRulesReview":
-            everything = ["*"]
-            rule = {"verbs": everything, "apiGroups": everything, "resources": everything}
-            paths = {"verbs": everything, "nonResourceURLs": everything}
-            status = {"resourceRules": [rule], "nonResourceRules": [paths], "incomplete": False}
+            status = _rules(cluster, user, str(spec.get("namespace", "")))
+        case "SelfSubjectAccessReview":
+            status = _access(cluster, user, kind, spec)
         case _:
-            status = {"allowed": True, "reason": "the embedded server allows everything to whoever has a token"}
+            asked = User(str(spec.get("user", "")), tuple(spec.get("groups") or ()))
+            status = _access(cluster, asked, kind, spec)
     metadata = {"creationTimestamp": None}
     return {"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata, "spec": spec, "status": status}
+
+
+def _access(cluster: Cluster, user: User, kind: Kind, spec: Object) -> Object:
+    if not (spec.get("resourceAttributes") or spec.get("nonResourceAttributes")):
+        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise bad_request(f"{kind.name}: {told}")
+    answer = judge(cluster, user, reviewed(spec))
+    return {"allowed": answer.allowed, **({"reason": answer.reason} if answer.reason else {})}
+
+
+def _rules(cluster: Cluster, user: User, namespace: str) -> Object:
+    rules = rules_of(cluster, user, namespace)
+    paths = ("nonResourceURLs", "verbs")
+    return {
+        "resourceRules": [rule for rule in rules if rule.get("resources")],
+        "nonResourceRules": [{key: rule[key] for key in paths} for rule in rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
 
 
 def _token(cluster: Cluster, token: str) -> Object:

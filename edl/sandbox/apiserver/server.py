@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ from edl.sandbox.apiserver.faults import Cut, Delay, Duplicate, Effect, Fail, Fa
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response, answer_error
 from edl.sandbox.apiserver.kubelet_proxy import KubeletProxy, is_proxied
+from edl.sandbox.apiserver.rights import User, impersonated, require
 from edl.sandbox.apiserver.system import furnish
 
 _log = logging.getLogger(__name__)
@@ -163,6 +165,7 @@ class ApiServer:
     async def _execute(self, raw: web.BaseRequest, request: Request, *, behind: int = 0) -> web.StreamResponse:
         target = request.target
         if target is not None and is_proxied(target):
+            require(self.cluster, request)
             if target.subresource == "exec":
                 return await self._kubelets.exec(raw, request, target)
             return await _stream(raw, await self._kubelets.logs(request, target))
@@ -204,7 +207,12 @@ class ApiServer:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
         body = await _body(raw) if raw.can_read_body else b""
-        return Request(raw.method, path, dict(raw.query), headers, body, user, groups)
+        request = Request(raw.method, path, dict(raw.query), headers, body, user, groups)
+        if name := headers.get("impersonate-user", ""):
+            asked = raw.headers.getall("Impersonate-Group", [])
+            other = impersonated(self.cluster, User(user, groups), request, name, asked)
+            request = replace(request, user=other.name, groups=other.groups)
+        return request
 
     def _who(self, path: str, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
         """The path without a token, and who sends the request.

@@ -15,7 +15,8 @@ from edl.sandbox.apiserver.errors import bad_request, conflict, too_many
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.ages import timestamp
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
-from edl.sandbox.apiserver.kinds.rows import format_selector
+from edl.sandbox.apiserver.kinds.rows.cells import format_selector
+from edl.sandbox.apiserver.rights import account_groups
 from edl.sandbox.apiserver.storage.selectors import LabelSelector
 from edl.sandbox.apiserver.storage.store import Entry, Key
 
@@ -191,8 +192,7 @@ def issue_token(cluster: Cluster, kind: Kind, key: Key, request: Request) -> Obj
     user = f"system:serviceaccount:{key[0]}:{key[1]}"
     claims = {"sub": user, "exp": int(ends.timestamp()), "iss": spec["audiences"][0], "jti": secrets.token_hex(8)}
     token = ".".join(_segment(part) for part in ({"alg": "none"}, claims, {}))
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{key[0]}", "system:authenticated")
-    cluster.tokens[token] = (user, groups)
+    cluster.tokens[token] = (user, account_groups(user))
     return {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",

@@ -7,11 +7,11 @@ are the same for all kinds and for all verbs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.sandbox.apiserver.admission import admit_create, admit_update
+from edl.sandbox.apiserver.admission import admit_create, admit_update, permit_create
 from edl.sandbox.apiserver.cel.rules import rule_errors, typed
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import to_stored
@@ -33,7 +33,14 @@ from edl.sandbox.apiserver.kinds.names import NAME_PROBLEMS
 from edl.sandbox.apiserver.patches.managers import APPLY, UPDATE, Applied, Manager, record_apply, record_update
 from edl.sandbox.apiserver.schema import structural
 from edl.sandbox.apiserver.schema.types import OBJECT_META, builtin_types, decode, strict_error
-from edl.sandbox.apiserver.schema.validation import ABSENT, NOT_CHECKED, is_blocking, schema_errors
+from edl.sandbox.apiserver.schema.validation import (
+    ABSENT,
+    NOT_CHECKED,
+    is_blocking,
+    number_at_errors,
+    schema_errors,
+    text_at_errors,
+)
 from edl.sandbox.apiserver.storage.store import Entry, Key
 
 _SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
@@ -181,6 +188,7 @@ class Writer:
         if cluster.store.get(kind.resource, key) is not None:
             raise already_exists(kind.plural, kind.group, key[1])
         self._judge(write, value, None)
+        permit_create(cluster, kind, value)
         self._record(write, value, None)
         if write.request.is_dry_run:
             return Entry(value, 0)
@@ -315,7 +323,15 @@ def schema_errors_of(kind: Kind, value: Object, old: Object | None, before: Sequ
     if kind.schema is None:
         return list(before)
     former = ABSENT if old is None else old
-    errors = [*before, *schema_errors(kind.schema, value, old=former)]
+    errors = [*before, *_scale_errors(kind, value), *schema_errors(kind.schema, value, old=former)]
     if is_blocking(errors):
         return [*errors, NOT_CHECKED]
     return [*errors, *rule_errors(kind.schema, typed(kind.schema, value), former)]
+
+
+def _scale_errors(kind: Kind, value: Object) -> Iterator[FieldError]:
+    """What the scale subresource cannot read in an object."""
+    if kind.scale is not None:
+        yield from number_at_errors(value, kind.scale.spec)
+        yield from number_at_errors(value, kind.scale.status)
+        yield from text_at_errors(value, kind.scale.selector)

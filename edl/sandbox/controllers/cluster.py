@@ -1,4 +1,4 @@
-"""The smaller controllers: Endpoints of Services, lost nodes, and volume claims."""
+"""The smaller controllers: Endpoints of Services, and lost nodes."""
 
 from __future__ import annotations
 
@@ -157,10 +157,20 @@ class NodeController:
             )
             others += [{**UNREACHABLE, "timeAdded": now_text()}, {**UNREACHABLE, "effect": "NoSchedule"}]
             version = ""
+            await self._mark_pods(name_of(node))
         body: Object = {"spec": {"taints": others or None}}
         if version:
             body["metadata"] = {"resourceVersion": version}
         await attempt(self._session.patch(f"/api/v1/nodes/{name_of(node)}", body))
+
+    async def _mark_pods(self, node: str) -> None:
+        """Nobody knows whether the pods of a lost node still work, so no Service sends them anything."""
+        told = {"type": "Ready", "status": "False", "lastTransitionTime": now_text()}
+        for pod in self._informers["Pod"]:
+            if pod["spec"].get("nodeName") == node and is_true(pod, "Ready"):
+                path = f"{path_of(pod, 'Pod')}/status"
+                body = {"status": {"conditions": [told]}}
+                await attempt(self._session.patch(path, body, content_type=_STRATEGIC))
 
     async def _evict(self, node: Object, taint: Object) -> None:
         added = str(taint.get("timeAdded") or "")
@@ -187,39 +197,3 @@ class NodeController:
 def _taint(node: Object) -> Object | None:
     taints = (node.get("spec") or {}).get("taints") or ()
     return next((one for one in taints if (one["key"], one["effect"]) == tuple(UNREACHABLE.values())), None)
-
-
-class ClaimController:
-    """Binds each volume claim of the default StorageClass: its volume is a folder that the kubelet makes.
-
-    Args:
-        session: the API server.
-        informers: of PersistentVolumeClaim.
-        storage_class: the class whose claims are bound.
-    """
-
-    def __init__(self, session: ApiSession, informers: Informers, storage_class: str) -> None:
-        self._session, self._informers, self._class = session, informers, storage_class
-        self._wakeup = informers.wakeup()
-
-    async def run(self) -> None:
-        """Bind claims forever."""
-        await self._informers.wait_until_synced()
-        while True:
-            for claim in self._informers["PersistentVolumeClaim"]:
-                if claim["spec"].get("storageClassName") == self._class and not is_deleted(claim):
-                    await self._bind(claim)
-            await self._wakeup.wait(LONGEST_S)
-
-    async def _bind(self, claim: Object) -> None:
-        if (claim.get("status") or {}).get("phase") == "Bound":
-            return
-        path = path_of(claim, "PersistentVolumeClaim")
-        if not claim["spec"].get("volumeName"):
-            await attempt(self._session.patch(path, {"spec": {"volumeName": f"pvc-{uid_of(claim)}"}}))
-        status = {
-            "phase": "Bound",
-            "accessModes": claim["spec"].get("accessModes") or ["ReadWriteOnce"],
-            "capacity": (claim["spec"].get("resources") or {}).get("requests") or {},
-        }
-        await attempt(self._session.patch(f"{path}/status", {"status": status}))

@@ -26,6 +26,7 @@ COLLECTIONS = {
     "Secret": "/api/v1/secrets",
     "ConfigMap": "/api/v1/configmaps",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
     "Deployment": "/apis/apps/v1/deployments",
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "Lease": "/apis/coordination.k8s.io/v1/leases",

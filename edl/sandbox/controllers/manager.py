@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from edl.kube.client.session import ApiSession
-from edl.sandbox.controllers.cluster import ClaimController, EndpointsController, NodeController
+from edl.sandbox.controllers.cluster import EndpointsController, NodeController
 from edl.sandbox.controllers.garbage import GarbageCollector
 from edl.sandbox.controllers.loop import COLLECTIONS, Informers
 from edl.sandbox.controllers.replicas import ReplicaController
+from edl.sandbox.controllers.volumes import VolumeController
 from edl.sandbox.kubelet.node import LEASE_S
 
 STORAGE_CLASS = "folder"
@@ -38,7 +39,7 @@ async def run_controllers(session: ApiSession, *, node_grace_s: float = LEASE_S)
         ReplicaController(session, informers),
         EndpointsController(session, informers),
         NodeController(session, informers, node_grace_s),
-        ClaimController(session, informers, STORAGE_CLASS),
+        VolumeController(session, informers, STORAGE_CLASS),
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(informers.run())

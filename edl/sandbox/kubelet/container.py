@@ -23,6 +23,8 @@ from edl.sandbox.objects import name_of, namespace_of, now_text, uid_of
 
 Object = dict[str, Any]
 _CANNOT_RUN = 128
+_LEAST_GRACE_S = 2.0  # what is left for SIGTERM after a preStop hook, as in the kubelet
+_HOOK_S = 120.0
 _MESSAGE_BYTES, _LOG_BYTES, _LOG_LINES = 4096, 2048, 80
 
 
@@ -121,6 +123,8 @@ class Container:
         process = self._process
         if process is None or process.ended.done():
             return
+        if spent_s := await self._before_stop(grace_s):
+            grace_s = max(_LEAST_GRACE_S, grace_s - spent_s)
         await self._host.runtime.signal(process, signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
@@ -128,6 +132,23 @@ class Container:
         except TimeoutError:
             await self._host.runtime.kill(process)
             await asyncio.shield(process.ended)
+
+    async def _before_stop(self, grace_s: float) -> float:
+        """Run the preStop hook; returns the seconds of the grace that it took."""
+        if "preStop" not in (self._spec.get("lifecycle") or {}) or grace_s <= 0:
+            return 0.0
+        began_s = time.monotonic()
+        if await self._hook("preStop", grace_s):
+            self._emit(WARNING, "FailedPreStopHook", "PreStopHook failed")
+        return time.monotonic() - began_s
+
+    async def _hook(self, name: str, timeout_s: float) -> str:
+        """Run a hook of the container; returns why it failed, or an empty text."""
+        action = (self._spec.get("lifecycle") or {}).get(name) or {}
+        if "sleep" in action:
+            await asyncio.sleep(min(timeout_s, float(action["sleep"].get("seconds") or 0)))
+            return ""
+        return await self._check({**action, "timeoutSeconds": timeout_s}) if action else ""
 
     def _runs_again(self) -> bool:
         if self._is_stopping:
@@ -224,7 +245,11 @@ class Container:
             await asyncio.gather(probes, return_exceptions=True)
 
     async def _probe_all(self) -> None:
-        """The startup probe to its first success, then the other two."""
+        """The postStart hook, the startup probe to its first success, then the other two."""
+        if await self._hook("postStart", _HOOK_S):
+            self._emit(WARNING, "FailedPostStartHook", "PostStartHook failed")
+            self._ending = asyncio.create_task(self._end(self._grace_s()))
+            return
         startup = self._spec.get("startupProbe")
         if startup:
             self._changed()
@@ -264,11 +289,37 @@ class Container:
         self._emit(WARNING, "Unhealthy", f"{which} probe failed: {problem}")
         message = f"Container {self.record.name} failed {which.lower()} probe, will be restarted"
         self._emit(NORMAL, "Killing", message)
-        grace_s = float(self._pod()["spec"].get("terminationGracePeriodSeconds") or 30)
-        self._ending = asyncio.create_task(self._end(grace_s))
+        self._ending = asyncio.create_task(self._end(self._grace_s()))
+
+    def _grace_s(self) -> float:
+        return float(self._pod()["spec"].get("terminationGracePeriodSeconds") or 30)
 
     async def _check(self, probe: Object) -> str:
         return await check(probe, self._spec, lambda port: self._host.target(self._place.address, port), self._exec)
+
+    async def start_command(self, command: list[str], output: Path) -> Process:
+        """Start a command beside the container, as its own process would see the machine.
+
+        Args:
+            command: program and arguments.
+            output: a file for what it prints, errors included.
+
+        Raises:
+            StartError: there is no such program.
+            ConfigError: the container does not run.
+        """
+        running = self._running
+        if running is None or self._process is None:
+            raise ConfigError(f"container {self.record.name} does not run; wait until it does")
+        self._count += 1
+        await asyncio.to_thread(output.write_bytes, b"")
+        return await self._host.runtime.start(
+            command_spec(running, f"{running.name}/exec.{self._count}", command, output)
+        )
+
+    async def end_command(self, process: Process) -> None:
+        """End a command that nobody waits for any more."""
+        await self._host.runtime.kill(process)
 
     async def _exec(self, command: list[str], timeout_s: float) -> tuple[int, str]:
         running = self._running

@@ -23,6 +23,7 @@ from edl.sandbox.kubelet.runtime import Runtime
 from edl.sandbox.objects import namespace_of, pod_path, uid_of
 
 Object = dict[str, Any]
+_CLAIM = "PersistentVolumeClaim"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 LOOPBACK = "127.0.0.1"
 
@@ -86,19 +87,26 @@ class Host:
         return lambda kind, name: self.data.get((kind, namespace, name))
 
     async def fetch_data(self, pod: Object) -> None:
-        """Read the Secrets and ConfigMaps that a pod refers to; those that do not exist are left out.
+        """Read what a pod refers to: Secrets, ConfigMaps, claims and their volumes; what does not exist is left out.
 
         Raises:
             EdlError: the API server does not answer, or refuses.
         """
         namespace = namespace_of(pod)
         for kind, name in sorted(set(_references(pod))):
-            plural = "secrets" if kind == "Secret" else "configmaps"
-            key = (kind, namespace, name)
-            try:
-                self.data[key] = await _get(self.session, f"/api/v1/namespaces/{namespace}/{plural}/{name}")
-            except NotFoundError:
-                self.data.pop(key, None)
+            plural = f"{kind.lower()}s"
+            found = await self._read((kind, namespace, name), f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+            volume = ((found or {}).get("spec") or {}).get("volumeName") if kind == _CLAIM else None
+            if volume:
+                await self._read(("PersistentVolume", namespace, volume), f"/api/v1/persistentvolumes/{volume}")
+
+    async def _read(self, key: tuple[str, str, str], path: str) -> Object | None:
+        """Read an object and keep it; None if it does not exist."""
+        try:
+            self.data[key] = await _get(self.session, path)
+        except NotFoundError:
+            self.data.pop(key, None)
+        return self.data.get(key)
 
     async def token(self, pod: Object, source: Object) -> str:
         """A token of the pod's ServiceAccount for a projected volume."""
@@ -149,7 +157,7 @@ async def _get(session: ApiSession, path: str) -> Object:
 
 
 def _references(pod: Object) -> Iterable[tuple[str, str]]:
-    """The Secrets and ConfigMaps that a pod refers to: (kind, name)."""
+    """The Secrets, ConfigMaps and claims that a pod refers to: (kind, name)."""
     spec = pod["spec"]
     for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
         for one in container.get("envFrom") or ():
@@ -157,6 +165,8 @@ def _references(pod: Object) -> Iterable[tuple[str, str]]:
         for one in container.get("env") or ():
             yield from _named(one.get("valueFrom") or {}, "secretKeyRef", "configMapKeyRef")
     for volume in spec.get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            yield _CLAIM, claim["claimName"]
         for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
             yield from _named(source, "secret", "configMap")
 

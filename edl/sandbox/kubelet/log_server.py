@@ -1,13 +1,15 @@
-"""The HTTPS server of the kubelet: logs of containers, as the API server asks for them, and a clear no to the rest.
+"""The HTTPS server of the kubelet: logs of containers and commands in them, and a clear no to the rest.
 
-It listens on loopback only, and serves whoever is on this machine. `kubectl exec`, `attach` and `port-forward` need a
-protocol between API server and kubelet (SPDY) for which there is no maintained Python library.
+It listens on loopback only, and serves whoever is on this machine. Commands come over a WebSocket, as the embedded
+API server passes them on; a real API server speaks SPDY to its kubelets, for which there is no maintained Python
+library.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from aiohttp import web
 
 from edl.sandbox.certificate import write_certificate
 from edl.sandbox.kubelet.container import Container
+from edl.sandbox.kubelet.exec import PROTOCOLS, run_command
 from edl.sandbox.kubelet.host import LOOPBACK
 
 FindContainer = Callable[[str, str, str], Container | None]
@@ -43,6 +46,7 @@ class LogServer:
         application = web.Application()
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/healthz", self._health)
+        application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         for verb in ("exec", "attach", "portForward", "run"):
             application.router.add_route("*", f"/{verb}/{{rest:.*}}", self._refuse)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -63,19 +67,33 @@ class LogServer:
 
     async def _refuse(self, request: web.Request) -> web.Response:
         verb = request.path.split("/")[1]
-        text = (
-            f"{verb} is not possible in a container of the process kubelet: it is a plain process of this machine;"
-            " use kubectl logs, or run the command on this machine\n"
-        )
-        return web.Response(status=501, text=text)
+        if verb == "exec":
+            told = "exec of the process kubelet needs a WebSocket, and has no terminal and no input; leave out -i, -t"
+        else:
+            told = (
+                f"{verb} is not possible in a container of the process kubelet: it is a plain process of this"
+                " machine; use kubectl logs, or run the command on this machine"
+            )
+        return web.Response(status=501, text=f"{told}\n")
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        where, query = request.match_info, request.query
+        container = self._find(where["namespace"], where["pod"], where["container"])
+        if container is None:
+            return _missing(where["pod"], where["container"])
+        socket = web.WebSocketResponse(protocols=PROTOCOLS)
+        if not socket.can_prepare(request) or any(query.get(name) == "true" for name in ("stdin", "tty")):
+            return await self._refuse(request)
+        await socket.prepare(request)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            await run_command(socket, container, query.getall("command", []), Path(folder) / "output")
+        return socket
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         where, query = request.match_info, request.query
         container = self._find(where["namespace"], where["pod"], where["container"])
         if container is None:
-            return web.Response(
-                status=404, text=f"container {where['container']} of pod {where['pod']} is not here\n"
-            )
+            return _missing(where["pod"], where["container"])
         if any(query.get(name) not in {None, "", "false"} for name in _NO_TIMES):
             return web.Response(
                 status=400,
@@ -91,6 +109,10 @@ class LogServer:
         follows = query.get("follow") == "true" and not is_previous
         await _send(response, path, container, query.get("tailLines"), query.get("limitBytes"), follows=follows)
         return response
+
+
+def _missing(pod: str, container: str) -> web.Response:
+    return web.Response(status=404, text=f"container {container} of pod {pod} is not here\n")
 
 
 async def _send(

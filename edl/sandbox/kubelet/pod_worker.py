@@ -16,7 +16,7 @@ from edl.sandbox.kubelet.host import LOOPBACK, Host
 from edl.sandbox.kubelet.launch import ContainerPlace
 from edl.sandbox.kubelet.pod_status import INITIALIZING, ContainerRecord, PodFacts, final_phase, pod_status
 from edl.sandbox.kubelet.volumes import VolumeSources, prepare_volumes, until_ready
-from edl.sandbox.objects import is_deleted, is_finished, now_text, uid_of
+from edl.sandbox.objects import is_deleted, is_finished, is_true, now_text, uid_of
 from edl.waiting import wait_for_first
 
 Object = dict[str, Any]
@@ -48,8 +48,14 @@ class PodWorker:
     def update(self, pod: Object) -> None:
         """Take a newer version of the pod."""
         self.pod = pod
+        if is_true(self._written_pod(), "Ready") and not is_true(pod, "Ready"):
+            self._written = {}  # another one wrote, such as the node controller after missed heartbeats
+            self._dirty.set()
         if is_deleted(pod):
             self._deleted.set()
+
+    def _written_pod(self) -> Object:
+        return {"status": self._written}
 
     def vanish(self) -> None:
         """The pod was deleted by force: end its containers at once."""

@@ -28,7 +28,7 @@ class VolumeSources:
     """What volumes are made of.
 
     Attributes:
-        find: finds Secrets and ConfigMaps in the namespace of the pod.
+        find: finds Secrets, ConfigMaps and claims in the namespace of the pod, and the volumes of these claims.
         token: requests a token.
         node: the node of the pod.
         claims: folder of the volume claims of all pods.
@@ -67,6 +67,8 @@ async def _prepare(pod: Object, volume: Object, folder: Path, sources: VolumeSou
         return _host_path(volume["hostPath"])
     if "persistentVolumeClaim" in volume:
         claim = volume["persistentVolumeClaim"]["claimName"]
+        if made := _made_by_hand(claim, sources):
+            return made
         folder = sources.claims / pod["metadata"]["namespace"] / claim
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -85,6 +87,26 @@ async def _prepare(pod: Object, volume: Object, folder: Path, sources: VolumeSou
     raise ConfigError(
         f"volume {volume['name']}: the process kubelet knows no {kinds} volumes; use emptyDir, hostPath, secret,"
         " configMap, downwardAPI, projected or persistentVolumeClaim"
+    )
+
+
+def _made_by_hand(claim: str, sources: VolumeSources) -> Path | None:
+    """The path of the volume that a claim is bound to, if somebody made that volume; None if it is a folder of ours.
+
+    Raises:
+        ConfigError: the volume is of a kind that this kubelet does not know.
+    """
+    stored = sources.find("PersistentVolumeClaim", claim) or {}
+    volume = sources.find("PersistentVolume", (stored.get("spec") or {}).get("volumeName") or "")
+    if volume is None:
+        return None
+    spec = volume["spec"]
+    if "hostPath" in spec:
+        return _host_path(spec["hostPath"])
+    if "local" in spec:
+        return Path(spec["local"]["path"])
+    raise ConfigError(
+        f"volume {volume['metadata']['name']}: the process kubelet knows hostPath and local volumes only"
     )
 
 

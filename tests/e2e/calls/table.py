@@ -37,7 +37,7 @@ class Case:
         return f"{self.call}, {self.effect}".replace(" ", "-")
 
 
-WATCHED = ("daemonsets", "nodes", "pods", "priorityclasses", "trainingjobs")
+WATCHED = ("daemonsets", "nodes", "pods", "priorityclasses", "resourcequotas", "trainingjobs")
 CALLS = (
     *(Call("create", plural) for plural in ("events", "pods", "secrets", "services")),
     Call("delete", "pods"),

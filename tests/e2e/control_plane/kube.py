@@ -27,6 +27,7 @@ import yaml
 from tests.e2e.control_plane.kubeconfig import read_kubeconfig
 from tests.e2e.control_plane.report import describe
 from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.worlds.waiting import PATIENCE
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -205,7 +206,7 @@ class Kube:
     # Waiting
 
     def wait_until(self, predicate: Callable[[], T], timeout_s: float, what: str, *, poll_s: float = _POLL_S) -> T:
-        """Poll until the predicate is truthy and return its value.
+        """Poll until the predicate is truthy and return its value; `timeout_s` is multiplied by `PATIENCE`.
 
         An error of the API counts as not yet, so that a test may wait for an object to appear.
 
@@ -213,7 +214,8 @@ class Kube:
             WaitTimeoutError: with the last value or error, the pods, the nodes that are not
                 ready, and the last events.
         """
-        deadline = time.monotonic() + timeout_s
+        patience_s = timeout_s * PATIENCE
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 value = predicate()
@@ -224,7 +226,7 @@ class Kube:
                 last = error
             if time.monotonic() > deadline:
                 seen = describe(self.list)
-                raise WaitTimeoutError(f"after {timeout_s:g} s not yet: {what}\nlast: {last!r}\n{seen}")
+                raise WaitTimeoutError(f"after {patience_s:g} s not yet: {what}\nlast: {last!r}\n{seen}")
             time.sleep(poll_s)
 
     # Below the objects

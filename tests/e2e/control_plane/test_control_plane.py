@@ -326,7 +326,7 @@ def test_waiting_in_vain_shows_the_world(kube: Kube, namespace: str) -> None:
     kube.create(make_pod("too-big", cpu="1000"), namespace)
 
     with pytest.raises(WaitTimeoutError) as caught:
-        kube.wait_until(lambda: is_pod_ready(kube, "too-big", namespace), 1, "it is ready")
+        kube.wait_until(lambda: is_pod_ready(kube, "too-big", namespace), 0.5, "it is ready")
 
     assert "not yet: it is ready\nlast: False" in str(caught.value)
     assert f"{namespace}/too-big Pending on -" in str(caught.value)

@@ -28,7 +28,7 @@ from yarl import URL
 
 from tests.e2e.control_plane.kubeconfig import Access, read_kubeconfig
 
-START_S = 10.0
+START_S = 60.0
 LINE_BYTES = 16 * 1024 * 1024
 _GIVEN = ("Authorization", "Accept", "Content-Type")
 _PASSED_ON = ("Content-Type", "Retry-After")

@@ -33,17 +33,14 @@ class Row:
 
     Attributes:
         says: part of what the condition must say.
-        passes: pods of the job that the rule lets pass.
     """
 
     name: str
     says: str
-    passes: frozenset[str] = frozenset()
 
 
 ROWS = (
-    Row("quota", "exceeded quota: none"),
-    Row("security", 'violates PodSecurity "restricted:latest"', frozenset({"security-master-0"})),
+    Row("security", 'violates PodSecurity "restricted:latest"'),
     Row("webhook", WORDS),
     Row("webhook-down", "failed calling webhook"),
 )
@@ -94,24 +91,15 @@ def seen(running: Stage) -> Iterator[Seen]:
 def ruled(stage: Stage, spaces: dict[str, str], webhook_url: str) -> Iterator[None]:
     """The rules are in force while the block runs."""
     kube = stage.here.kube
-    hard = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none"},
-        "spec": {"hard": {"pods": "0"}},
-    }
-    kube.create(hard, spaces["quota"])
     level = "pod-security.kubernetes.io/enforce"
     kube.patch("namespaces", spaces["security"], {"metadata": {"labels": {level: "restricted"}}})
     certificate = (stage.here.plane.workdir / "tls" / "apiserver.crt").read_bytes()
     urls = {"webhook": webhook_url, "webhook-down": f"https://127.0.0.1:{free_port()}/"}
     for name, url in urls.items():
         kube.create(_webhook(name, spaces[name], url, certificate))
-    kube.wait_until(lambda: kube.get("quota", "none", spaces["quota"]).get("status", {}).get("hard"), 20, "quota")
     try:
         yield
     finally:
-        kube.delete("resourcequotas", "none", spaces["quota"])
         kube.patch("namespaces", spaces["security"], {"metadata": {"labels": {level: None}}})
         for name in urls:
             kube.delete("validatingwebhookconfigurations", name)
@@ -140,13 +128,37 @@ def test_a_denial_is_that_jobs_condition_and_ends_with_the_rule(running: Stage, 
     degraded = seen.conditions[row.name]
     assert degraded["reason"] in {"Forbidden", "InternalError", "Http403"}
     assert row.says in degraded["message"]
-    assert seen.pods[row.name] == row.passes
+    assert not seen.pods[row.name], "a dry run was refused, so no pod was tried"
     tried_s = [a.at_s - seen.tried[row.name][0].at_s for a in seen.tried[row.name]]
     assert len(tried_s) <= 2 + 2 * GROWN, "a first try and at most one more within six seconds"
     assert not [at for at in tried_s if 1.5 < at < 4.9], "it is left alone for five seconds"
     running.wait_grown(row.name, seen.namespaces[row.name])
     assert running.condition(row.name, "Degraded", seen.namespaces[row.name])["status"] == "False"
     assert len(running.pods_of(row.name)) == 1 + GROWN
+
+
+@pytest.mark.cluster("quotas")
+def test_a_resource_quota_is_planned_for_and_no_pod_is_refused(running: Stage) -> None:
+    kube, space = running.here.kube, running.here.plane.namespace("quota")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    kube.create(quota, space)
+    kube.wait_until(lambda: kube.get("resourcequotas", "none", space).get("status", {}).get("hard"), 20, "quota")
+    began_s = time.monotonic()
+    running.submit("limited", space)
+
+    def told() -> bool:
+        return "ResourceQuota none" in str(running.condition("limited", "Admitted", space).get("message", ""))
+
+    until(running, told, "the quota is named")
+    assert running.condition("limited", "Admitted", space)["reason"] == "QuotaReached"
+    assert not running.proxy.writes(began_s, "POST", f"/{space}/pods")
+    kube.delete("resourcequotas", "none", space)
+    running.wait_grown("limited", space)
 
 
 def test_a_missing_priority_class_is_told_and_gone_without(stage: Stage) -> None:
@@ -168,7 +180,6 @@ def test_a_missing_priority_class_is_told_and_gone_without(stage: Stage) -> None
     stage.assert_only_grown("classless")
 
 
-@pytest.mark.cluster("RBAC")
 def test_a_right_that_is_taken_away_degrades_who_needs_it(stage: Stage) -> None:
     kube = stage.here.kube
     role = next(b for b in controller_manifests() if b["kind"] == "ClusterRole" and b["metadata"]["name"] == ACCOUNT)
@@ -195,7 +206,6 @@ def _without_create(rule: Object) -> Object:
     return {**rule, "verbs": verbs} if "pods" in rule["resources"] else rule
 
 
-@pytest.mark.cluster("RBAC")
 def test_without_any_right_it_waits_for_better_days(stage: Stage) -> None:
     kube = stage.here.kube
     binding = next(

@@ -14,10 +14,9 @@ from tests.e2e.faults.proxy import FaultProxy, reset, slow
 from tests.e2e.faults.stage import Stage
 from tests.e2e.worlds.controller_process import ControllerProcess
 
-pytestmark = pytest.mark.alone
-
 LEASE_S = 15.0
 RENEWED_EVERY_S = 2.0
+SLACK_S = 15.0
 MANY = 40
 JOB = "handed-over"
 
@@ -72,12 +71,12 @@ def test_a_leader_that_is_stopped_past_its_lease_writes_nothing_when_it_wakes_up
         assert standby.proxy.writes() == [], "who does not lead writes nothing"
         stage.here.kube.wait_until(lambda: stage.here.running(JOB) == MANY, 60, "the standby goes on")
     written_s = standby.proxy.writes()[0].at_s
-    assert LEASE_S - RENEWED_EVERY_S - 1 <= written_s - stopped_s <= LEASE_S + RENEWED_EVERY_S + 5
+    assert LEASE_S - RENEWED_EVERY_S - 1 <= written_s - stopped_s <= LEASE_S + RENEWED_EVERY_S + SLACK_S
     assert not [a for a in standby.proxy.since(stopped_s) if a.is_list], "its caches were warm"
     assert holder(stage) not in {"", first}
     woke_s = time.monotonic()
     leader.process.send(signal.SIGCONT)
-    assert leader.process.wait(15.0) == 1
+    assert leader.process.wait(60.0) == 1
     assert "could not renew its lease" in leader.process.tail()
     assert [a for a in leader.proxy.since(woke_s) if a.is_write] == []
     names = sorted(p["metadata"]["name"] for p in stage.pods_of(JOB))

@@ -160,7 +160,7 @@ def test_a_terminating_pod_is_not_waited_for_as_running(space: Space) -> None:
     assert process.stdout.readline() == "waiting for 2 running pods (selector paddle-job=j)\n"
     assert process.stdout.readline() == "1 of 2 pods are running; checking again in 5 s\n"
     space.add(make_pod("j-trainer-2", "paddle-job", 2))
-    rest, _ = process.communicate(timeout=30)
+    rest, _ = process.communicate(timeout=90)
     assert process.returncode == 0
     assert set(rest.splitlines()) <= {"1 of 2 pods are running; checking again in 5 s"}
 

@@ -15,6 +15,7 @@ from edl.kube.client.session import ApiSession
 from tests.e2e.conftest import ControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kubeconfig import read_kubeconfig
+from tests.e2e.worlds.controller_process import ControllerProcess
 from tests.e2e.worlds.harness import install
 
 RBAC = "rbac.authorization.k8s.io"
@@ -49,7 +50,6 @@ def token_of(plane: ControlPlane, account: str, *resources: str) -> dict[str, st
     return {"Authorization": f"Bearer {read_kubeconfig(plane.kubeconfig_for(account)).token}"}
 
 
-@pytest.mark.cluster("RBAC")
 async def test_the_page_lets_in_whoever_may_list_what_it_shows_and_nobody_else(plane: ControlPlane) -> None:
     full = token_of(plane, "sees-all", "trainingjobs", "pods", "nodes")
     part = token_of(plane, "sees-pods", "pods")
@@ -79,3 +79,26 @@ async def test_the_page_shows_the_nodes_of_a_real_cluster(plane: ControlPlane) -
             await asyncio.gather(page, return_exceptions=True)
     for node in plane.kube.list("nodes"):
         assert f'"{node["metadata"]["name"]}"' in state
+
+
+async def test_a_controller_process_serves_the_page_and_its_events_to_whoever_has_the_rights(
+    plane: ControlPlane,
+) -> None:
+    full, part = (
+        token_of(plane, "watches-all", "trainingjobs", "pods", "nodes"),
+        token_of(plane, "watches-pods", "pods"),
+    )
+    controller = ControllerProcess(install(plane), plane.workdir)
+    with controller:
+        url = f"http://127.0.0.1:{controller.port}/page/"
+        async with aiohttp.ClientSession() as http:
+            async with http.get(url) as response:
+                assert response.status == 200
+                assert "<!doctype html>" in (await response.text()).lower()
+            for headers, status in (({}, 401), (part, 403)):
+                async with http.get(f"{url}events", headers=headers) as response:
+                    assert response.status == status
+            async with http.get(f"{url}events", headers=full) as response:
+                assert await response.content.readline() == b"event: state\n"
+                state = (await response.content.readline()).decode()
+    assert all(f'"{node["metadata"]["name"]}"' in state for node in plane.kube.list("nodes"))

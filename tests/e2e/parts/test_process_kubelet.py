@@ -29,7 +29,7 @@ def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield made
         finally:
             kubelet.terminate()
-            assert kubelet.wait(30) == 0
+            assert kubelet.wait(90) == 0
 
 
 @pytest.fixture

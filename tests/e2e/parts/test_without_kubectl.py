@@ -116,6 +116,6 @@ def test_a_watch_shows_what_others_change(plane: ControlPlane, space: str) -> No
     plane.kube.scale("TrainingJob", "seen", 5, space)
     changed = watching.stdout.readline().split()
     watching.send_signal(2)
-    assert watching.wait(30) == 0
+    assert watching.wait(90) == 0
     watching.communicate()
     assert (first[0][0], first[1][0], changed[0]) == ("NAME", "seen", "seen")

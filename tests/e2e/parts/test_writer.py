@@ -51,7 +51,7 @@ class Bench:
 
     async def observe(self) -> ClusterSnapshot:
         """A snapshot as soon as the cache allows one."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     return await self.cluster.observe()
@@ -62,7 +62,7 @@ class Bench:
         return next(job for job in (await self.observe()).jobs if job.key == KEY)
 
     async def until(self, condition: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition(snapshot := await self.observe()):  # noqa: ASYNC110 the cluster's own state
                 await asyncio.sleep(0.05)
         return snapshot
@@ -133,7 +133,6 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         assert gone.result is Result.CONFLICT
 
 
-@pytest.mark.cluster("ResourceQuota admission")
 @pytest.mark.timeout(300)
 async def test_a_quota_is_that_jobs_trouble_in_the_servers_own_words(
     control_plane: Callable[..., ControlPlane], tmp_path: Path
@@ -150,7 +149,7 @@ async def test_a_quota_is_that_jobs_trouble_in_the_servers_own_words(
         here.plane.kube.create(training_job("a"))
         await here.until(lambda s: any(j.key == KEY for j in s.jobs))
         uid = (await here.job()).uid
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             index = itertools.count()
             while (outcome := await here.cluster.apply(CreatePod(KEY, uid, Role.TRAINER, next(index), None))).is_ok:  # noqa: ASYNC110 the quota takes a moment
                 await asyncio.sleep(0.2)
@@ -166,7 +165,7 @@ async def test_two_electors_with_the_deployments_rights_share_one_lease(
         stores = [ApiLeaseStore(here.session, "paddlecloud", "edl-controller") for _ in range(2)]
         first, second = (Elector(store, SystemClock(), name) for store, name in zip(stores, "ab", strict=True))
         running = [asyncio.ensure_future(first.run())]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not first.is_held():  # noqa: ASYNC110 the elector tells by asking
                 await asyncio.sleep(0.05)
         running.append(asyncio.ensure_future(second.run()))
@@ -174,7 +173,7 @@ async def test_two_electors_with_the_deployments_rights_share_one_lease(
         assert not second.is_held()
         running[0].cancel()
         await first.release()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(10):  # less than a lease lasts
             while not second.is_held():  # noqa: ASYNC110 the elector tells by asking
                 await asyncio.sleep(0.05)
         running[1].cancel()

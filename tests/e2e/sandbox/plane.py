@@ -21,7 +21,7 @@ from tests.e2e.control_plane.report import tail_logs
 from tests.e2e.control_plane.versions import ControlPlaneError
 
 _ROOT = Path(__file__).resolve().parents[3]
-_STOP_S = 10.0
+_STOP_S = 60.0
 
 
 class _Process:

@@ -19,8 +19,8 @@ from types import TracebackType
 
 from tests.e2e.control_plane.processes import die_with_parent
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 
 
 class ControllerError(Exception):

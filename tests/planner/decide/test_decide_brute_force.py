@@ -21,10 +21,11 @@ from edl.model.jobs import Job
 from edl.model.plan import ScalePlan
 from edl.model.resources import PodShape
 from edl.model.status import Reason
-from edl.planner.admission import admit, cap, serve
+from edl.planner.admission import admit, cap
 from edl.planner.guard import check
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
+from edl.planner.serving import serve
 from tests.worlds import brute_force as oracle
 from tests.worlds.effort import examples
 from tests.worlds.rich_clusters import nodes, rich_fresh_worlds, rich_running_worlds

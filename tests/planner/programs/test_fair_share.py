@@ -33,7 +33,7 @@ def test_no_packing_exceeds_the_bound_and_the_integer_program_reaches_the_best(
     sizes = sorted(set(pods))
     best = max(sum(way) for way in reachable(cores, sizes, tuple(pods.count(size) for size in sizes)))
     assert place_most(world, world.empty, wanted, DEADLINE_S) >= best - 1e-6
-    packed = pack_most(world, world.empty, wanted, DEADLINE_S)
+    packed = pack_most(world, world.empty, wanted, {}, DEADLINE_S)
     assert best == sum(count for _, _, count in packed or [])
 
 

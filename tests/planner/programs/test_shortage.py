@@ -9,12 +9,12 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
 from edl.model.names import Role
 from edl.model.plan import Limits
-from edl.planner.admission import serve
 from edl.planner.admission_trial import AdmissionTrial
 from edl.planner.problem import free_beside_fixed
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import place_most_priced
 from edl.planner.programs.shortage import FEW_PRICED, Screen
+from edl.planner.serving import serve
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
 

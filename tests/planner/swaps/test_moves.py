@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.worst_worlds import many_sizes
-from edl.model.plan import Limits
+from edl.model.plan import Limits, Quota
+from edl.model.resources import CPU
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.moves import Aim, best_swaps
@@ -64,6 +65,27 @@ def test_a_swap_fits_to_the_byte_and_is_worth_what_it_says(seed: int, thorough: 
         free = state.free[swap.node] + state.request[swap.out].sum(axis=0) - state.request[swap.into].sum(axis=0)
         assert (free >= 0).all()
         assert swap.net <= aim.net(state, swap.out, swap.into) + 1e-9
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_no_swap_passes_a_quota_that_is_nearly_used(thorough: bool) -> None:
+    """A refused swap would be found again at every step, and hide the swaps that the quota permits."""
+    world = many_sizes(4, 6, 1).snapshot
+    cpu = [job.trainer.request[CPU] for job in world.jobs]
+    minimums = sum(job.min_trainers * each for job, each in zip(world.jobs, cpu, strict=True))
+    limits = Limits(quotas=(Quota("default", ((CPU, minimums + max(cpu)),)),))
+    problem = read_problem(world, limits)
+    packing = place_in_free_room(TrialPacking(problem, range(6)), Served({}, {}, 0))
+    assert packing is not None
+    state = SwapState(packing, dict.fromkeys(range(6), 12), {})
+    state.restore(packing)
+    worth = np.ones(6)
+
+    found = best_swaps(state, Aim(state.high, worth, worth, state.low, state.size, thorough=thorough), np.arange(4))
+
+    assert found
+    assert all(state.allows(swap.into, swap.out) for swap in found)
+    assert not all(state.allows([k, k], []) for k in range(6))
 
 
 def test_a_node_that_lacks_one_byte_takes_nothing() -> None:

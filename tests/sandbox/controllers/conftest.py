@@ -14,7 +14,7 @@ from edl.sandbox.apiserver.server import ApiServer
 from edl.sandbox.stack import install
 
 Object = dict[str, Any]
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class Api:

@@ -1,14 +1,14 @@
-"""Lost nodes, volume claims and Endpoints on an embedded API server."""
+"""Lost nodes and Endpoints on an embedded API server."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from edl.sandbox.controllers.cluster import ClaimController, EndpointsController, NodeController
+from edl.sandbox.controllers.cluster import EndpointsController, NodeController
 from edl.sandbox.controllers.loop import Informers
 from edl.sandbox.kubelet.node import NodeAgent, NodeShape
-from edl.sandbox.objects import condition
+from edl.sandbox.objects import condition, is_true
 from tests.sandbox.controllers.conftest import Api
 
 Object = dict[str, Any]
@@ -31,6 +31,8 @@ async def test_a_lost_node_is_marked_its_pods_leave_and_it_may_come_back(api: Ap
     await agent.register()
     await api.create(PODS, pod("leaves", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]))
     await api.create(PODS, pod("stays", [{"operator": "Exists"}]))
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await api.session.patch(f"{PODS}/stays/status", {"status": status})
     informers = Informers(api.session, ["Node", "Pod", "Lease"])
     tasks = (
         asyncio.create_task(informers.run()),
@@ -51,28 +53,14 @@ async def test_a_lost_node_is_marked_its_pods_leave_and_it_may_come_back(api: Ap
         node = await api.get("/api/v1/nodes/n-0")
         return not node["spec"].get("taints")
 
+    async def is_not_ready() -> bool:
+        return not is_true(await api.get(f"{PODS}/stays"), "Ready")
+
     await api.until(is_marked)
     await api.until(is_leaving)
+    await api.until(is_not_ready)
     assert not (await api.get(f"{PODS}/stays"))["metadata"].get("deletionTimestamp")
     await api.until(is_back)
-    await stop(*tasks)
-
-
-async def test_a_claim_of_the_default_class_is_bound(api: Api) -> None:
-    informers = Informers(api.session, ["PersistentVolumeClaim"])
-    controller = ClaimController(api.session, informers, "folder")
-    tasks = (asyncio.create_task(informers.run()), asyncio.create_task(controller.run()))
-    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "own"}, "spec": spec}
-    await api.create(claims, body)
-    await api.create(claims, {**body, "metadata": {"name": "other"}, "spec": {**spec, "storageClassName": "fast"}})
-
-    async def is_bound() -> bool:
-        return bool((await api.get(f"{claims}/own")).get("status", {}).get("phase") == "Bound")
-
-    await api.until(is_bound)
-    assert (await api.get(f"{claims}/other")).get("status", {}).get("phase") == "Pending"
     await stop(*tasks)
 
 

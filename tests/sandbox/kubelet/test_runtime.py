@@ -27,7 +27,7 @@ if os.fork() == 0:
 while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
     time.sleep(0.01)
 """
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

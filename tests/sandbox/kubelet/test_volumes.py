@@ -10,8 +10,12 @@ from edl.errors import ConfigError
 from edl.sandbox.kubelet.environment import MissingReferenceError
 from edl.sandbox.kubelet.volumes import VolumeSources, prepare_volumes
 
-OBJECTS = {
+OBJECTS: dict[tuple[str, str], dict[str, Any]] = {
     ("Secret", "key"): {"data": {name: base64.b64encode(name.encode()).decode() for name in ("trainer", "other")}},
+    ("PersistentVolumeClaim", "shared"): {"spec": {"volumeName": "hand"}},
+    ("PersistentVolumeClaim", "remote"): {"spec": {"volumeName": "far"}},
+    ("PersistentVolume", "hand"): {"metadata": {"name": "hand"}, "spec": {"hostPath": {"path": "/usr/share"}}},
+    ("PersistentVolume", "far"): {"metadata": {"name": "far"}, "spec": {"nfs": {"server": "s", "path": "/"}}},
     ("ConfigMap", "settings"): {"data": {"A": "1"}, "binaryData": {"B": base64.b64encode(b"\xff").decode()}},
 }
 
@@ -57,6 +61,13 @@ async def test_a_claim_outlives_the_pod_and_a_host_path_is_itself(tmp_path: Path
     assert found["v0"] == tmp_path / "claims" / "ns" / "data"
     assert found["v1"] == Path("/usr")
     assert found["v2"].is_relative_to(tmp_path / "pod")
+
+
+async def test_a_claim_of_a_volume_made_by_hand_is_the_path_of_that_volume(tmp_path: Path) -> None:
+    found = await prepared(tmp_path, {"persistentVolumeClaim": {"claimName": "shared"}})
+    assert found["v0"] == Path("/usr/share")
+    with pytest.raises(ConfigError, match="knows hostPath and local volumes only"):
+        await prepared(tmp_path, {"persistentVolumeClaim": {"claimName": "remote"}})
 
 
 async def test_a_missing_secret_is_waited_for_and_an_optional_one_is_empty(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The served kinds as data: names, columns, defaults, rules. Start with `kind.py`, then `builtin.py`."""
+"""The served kinds as data: names, columns, defaults, rules. Start with `kind.py`, then `groups`."""

@@ -274,6 +274,16 @@ def emptied_status(value: Object, old: Object | None) -> None:
     _fresh_status(value, old, {})
 
 
+def limit_range(value: Object, old: Object | None) -> None:
+    """A LimitRange: what it does not say of containers follows from what it says."""
+    del old
+    for item in dig(value, "spec", "limits", default=()):
+        if item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            item.update({name: given for name, given in (("default", limits), ("defaultRequest", requests)) if given})
+
+
 def budget(value: Object, old: Object | None) -> None:
     """A PodDisruptionBudget."""
     counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")

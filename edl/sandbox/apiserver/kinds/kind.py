@@ -1,7 +1,7 @@
 """What the server knows of one kind of object.
 
 A kind is data: names, verbs, columns, and a few functions for what is special about it. A new kind is a new line in
-`builtin.py`; a CustomResourceDefinition makes one at run time (`custom.py`).
+a module of `groups`; a CustomResourceDefinition makes one at run time (`custom.py`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/api/resource: the largest suffix without a fract
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, Decimal
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)")
@@ -65,3 +66,16 @@ def _split(text: str) -> tuple[Decimal, str]:
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
     return Decimal(match[1]), match[2]
+
+
+def total(texts: Iterable[str]) -> str:
+    """The sum of quantities; with a binary suffix if one of them has one.
+
+    Raises:
+        ValueError: one is not a quantity.
+    """
+    parts = list(texts)
+    value = sum((parse_quantity(text) for text in parts), Decimal(0))
+    if value % 1 == 0 and any(text.endswith("i") for text in parts):
+        return _shortened(int(value), 1024, _BINARY)
+    return canonical(f"{int(value / _MILLI)}m")

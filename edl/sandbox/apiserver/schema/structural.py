@@ -27,10 +27,9 @@ def prune(schema: Schema, value: Object) -> list[str]:
 
 def _prune(schema: Schema, value: Any, path: str, removed: list[str]) -> None:
     if isinstance(value, list):
-        items = schema.get("items")
+        items = schema.get("items", {_PRESERVE: True} if schema.get(_PRESERVE) else {})
         for place, item in enumerate(value):
-            if items is not None:
-                _prune(items, item, f"{path}[{place}]", removed)
+            _prune(items, item, f"{path}[{place}]", removed)
         return
     if not isinstance(value, dict):
         return

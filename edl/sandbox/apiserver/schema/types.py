@@ -69,11 +69,20 @@ def decode(type_name: str, kind: str, version: str, body: Object) -> Decoded:
     Raises:
         ApiError: 400, a value has the wrong type.
     """
-    decoded = Decoded({})
     try:
-        decoded.value = _struct(builtin_types()[type_name], type_name, body, "", decoded.unknown)
-    except _WrongTypeError as error:
+        return decode_plain(type_name, body)
+    except WrongTypeError as error:
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+
+
+def decode_plain(type_name: str, body: Object) -> Decoded:
+    """The same, for a caller that says in its own words what is wrong.
+
+    Raises:
+        WrongTypeError: a value has the wrong type.
+    """
+    decoded = Decoded({})
+    decoded.value = _struct(builtin_types()[type_name], type_name, body, "", decoded.unknown)
     return decoded
 
 
@@ -83,12 +92,24 @@ def strict_error(kind: str, version: str, unknown: list[str]) -> ApiError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {told}')
 
 
-class _WrongTypeError(Exception):
+class WrongTypeError(Exception):
     """A value of a wrong type; the innermost struct around it completes the message."""
 
     def __init__(self, value: str, path: str, expected: str) -> None:
         super().__init__(value, path, expected)
         self.value, self.path, self.expected, self.owner = value, path, expected, ""
+
+    @property
+    def restored(self) -> str:
+        """The words of the real server where it has the value from a strategic merge patch."""
+        found = {"number": "int64", "array": "slice", "object": "map"}.get(self.value, self.value)
+        if self.expected.startswith("v1."):
+            return f"cannot restore struct from: {found}"
+        if self.expected.startswith("[]"):
+            return f"cannot restore slice from: {found}"
+        if self.expected.startswith("map["):
+            return f"cannot restore map from: {found}"
+        return f"unrecognized type: {self.expected}"
 
     def __str__(self) -> str:
         if not self.path:
@@ -99,7 +120,7 @@ class _WrongTypeError(Exception):
 
 def _struct(schema: Schema, name: str, value: Any, path: str, unknown: list[str]) -> Object:
     if not isinstance(value, dict):
-        raise _wrong(value, path, name.rpartition(".")[2])
+        raise _wrong(value, path, f"v1.{name.rpartition('.')[2]}")
     properties = schema.get("properties")
     if properties is None:
         return value
@@ -111,7 +132,7 @@ def _struct(schema: Schema, name: str, value: Any, path: str, unknown: list[str]
         elif item is not None:
             try:
                 decoded = _value(properties[key], item, where, unknown)
-            except _WrongTypeError as error:
+            except WrongTypeError as error:
                 error.owner = error.owner or name.rpartition(".")[2]
                 raise
             if not _is_omitted(properties[key], decoded):
@@ -169,7 +190,7 @@ def _quantity(value: Any, path: str) -> str:
     try:
         return canonical(str(value))
     except ValueError as error:
-        raise _WrongTypeError(str(error), "", "") from None
+        raise WrongTypeError(str(error), "", "") from None
 
 
 def _scalar(schema: Schema, value: Any, path: str) -> Any:
@@ -190,7 +211,8 @@ def _go_name(schema: Schema) -> str:
     return {"int64": "int64"}.get(schema.get("format", ""), _GO.get(schema.get("type", ""), "string"))
 
 
-def _wrong(value: Any, path: str, expected: str) -> _WrongTypeError:
+def _wrong(value: Any, path: str, expected: str) -> WrongTypeError:
     json_kind = {bool: "bool", str: "string", int: "number", float: "number", list: "array", dict: "object"}
     plain = ".".join(part.split("[")[0] for part in path.split("."))
-    return _WrongTypeError(json_kind.get(type(value), "value"), plain, expected)
+    found = f"number {value:g}" if isinstance(value, float) else json_kind.get(type(value), "value")
+    return WrongTypeError(found, plain, expected)

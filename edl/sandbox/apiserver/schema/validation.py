@@ -6,7 +6,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/validation and k8s.io/kube-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edl.sandbox.apiserver.errors import FieldError, go_value, not_supported, required
@@ -18,6 +18,7 @@ ABSENT: Any = object()
 """The former state of what is new."""
 
 _LARGEST = 2**63 - 1
+_LARGEST_REPLICAS = 2**31 - 1
 
 _BLOCKING = {
     "FieldValueNotSupported",
@@ -189,3 +190,57 @@ def _object_errors(schema: Schema, value: Object, path: str, old: Any) -> Iterat
         if inner is not None:
             before = old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
             yield from schema_errors(inner, value[name], f"{path}.{name}" if path else name, before)
+
+
+def number_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
+    """What the scale subresource refuses in the number at its path, before the schema is asked."""
+    told, number = _problem_at(value, path, int, "int64")
+    if not told and number is not None and number < 0:
+        told = "should be a non-negative integer"
+    elif not told and number is not None and number > _LARGEST_REPLICAS:
+        told = f"should be less than or equal to {_LARGEST_REPLICAS}"
+    if told:
+        shown = number if type(number) is int else 0
+        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f"Invalid value: {shown}: {told}")
+
+
+def text_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
+    """What the scale subresource refuses in the text at its path."""
+    told, _ = _problem_at(value, path, str, "string")
+    if told:
+        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f'Invalid value: "": {told}')
+
+
+def _problem_at(value: Any, path: Sequence[str], wanted: type, name: str) -> tuple[str, Any]:
+    """Why there is no such value at a path, empty if there is one or nothing; and the value."""
+    for place, key in enumerate(path):
+        if value is None:
+            return "", None
+        if not isinstance(value, dict):
+            where = ".".join(path[: place + 1])
+            return f".{where} accessor error: {_go(value)}, expected map[string]interface{{}}", None
+        if key not in value:
+            return "", None
+        value = value[key]
+    if type(value) is not wanted:
+        return f".{'.'.join(path)} accessor error: {_go(value)}, expected {name}", None
+    return "", value
+
+
+def _go(value: Any) -> str:
+    """A value and its type, as Go prints them."""
+    types = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
+    name = "<nil>" if value is None else types.get(type(value), "map[string]interface {}")
+    return f"{_go_text(value)} is of the type {name}"
+
+
+def _go_text(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{' '.join(_go_text(one) for one in value)}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_go_text(one)}' for key, one in sorted(value.items()))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,301 @@
+"""Training in step with PyTorch under planned resizes and kills: what each costs, and whether the model is the same.
+
+    python -m benchmarks.elastic_torch                      # 4 trainers, 100 planned resizes, 20 SIGKILLs
+    python -m benchmarks.elastic_torch --resizes 5 --kills 2 --steps 400
+
+One run without changes and one with the schedule train the same network on the same data with logical ranks. The
+trainers write down each step that they apply; the lines of the steps that survive show the seconds between the last
+step of a world and the first one of the next. The audit of the master's journal and these lines must both show every
+record in exactly one step, and the weights of the two runs must be equal in every bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from example.fit_flights.local import LocalJob, Plan
+
+BATCH, RECORDS = 64, 6400
+LEAVES_WITH = 143
+TIMEOUT_S = 3000.0
+_STEPS_BETWEEN = 10
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+_TRAINER = "benchmarks.elastic_torch_trainer"
+_FORKS = multiprocessing.get_context("forkserver")
+
+
+@dataclass
+class Change:
+    """A planned resize or a kill.
+
+    Attributes:
+        kind: join, leave, kill, or replace for the join after a kill.
+        at_s: when it was asked for, in seconds since the epoch.
+        name: of the trainer that leaves or is killed.
+    """
+
+    kind: str
+    at_s: float
+    name: str = ""
+
+
+@dataclass
+class Run:
+    """What one run has shown.
+
+    Attributes:
+        weights: fingerprints of the models that reached the end.
+        steps: (start, end, generation, when, trainers) of each step that counts, in order.
+        repeated: steps that were computed and discarded, because their world failed.
+        changes: in the order in which they were asked for.
+    """
+
+    weights: set[str]
+    steps: list[tuple[int, int, int, float, int]]
+    repeated: int
+    changes: list[Change]
+    audit: dict[str, Any]
+    seconds: float
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def step_s(self) -> float:
+        """The median time of a step within a world."""
+        pairs = itertools.pairwise(self.steps)
+        return statistics.median(b[3] - a[3] for a, b in pairs if a[2] == b[2])
+
+    def gaps(self) -> list[tuple[float, float]]:
+        """(when, seconds beyond a step) of each place where the world changed."""
+        pairs = itertools.pairwise(self.steps)
+        return [(a[3], b[3] - a[3] - self.step_s) for a, b in pairs if a[2] != b[2]]
+
+
+class ElasticRun(LocalJob):
+    """A job on this machine whose trainers come and go after a schedule.
+
+    A server process imports PyTorch once and forks the trainers: in a cluster a new trainer imports it while the
+    others train, which on a small machine would slow these down.
+
+    Args:
+        folder: for its files.
+        steps: how many optimizer steps.
+        resizes: how many planned ones: a trainer joins or leaves.
+        kills: how many trainers get SIGKILL; each is replaced once the others train on.
+        trainers: at most.
+        seed: of the schedule.
+        pace_s: a step takes at least so long, so that there is time for all changes.
+        logical_ranks: into how many parts a step is divided.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        steps: int,
+        resizes: int,
+        kills: int,
+        trainers: int,
+        seed: int,
+        pace_s: float,
+        logical_ranks: int,
+    ) -> None:
+        self._epochs = max(1, round(steps * BATCH / RECORDS))
+        super().__init__(folder, Plan(seed, trainers, 0, 0, 0, RECORDS, self._epochs, environment=_ONE_THREAD))
+        self._pace_s, self._most, self._parts = pace_s, trainers, logical_ranks
+        self._end = self._epochs * RECORDS
+        self._draw = random.Random(seed)  # noqa: S311 - not a secret
+        kinds = ["planned"] * resizes + ["kill"] * kills
+        self._draw.shuffle(kinds)
+        self._schedule = kinds
+        self._changes: list[Change] = []
+        self._forked: dict[str, BaseProcess] = {}
+        self._expected: dict[str, int] = {}
+        self._is_short = False  # a killed trainer has to be replaced
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._forked.values():
+            process.kill()
+            process.join()
+        super().__exit__(None, None, None)
+
+    def measure(self) -> Run:
+        """Run to the end.
+
+        Raises:
+            TimeoutError: the run takes too long.
+            RuntimeError: a trainer failed.
+        """
+        started_s = time.monotonic()
+        self.start()
+        generation = position = 0
+        while live := self._live():
+            if time.monotonic() - started_s > TIMEOUT_S:
+                raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
+            group = self.ask("GET", "/v1/status")["group"]
+            is_settled = group is not None and group["generation"] > generation and sorted(group["members"]) == live
+            is_settled = is_settled and group["position"] >= position + _STEPS_BETWEEN * BATCH
+            if is_settled and self._is_short:
+                generation, position, self._is_short = group["generation"], group["position"], False
+                self._join("replace")
+            elif is_settled and self._schedule:
+                generation, position = group["generation"], group["position"]
+                self._change(self._schedule.pop(0), live)
+            time.sleep(0.02)
+        return self._result(time.monotonic() - started_s)
+
+    def _live(self) -> list[str]:
+        """The names of the trainers that run."""
+        for name, process in list(self._forked.items()):
+            if process.exitcode is not None:
+                del self._forked[name]
+                if process.exitcode not in {0, self._expected.get(name, 0)}:
+                    log = (self.folder / f"{name}.log").read_text()
+                    raise RuntimeError(f"{name} exited with code {process.exitcode}; its log: {log}")
+        return sorted(self._forked)
+
+    def _add_trainer(self) -> None:
+        name = f"trainer-{self._started:03}"
+        self._started += 1
+        environment = {
+            "EDL_MASTER": self._url,
+            "EDL_TOKEN_FILE": str(self.folder / "token"),
+            "EDL_LOGICAL_RANKS": str(self._parts),
+            "POD_NAME": name,
+            "POD_UID": f"uid-{name}",
+            "TRAINERS": str(self._most),
+        }
+        process = _FORKS.Process(target=_train, args=(environment, str(self.folder), self._pace_s))
+        process.start()
+        self._forked[name] = process
+
+    def _join(self, kind: str) -> None:
+        self._changes.append(Change(kind, time.time()))
+        self._add_trainer()
+
+    def _change(self, kind: str, live: list[str]) -> None:
+        if kind == "planned":
+            may_join, may_leave = len(live) < self._most, len(live) > 1
+            kind = self._draw.choice([*(["join"] if may_join else []), *(["leave"] if may_leave else [])])
+        if kind == "join":
+            self._join(kind)
+            return
+        name = self._draw.choice(live)
+        process = self._forked[name]
+        self._expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
+        self._changes.append(Change(kind, time.time(), name))
+        if kind == "kill":
+            process.kill()
+            process.join()
+            self._is_short = len(live) > 1
+        else:
+            process.terminate()
+
+    def _result(self, seconds: float) -> Run:
+        applied: dict[int, dict[str, Any]] = {}
+        counts = 0
+        lines = [
+            json.loads(line)
+            for path in sorted(self.folder.glob("steps-*.jsonl"))
+            for line in path.read_text().splitlines()
+            if line.endswith("}")
+        ]
+        # A step that survivors repeated was applied only by trainers that are gone: the later world counts.
+        for line in sorted(lines, key=lambda line: (line["generation"], line["at_s"])):
+            counts += line["start"] in applied and applied[line["start"]]["generation"] != line["generation"]
+            applied[line["start"]] = line
+        steps = [
+            (start, line["end"], line["generation"], line["at_s"], line["size"])
+            for start, line in sorted(applied.items())
+        ]
+        problems = []
+        if [step[0] for step in steps] != [0, *(step[1] for step in steps[:-1])] or steps[-1][1] != self._end:
+            problems.append("the steps are not a partition of the records")
+        logs = "\n".join(path.read_text() for path in self.folder.glob("trainer-*.log"))
+        weights = {line.split()[1] for line in logs.splitlines() if line.startswith("weights ")}
+        return Run(weights, steps, counts, self._changes, self._audit(), seconds, problems)
+
+
+def _train(environment: dict[str, str], folder: str, pace_s: float) -> None:
+    """The body of a trainer; only the server that forks trainers imports PyTorch."""
+    trainer = importlib.import_module(_TRAINER)
+    trainer.train(environment, folder, RECORDS, BATCH, pace_s)
+
+
+def main() -> int:
+    """Run both, and print a table."""
+    parser = argparse.ArgumentParser(description="Measure training in step under resizes and kills.")
+    for name, default in (("steps", 8000), ("resizes", 100), ("kills", 20), ("trainers", 4), ("seed", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--pace-s", type=float, default=0.01)
+    parser.add_argument("--undisturbed-trainers", type=int, default=4)
+    arguments = vars(parser.parse_args())
+    arguments["logical_ranks"], alone = arguments["trainers"], arguments.pop("undisturbed_trainers")
+    os.environ |= _ONE_THREAD
+    _FORKS.set_forkserver_preload([_TRAINER])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0, "trainers": alone}) as job,
+    ):
+        quiet = job.measure()
+    with tempfile.TemporaryDirectory() as folder, ElasticRun(Path(folder), **arguments) as job:
+        stormy = job.measure()
+    return report(quiet, stormy)
+
+
+def report(quiet: Run, stormy: Run) -> int:
+    """Print what the runs have shown; returns 1 if a promise is broken."""
+    for name, run in (("undisturbed", quiet), ("disturbed", stormy)):
+        epochs = run.audit["epochs"]
+        done = sum(epoch["done"] for epoch in epochs)
+        total = sum(epoch["total"] for epoch in epochs)
+        print(
+            f"{name}: {len(run.steps)} steps in {run.seconds:.1f} s, {run.step_s * 1000:.1f} ms a step;"
+            f" audit {'ok' if run.audit['ok'] else 'BROKEN'}: {done} of {total} records in one step;"
+            f" {run.repeated} applied steps discarded; weights {', '.join(sorted(run.weights))}"
+        )
+    print(f"planned: {sum(change.kind in {'join', 'leave'} for change in stormy.changes)} resizes,", end=" ")
+    print(f"{sum(change.kind == 'kill' for change in stormy.changes)} kills")
+    for kind in ("join", "leave", "kill", "replace"):
+        lost = lost_seconds(stormy, kind)
+        if lost:
+            most = sorted(lost)[int(0.95 * (len(lost) - 1))]
+            print(
+                f"{kind}: {len(lost)} times, training lost {statistics.median(lost):.3f} s in the median,"
+                f" {most:.3f} s at the 95th percentile, {max(lost):.3f} s at most"
+            )
+    same = len(quiet.weights | stormy.weights) == 1
+    print(f"weights are {'equal in every bit' if same else 'DIFFERENT'}")
+    problems = quiet.problems + stormy.problems
+    for problem in problems:
+        print(problem)
+    return int(not (same and quiet.audit["ok"] and stormy.audit["ok"] and not problems))
+
+
+def lost_seconds(run: Run, kind: str) -> list[float]:
+    """Seconds of training lost by each change of a kind: the gap at the first change of worlds after it."""
+    lost = []
+    changes = [*run.changes, Change("end", float("inf"))]
+    for change, following in itertools.pairwise(changes):
+        if change.kind == kind:
+            gaps = [gap for at_s, gap in run.gaps() if change.at_s - run.step_s <= at_s < following.at_s]
+            lost += [sum(gaps)] if gaps else []
+    return lost
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""An hour of virtual time beside a bad neighbour, with and without the cure: trainers lost and slots idle.
+
+    python -m benchmarks.tenants
+
+The real controller and planner run on the simulated cluster of the tests: 20 slots, an honest job in one namespace,
+another tenant's job in another. Without the cure, the plan hears nothing of refusals and of the file of tenants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+from edl.controller.executor import Executor
+from edl.model.actions import Action, CreatePod, DeletePod, Outcome, ProbePod, Result
+from edl.model.cluster import ClusterSnapshot, ResourceQuota
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import Limits, ScalePlan
+from edl.model.tenants import TenantRule, Tenants
+from tests.worlds.builders import make_job, make_nodes
+from tests.worlds.simulated_controller import Living
+
+HONEST, OTHER = JobKey("honest", "a"), JobKey("other", "b")
+SLOTS, HOUR_S, STEP_S = 20, 3600.0, 20.0
+WORDS = 'admission webhook "no.example.com" denied the request: never'
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an hour came to.
+
+    Attributes:
+        lost: trainers of the honest job that were deleted.
+        trainers: of the honest job, on average.
+        idle: slots on average.
+        refused: requests that the API server refused.
+    """
+
+    lost: int
+    trainers: float
+    idle: float
+    refused: int
+
+
+class _Deaf(Executor):
+    """An executor whose plans hear nothing of refusals."""
+
+    def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+        """The view as it is."""
+        return view
+
+    async def probe(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
+        """Ask nothing."""
+        return bool(view.jobs) and plan is None
+
+
+def refused_by_webhook(living: Living) -> Job:
+    """The other job, all of whose pods a webhook refuses."""
+
+    def judge(action: Action) -> tuple[bool, Outcome] | None:
+        is_theirs = isinstance(action, CreatePod | ProbePod) and action.job == OTHER
+        return (False, Outcome(action, Result.REFUSED, "Forbidden", WORDS)) if is_theirs else None
+
+    living.world.fault = judge
+    return make_job("b", namespace=OTHER.namespace, min_trainers=2, max_trainers=SLOTS)
+
+
+def limited_by_quota(living: Living) -> Job:
+    """The other job, in a namespace whose ResourceQuota allows three pods."""
+    living.world.quotas[OTHER.namespace] = ResourceQuota(OTHER.namespace, "three", (("pods", 3),))
+    return make_job("b", namespace=OTHER.namespace, min_trainers=2, max_trainers=SLOTS)
+
+
+def of_a_million(_: Living) -> Job:
+    """The other job, with a priority of a million and the whole cluster as its minimum."""
+    return make_job("b", namespace=OTHER.namespace, min_trainers=SLOTS, max_trainers=SLOTS, tier=1_000_000)
+
+
+def hour(neighbour: Callable[[Living], Job], *, cured: bool) -> Row:
+    """Play one hour."""
+    rules = Tenants((TenantRule("*", max_priority=0),)) if cured else None
+    with closing(Living(make_nodes(5, cpu=4), Limits(tenants=rules))) as living:
+        living.do(lambda w: w.add(make_job("a", namespace=HONEST.namespace, min_trainers=2, max_trainers=SLOTS)))
+        living.settle()
+        if not cured:
+            living.controller._executor.__class__ = _Deaf  # noqa: SLF001 - the one part without the cure
+            living.world.hides_quotas = True
+        job = neighbour(living)
+        living.do(lambda w: w.add(job))
+        before, honest, running = len(living.world.writes), [], []
+        for _ in range(int(HOUR_S / STEP_S)):
+            living.step(STEP_S)
+            honest.append(len(living.world.job(HONEST).live_trainers))
+            running.append(sum(bool(o.pod.node) for o in living.world.pods.values()))
+        lost = sum(isinstance(w, DeletePod) and w.job == HONEST for w in living.world.writes[before:])
+        refused = sum(o.result is Result.REFUSED for o in living.recorder.outcomes)
+        return Row(lost, sum(honest) / len(honest), SLOTS - sum(running) / len(running), refused)
+
+
+def main() -> None:
+    """Print a row for each neighbour, with and without the cure."""
+    print(f"{'neighbour':<22}{'cure':<6}{'trainers lost':>14}{'honest trainers':>17}{'slots idle':>12}{'refused':>9}")
+    for neighbour in (refused_by_webhook, limited_by_quota, of_a_million):
+        for cured in (False, True):
+            row = hour(neighbour, cured=cured)
+            name, word = neighbour.__name__.replace("_", " "), "yes" if cured else "no"
+            print(f"{name:<22}{word:<6}{row.lost:>14}{row.trainers:>17.1f}{row.idle:>12.1f}{row.refused:>9}")
+
+
+if __name__ == "__main__":
+    main()

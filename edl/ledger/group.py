@@ -1,0 +1,363 @@
+"""The rendezvous of trainers that train in step: who is in the next world, and when it begins.
+
+A trainer calls `enter` when it wants a world: it is new, its world has to change at the end of a step, or a
+collective of its world has failed. The next world forms once every trainer of the last one has called `enter`, has
+left, or is lost. New trainers enter at that moment. Until then the others train, and `must_change` tells them that
+somebody waits.
+
+Which state of the model survives follows from positions. A trainer of the last world that calls `enter` says how far
+its model is. The farthest one is the source from which the others copy. A step counts as done once every trainer of
+the world has applied it, so no trainer that survives lacks a step that was counted.
+
+Only the members of the last world and the counted steps are durable. Everything else is volatile: trainers repeat it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from edl.ledger.entries import TrainerSession
+from edl.ledger.events import WorldFormed
+from edl.ledger.ledger import Ledger
+from edl.ledger.request import SessionKey
+
+LEFT, DROPPED, SILENT, STUCK, REMOVED = "left", "connection lost", "silent", "stuck", "not on the roster"
+"""Why a trainer is no longer waited for."""
+_LOSSES_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The time limits of a group, in seconds.
+
+    Attributes:
+        reconnect_s: a trainer whose connection broke is lost if it does not come back within this time.
+        unwatched_s: a trainer that does not watch for this long is lost.
+        regroup_s: once a trainer waits for the next world, the others of its world must follow within this time.
+        first_s: the first world waits this long for its full number of trainers.
+    """
+
+    reconnect_s: float = 0.3
+    unwatched_s: float = 5.0
+    regroup_s: float = 45.0
+    first_s: float = 60.0
+
+
+class EnterRequest(NamedTuple):
+    """What a trainer says when it wants a world.
+
+    Attributes:
+        generation: of its last world; 0 if it has had none.
+        position: how far its model is; None if it has no state of this job.
+        endpoint: where the others of its world reach it; the group only passes it on.
+        min_size: how many trainers the first world should have.
+    """
+
+    generation: int
+    position: int | None
+    endpoint: str
+    min_size: int
+
+
+class WorldMember(NamedTuple):
+    """A trainer of a world."""
+
+    name: str
+    endpoint: str
+    position: int | None
+
+
+class FormedWorld(NamedTuple):
+    """A world, as one of its trainers gets it.
+
+    Attributes:
+        rank: of the trainer.
+        position: where the first step begins, counted through all epochs.
+        checkpoint: what rank 0 loads first; 0 is a new model, None if a trainer has the state.
+        members: rank -> trainer.
+    """
+
+    generation: int
+    rank: int
+    position: int
+    checkpoint: int | None
+    members: tuple[WorldMember, ...]
+
+
+class Loss(NamedTuple):
+    """A trainer that is no longer waited for."""
+
+    name: str
+    generation: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _Member:
+    """What is known about one trainer; nothing of it is durable.
+
+    Attributes:
+        session: its number.
+        waits_since_s: since when it waits for a world; None while it does not.
+        unwatched_since_s: since when it has no `watch` under way; None while it has one.
+        was_dropped: its last `watch` ended because its connection broke.
+    """
+
+    session: int
+    name: str
+    endpoint: str = ""
+    position: int | None = None
+    min_size: int = 1
+    waits_since_s: float | None = None
+    unwatched_since_s: float | None = None
+    was_dropped: bool = False
+
+
+class Group:
+    """The trainers of one job that train in step.
+
+    Args:
+        ledger: keeps what is durable.
+        settings: the time limits.
+        now_s: monotonic seconds; after a restart the trainers of the last world get their time limits from now.
+
+    Attributes:
+        losses: the last trainers that left or were lost, the oldest first.
+    """
+
+    def __init__(self, ledger: Ledger, settings: GroupSettings, now_s: float) -> None:
+        self._ledger, self._settings = ledger, settings
+        self._members: dict[int, _Member] = {}  # session -> member, in the order of arrival
+        self._gone: set[int] = set()  # sessions of the last world that are not waited for
+        self.losses: deque[Loss] = deque(maxlen=_LOSSES_KEPT)
+        world = ledger.state.world
+        for session, position in zip(world.sessions, world.positions, strict=True) if world else ():
+            known = ledger.state.sessions.get(session)
+            name = known.name if known is not None else str(session)
+            self._members[session] = _Member(session, name, position=position, unwatched_since_s=now_s)
+
+    @property
+    def world(self) -> WorldFormed | None:
+        """The last world."""
+        return self._ledger.state.world
+
+    def enter(self, key: SessionKey, request: EnterRequest, now_s: float) -> FormedWorld | None:
+        """A trainer wants a world.
+
+        Returns:
+            The world; None if it has to wait: call `formed` later.
+
+        Raises:
+            ConflictError: see `Ledger.step_session`.
+        """
+        session, world = self._ledger.step_session(key, now_s), self.world
+        member = self._member(session, now_s)
+        self._take_back(session.number, request)
+        was_in = self._is_present(session.number)
+        if was_in and world is not None and request.generation < world.generation:
+            if (formed := self.formed(key)) is not None:
+                return formed  # the answer was lost
+        elif was_in:
+            self._advance(member, request.position)
+        else:
+            member.position = None  # its state, if it has one, does not belong to the last world
+        member.endpoint, member.min_size = request.endpoint, request.min_size
+        if member.waits_since_s is None:
+            member.waits_since_s = now_s
+        self._commit()
+        self.form(now_s)
+        return self.formed(key)
+
+    def formed(self, key: SessionKey) -> FormedWorld | None:
+        """The world of a trainer; None if it is in none, or if that world cannot train any more."""
+        session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
+        world = self.world
+        if session is None or world is None or self._gone or session.number not in world.sessions:
+            return None
+        known = [self._members[number] for number in world.sessions]
+        if self._members[session.number].waits_since_s is not None or not all(member.endpoint for member in known):
+            return None  # after a restart of the master the endpoints are not known
+        members = (WorldMember(m.name, m.endpoint, p) for m, p in zip(known, world.positions, strict=True))
+        rank = world.sessions.index(session.number)
+        return FormedWorld(world.generation, rank, world.position, world.checkpoint, tuple(members))
+
+    def watch(self, key: SessionKey, generation: int, position: int | None, now_s: float) -> None:
+        """A trainer begins to watch: it is alive, and its model is that far.
+
+        Raises:
+            ConflictError: see `Ledger.step_session`.
+        """
+        session, world = self._ledger.step_session(key, now_s), self.world
+        member = self._member(session, now_s)
+        member.unwatched_since_s, member.was_dropped = None, False
+        if world is not None and generation == world.generation and self._is_present(session.number):
+            self._advance(member, position)
+            self._commit()
+
+    def unwatch(self, key: SessionKey, now_s: float, *, dropped: bool) -> None:
+        """The watch of a trainer has ended; `dropped` if that is because its connection broke."""
+        session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
+        member = self._members.get(session.number) if session is not None else None
+        if member is not None:
+            member.unwatched_since_s, member.was_dropped = now_s, dropped
+
+    def must_change(self, key: SessionKey, generation: int) -> bool:
+        """True if the world of a trainer should end with its next step."""
+        world = self.world
+        if world is None or generation != world.generation:
+            return True
+        session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
+        if session is None or session.number not in world.sessions:
+            return True
+        return bool(self._gone) or any(self._joiners())
+
+    def is_broken(self, generation: int) -> bool:
+        """True if a trainer of that world is gone: its collectives fail."""
+        return self.world is None or generation != self.world.generation or bool(self._gone)
+
+    def leave(self, key: SessionKey, generation: int, position: int | None, now_s: float) -> bool:
+        """A trainer leaves at the end of a step.
+
+        Returns:
+            True if nobody needs it any more: no trainer of its world is still in a step.
+        """
+        session, world = self._ledger.step_session(key, now_s), self.world
+        member = self._members.get(session.number)
+        if member is not None:
+            if world is not None and generation == world.generation and self._is_present(session.number):
+                self._advance(member, position)
+                self._commit()
+            self._lose(session.number, LEFT, now_s)
+        return self.is_free(generation)
+
+    def is_free(self, generation: int) -> bool:
+        """True if no trainer of that world is still in a step."""
+        return self.world is None or generation != self.world.generation or not any(self._training())
+
+    def tick(self, now_s: float) -> bool:
+        """Apply the time limits; returns True if a trainer was lost."""
+        lost = [(session, why) for session in list(self._members) if (why := self._loss(session, now_s))]
+        for session, why in lost:
+            self._lose(session, why, now_s)
+        self.form(now_s)
+        return bool(lost)
+
+    def form(self, now_s: float) -> None:
+        """Form the next world, if everybody who is in the last one has called `enter`."""
+        state = self._ledger.state
+        if not state.is_open or any(self._training()):
+            return
+        present = [self._members[session] for session in self._present()]
+        entering = [*present, *self._joiners()]
+        if not entering or (not present and not self._is_complete(entering, now_s)):
+            return
+        sessions, done = [member.session for member in entering], self._ledger.position
+        # Whoever lacks a step that counts was given up while the others went on; its state is of no use.
+        known = [p if p is not None and p >= done else None for p in (member.position for member in entering)]
+        world = self._ledger.form_world(sessions, known)
+        for member, position in zip(entering, world.positions, strict=True):
+            member.waits_since_s, member.position = None, position
+        self._gone.clear()
+
+    def phase(self) -> tuple[object, ...]:
+        """What the answers to calls that are held depend on."""
+        world, state = self.world, self._ledger.state
+        joiners = tuple(member.session for member in self._joiners())
+        generation = world.generation if world is not None else 0
+        return generation, frozenset(self._gone), joiners, sum(1 for _ in self._training()), state.is_open
+
+    def status(self) -> dict[str, object] | None:
+        """What people read: the world, who waits, and the last losses; None if nobody trains in step."""
+        world = self.world
+        if world is None:
+            return None
+        names = [self._members[session].name for session in self._present()]
+        return {
+            "generation": world.generation,
+            "position": self._ledger.position,
+            "members": names,
+            "waiting": [member.name for member in self._joiners()],
+            "losses": [loss._asdict() for loss in self.losses],
+        }
+
+    def _member(self, session: TrainerSession, now_s: float) -> _Member:
+        member = self._members.get(session.number)
+        if member is None:
+            member = self._members[session.number] = _Member(session.number, session.name, unwatched_since_s=now_s)
+        return member
+
+    def _take_back(self, number: int, request: EnterRequest) -> None:
+        """A trainer that was given up comes back: it is in the last world again if it lacks no step that counts."""
+        world, position = self.world, request.position
+        is_last = world is not None and number in self._gone and request.generation == world.generation
+        if is_last and position is not None and position >= self._ledger.position:
+            self._gone.discard(number)
+
+    def _is_present(self, session: int) -> bool:
+        world = self.world
+        return world is not None and session in world.sessions and session not in self._gone
+
+    def _present(self) -> Iterator[int]:
+        """The sessions of the last world that are still there, by rank."""
+        world = self.world
+        return (s for s in (world.sessions if world is not None else ()) if s not in self._gone)
+
+    def _training(self) -> Iterator[int]:
+        """The sessions of the last world that have not called `enter`."""
+        return (s for s in self._present() if self._members[s].waits_since_s is None)
+
+    def _joiners(self) -> Iterator[_Member]:
+        """The trainers outside of the last world that wait and may train."""
+        sessions = self._ledger.state.sessions
+        for member in self._members.values():
+            if member.waits_since_s is not None and not self._is_present(member.session):
+                session = sessions.get(member.session)
+                if session is not None and self._ledger.may_train(session):
+                    yield member
+
+    def _is_complete(self, entering: list[_Member], now_s: float) -> bool:
+        """True if a world that has no predecessor may form."""
+        waited_s = now_s - min(member.waits_since_s or now_s for member in entering)
+        return len(entering) >= max(m.min_size for m in entering) or waited_s >= self._settings.first_s
+
+    @staticmethod
+    def _advance(member: _Member, position: int | None) -> None:
+        """Take the position that a trainer reports; a late message may be older than what is known."""
+        if position is not None and (member.position is None or position > member.position):
+            member.position = position
+
+    def _commit(self) -> None:
+        """Count the steps that every trainer of the world has applied."""
+        positions = [self._members[session].position for session in self._present()]
+        known = [position for position in positions if position is not None]
+        if known and len(known) == len(positions):
+            self._ledger.commit_steps(min(known))
+
+    def _loss(self, number: int, now_s: float) -> str:
+        """Why a trainer is not waited for any more; empty if it is."""
+        member, session = self._members[number], self._ledger.state.sessions.get(number)
+        if session is None or (self._is_present(number) and not self._ledger.may_train(session)):
+            return REMOVED
+        if member.unwatched_since_s is not None:
+            limit_s = self._settings.reconnect_s if member.was_dropped else self._settings.unwatched_s
+            if now_s - member.unwatched_since_s >= limit_s:
+                return DROPPED if member.was_dropped else SILENT
+        if not self._ledger.is_live(session):
+            return SILENT
+        if member.waits_since_s is None and self._is_present(number):
+            waiting = (self._members[session].waits_since_s for session in self._present())
+            if any(since_s is not None and now_s - since_s >= self._settings.regroup_s for since_s in waiting):
+                return STUCK
+        return ""
+
+    def _lose(self, number: int, reason: str, now_s: float) -> None:
+        world, member = self.world, self._members[number]
+        self.losses.append(Loss(member.name, world.generation if world is not None else 0, reason))
+        if self._is_present(number):
+            self._gone.add(number)
+        del self._members[number]
+        self._commit()
+        self.form(now_s)

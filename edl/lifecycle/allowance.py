@@ -1,0 +1,73 @@
+"""What a job may have while the API server refuses its pods: a quota, a LimitRange, PodSecurity or a webhook.
+
+A refusal is capacity that does not exist. The planner gets a job that wants no more than it was allowed, so no other
+job is shrunk for a pod that cannot be made, and room that only this job could use goes to others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.model.jobs import Job, Refusal
+from edl.model.names import Role
+from edl.model.pods import PodPhase
+
+
+def wants_pods(job: Job) -> bool:
+    """True if the job would have more pods than it has, if there were room for them."""
+    if not job.is_schedulable:
+        return False
+    return len(job.live_trainers) < job.bounds.max_trainers or not _has_fixed(job)
+
+
+def missing_roles(job: Job) -> tuple[Role, ...]:
+    """The roles of which the job has fewer live pods than it wants, masters first."""
+    fixed = [f.role for f in job.fixed if _count(job, f.role) < f.count]
+    return (*fixed, Role.TRAINER) if len(job.live_trainers) < job.bounds.max_trainers else tuple(fixed)
+
+
+def next_index(job: Job, role: Role) -> int:
+    """The lowest index of a role that no pod has."""
+    used = {p.index for p in job.pods if p.role is role}
+    return next(i for i in range(len(used) + 1) if i not in used)
+
+
+def as_allowed(job: Job, refusal: Refusal | None) -> Job:
+    """The job for the planner, with a limit on its trainers that respects a refusal.
+
+    The limit is no maximum: what share of the cluster is fair for a job depends on its maximum, and stays. A job that
+    may try may have what it may try, and at least its minimum. One that must not try keeps the pods it has, and lacks
+    nothing. If these are not enough to run, it gets none and its pods go. A fault-tolerant job with a running trainer
+    runs, whatever its minimum. A job of which a trainer completed is left as it is.
+
+    Args:
+        job: the job with the bounds that it would have otherwise.
+        refusal: what the API server refuses; None if nothing.
+    """
+    low, high = job.bounds
+    if refusal is None or not wants_pods(job) or job.completed_trainers:
+        return job
+    if refusal.is_tried:
+        most = max(low, refusal.allowed)
+        return job if most >= high else replace(job, refusal=replace(refusal, allowed=most))
+    live = len(job.live_trainers)
+    runs = job.fault_tolerant and any(p.phase is PodPhase.RUNNING for p in job.live_trainers)
+    has_minimum = live >= job.min_trainers and _has_fixed(job)
+    if not live or not (has_minimum or runs):
+        return replace(job, refusal=replace(refusal, allowed=0, bars=True))
+    return replace(
+        job,
+        min_trainers=min(job.min_trainers, live),
+        max_trainers=high,
+        pinned=0,
+        fixed=tuple(replace(f, count=min(f.count, _count(job, f.role))) for f in job.fixed),
+        refusal=replace(refusal, allowed=live),
+    )
+
+
+def _has_fixed(job: Job) -> bool:
+    return all(_count(job, f.role) >= f.count for f in job.fixed)
+
+
+def _count(job: Job, role: Role) -> int:
+    return sum(p.role is role and p.is_live for p in job.pods)

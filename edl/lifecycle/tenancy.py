@@ -1,0 +1,54 @@
+"""A job as its namespace may have it: a priority that is too high counts as the highest, a queue may be closed to it.
+
+The priority and the queue stand in the job, which its owner writes; whose work stops for whose is the operator's
+decision. A closed queue is no error of the spec: the job waits, and it runs once the operator opens the queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.model.jobs import Job, Refusal
+from edl.model.plan import Limits
+from edl.model.status import Reason
+from edl.model.tenants import UnknownQueues
+from edl.model.units import listed
+
+DEFAULT_QUEUE = "default"
+"""The queue of a job that names none."""
+
+
+def as_permitted(job: Job, limits: Limits) -> Job:
+    """The job for the planner, with the priority and the queue that its namespace may use."""
+    if limits.tenants is None or not job.is_schedulable:
+        return job
+    rule, queue = limits.tenants.rule_of(job.key.namespace), job.queue
+    if rule.max_priority is not None and job.tier > rule.max_priority:
+        job = replace(job, tier=rule.max_priority)
+    if rule.queues is not None and queue not in rule.queues:
+        open_queues = f"use {listed(rule.queues)}" if rule.queues else "no queue is"
+        return _closed(job, f"queue {queue} is not open to namespace {job.key.namespace}; {open_queues}")
+    if queue == DEFAULT_QUEUE or queue in {quota.queue for quota in limits.quotas}:
+        return job
+    if limits.tenants.unknown_queues is UnknownQueues.REFUSE:
+        return _closed(job, f"queue {queue} does not exist; use a queue of the file of --queues")
+    if limits.tenants.unknown_queues is UnknownQueues.DEFAULT:
+        return replace(job, queue=DEFAULT_QUEUE)
+    return job
+
+
+def limited_priority(job: Job, limits: Limits) -> tuple[str, str] | None:
+    """(reason, message) for condition Degraded if the job's priority is higher than its namespace may use."""
+    most = limits.tenants.rule_of(job.key.namespace).max_priority if limits.tenants is not None else None
+    if most is None or job.tier <= most:
+        return None
+    return (
+        "PriorityLimited",
+        f"spec.priority {job.tier} counts as {most}, the most that namespace {job.key.namespace} may use; lower it,"
+        " or ask the operator of the cluster",
+    )
+
+
+def _closed(job: Job, message: str) -> Job:
+    refusal = Refusal(0, is_tried=False, reason=Reason.QUEUE_NOT_ALLOWED, message=message, details="", bars=True)
+    return replace(job, refusal=refusal)

@@ -1,0 +1,155 @@
+"""The calls of trainers that train in step: a call for a world is held until there is one.
+
+A trainer always has one `watch` under way. If its process ends, the operating system closes the connection, and the
+master learns of the loss at once, long before a time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from edl.clock import Clock
+from edl.ledger.group import EnterRequest, FormedWorld, Group, GroupSettings
+from edl.ledger.ledger import Ledger
+from edl.ledger.request import SessionKey
+
+MAX_HOLD_S = 10.0
+"""The longest time for which a call is held, in seconds."""
+_T = TypeVar("_T")
+
+
+class Commands(Protocol):
+    """Runs commands on the ledger, one at a time."""
+
+    def __call__(self, command: Callable[[], _T], /) -> _T:
+        """Run a command, and queue its events for the journal."""
+
+
+class GroupCalls:
+    """The calls of the trainers of one job.
+
+    Args:
+        ledger: of the master.
+        settings: the time limits.
+        clock: for deadlines.
+        execute: runs a command on the ledger.
+    """
+
+    def __init__(self, ledger: Ledger, settings: GroupSettings, clock: Clock, execute: Commands) -> None:
+        self._ledger, self._clock, self._execute, self._settings = ledger, clock, execute, settings
+        self._group = Group(ledger, settings, clock.monotonic_s())
+        self._changed = asyncio.Event()
+        self._timers: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the job has ended."""
+        return self._ledger.state.is_finished or self._ledger.state.is_failed
+
+    @property
+    def position(self) -> int:
+        """The first position that is not done, counted through all epochs."""
+        return self._ledger.position
+
+    def is_broken(self, generation: int) -> bool:
+        """See `Group.is_broken`."""
+        return self._group.is_broken(generation)
+
+    def status(self) -> dict[str, Any] | None:
+        """See `Group.status`."""
+        return self._group.status()
+
+    def tick(self) -> None:
+        """Apply the time limits."""
+        self._run(lambda: self._group.tick(self._clock.monotonic_s()))
+
+    def close(self) -> None:
+        """Answer every call that is held."""
+        self._is_closing = True
+        self._changed.set()
+        for timer in self._timers:
+            timer.cancel()
+
+    async def enter(self, key: SessionKey, request: EnterRequest, wait_s: float) -> FormedWorld | None:
+        """See `Group.enter`; held until the world forms or the job ends."""
+        found = self._run(lambda: self._group.enter(key, request, self._clock.monotonic_s()))
+        until_s = self._until_s(wait_s)
+        while found is None and not self.has_ended and await self._wait_for_change(until_s):
+            found = self._group.formed(key)
+        return found
+
+    async def watch(
+        self, key: SessionKey, generation: int, position: int | None, wait_s: float, *, knows: bool
+    ) -> bool:
+        """A trainer is alive; returns whether its world should end with the next step.
+
+        Args:
+            key: the session.
+            generation: of its world.
+            position: how far its model is.
+            wait_s: how long to hold the call while the answer would be `knows`, in seconds.
+            knows: the answer that the trainer already has.
+        """
+        self._run(lambda: self._group.watch(key, generation, position, self._clock.monotonic_s()))
+        until_s, is_done = self._until_s(wait_s), False
+        try:
+            while self._group.must_change(key, generation) == knows and not self.has_ended:
+                if not await self._wait_for_change(until_s):
+                    break
+            is_done = True
+        finally:
+            self._group.unwatch(key, self._clock.monotonic_s(), dropped=not is_done)
+            if not is_done:
+                self._look_after(self._settings.reconnect_s)
+        return self._group.must_change(key, generation)
+
+    async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
+        """See `Group.leave`; held until nobody needs the trainer any more."""
+
+        def leave() -> bool:
+            return self._group.leave(key, generation, position, self._clock.monotonic_s())
+
+        until_s = self._until_s(wait_s)
+        is_free = self._run(leave)
+        while not is_free and await self._wait_for_change(until_s):
+            is_free = self._group.is_free(generation)
+        return is_free
+
+    def _run(self, command: Callable[[], _T]) -> _T:
+        """Run a command of the group, and wake every call that is held if their answers may have changed."""
+        before = self._group.phase()
+        try:
+            return self._execute(command)
+        finally:
+            if self._group.phase() != before:
+                changed, self._changed = self._changed, asyncio.Event()
+                changed.set()
+
+    def _until_s(self, wait_s: float) -> float:
+        return self._clock.monotonic_s() + min(wait_s, MAX_HOLD_S)
+
+    async def _wait_for_change(self, until_s: float) -> bool:
+        """Wait for the next change; False if the time is over."""
+        left_s = until_s - self._clock.monotonic_s()
+        if left_s <= 0 or self._is_closing:
+            return False
+        try:
+            async with asyncio.timeout(left_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _look_after(self, seconds: float) -> None:
+        """Apply the time limits again after some seconds."""
+
+        async def look() -> None:
+            await self._clock.sleep(seconds)
+            self.tick()
+
+        timer = asyncio.get_running_loop().create_task(look())
+        self._timers.add(timer)
+        timer.add_done_callback(self._timers.discard)

@@ -1,0 +1,1 @@
+"""The built-in kinds, a module for each API group or for several small ones."""

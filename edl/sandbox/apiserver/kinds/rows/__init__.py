@@ -1,0 +1,1 @@
+"""The rows of `kubectl get` for the built-in kinds: a module for each group of kinds, and the `cells` they share."""

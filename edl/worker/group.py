@@ -1,0 +1,199 @@
+"""A trainer's place among trainers that train in step: it asks the master for worlds, and learns when to ask again.
+
+A thread always has one call under way at the master. With it the master sees that the process lives and how far its
+model is, and the trainer learns that its world should end with the next step. The thread is no part of a step: a
+world trains on while the master does not answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from edl.errors import EdlError, TemporaryError
+from edl.worker.session import MasterSession
+
+_HOLD_S = 5.0
+_REPORT_EVERY_S = 0.5
+_ENTER_S, _LEAVE_S = 2.0, 5.0
+
+
+class World(NamedTuple):
+    """The trainers that train in step, as one of them sees it.
+
+    Attributes:
+        generation: grows with each world of the job.
+        rank: of this trainer, from 0.
+        size: how many trainers it has.
+        position: where the first step begins: epoch * records + position in the epoch.
+        source: the rank whose state the others copy.
+        must_copy: some trainer does not have that state yet.
+        checkpoint: what the source loads first; 0 is a new model, None if it has the state.
+        endpoints: rank -> where the others reach it.
+        has_state: this trainer has a state of this job, maybe an older one.
+    """
+
+    generation: int
+    rank: int
+    size: int
+    position: int
+    source: int
+    must_copy: bool
+    checkpoint: int | None
+    endpoints: tuple[str, ...]
+    has_state: bool
+
+
+class StepGroup:
+    """This trainer's place in the group of its job.
+
+    Args:
+        session: with the master; it holds no leases.
+        endpoint: where the other trainers reach this one; the master passes it on.
+        min_size: how many trainers the first world should have.
+
+    Attributes:
+        world: the last one; None before the first.
+    """
+
+    def __init__(self, session: MasterSession, endpoint: str, min_size: int = 1) -> None:
+        self.world: World | None = None
+        self._session, self._watcher = session, session.beside()
+        self._endpoint, self._min_size = endpoint, min_size
+        self._lock = threading.Lock()
+        self._position: int | None = None
+        self._must_change = self._is_broken = self._is_closing = False
+        self._error: EdlError | None = None
+        self._thread = threading.Thread(target=self._watch, name="edl-group", daemon=True)
+
+    @property
+    def must_change(self) -> bool:
+        """True if the world should end with the next step."""
+        return self._must_change
+
+    @property
+    def is_broken(self) -> bool:
+        """True if a trainer of the world is gone."""
+        return self._is_broken
+
+    def enter(self, position: int | None, is_leaving: Callable[[], bool] = lambda: False) -> World | None:
+        """Ask for the next world, and wait for it.
+
+        Args:
+            position: how far the model of this trainer is; None without a state.
+            is_leaving: True if the trainer should not wait any longer.
+
+        Returns:
+            The world; None if the job has ended, or the trainer leaves.
+
+        Raises:
+            EdlError: the master refuses this trainer.
+        """
+        self._position = position
+        if not self._thread.is_alive():
+            self._thread.start()
+        while True:
+            if self._error is not None:
+                raise self._error
+            if is_leaving():
+                self.leave()
+                return None
+            try:
+                answer = self._call(
+                    self._session, "enter", endpoint=self._endpoint, min_size=self._min_size, limit_s=_ENTER_S
+                )
+            except TemporaryError:
+                continue
+            if answer["status"] == "job_end":
+                return None
+            if answer["status"] == "run":
+                break
+        world = _world(answer)
+        with self._lock:
+            self.world, self._must_change, self._is_broken = world, False, False
+            if not world.has_state:
+                self._position = None
+        return world
+
+    def report(self, position: int, *, now: bool = False) -> int:
+        """The model of this trainer is that far.
+
+        Args:
+            position: after its last step.
+            now: tell the master before returning; otherwise the thread does that soon.
+
+        Returns:
+            With `now` the position up to which steps count as done, else 0.
+        """
+        self._position = position
+        return int(self._call(self._session, "watch", knows=True, wait_s=0.0)["done"]) if now else 0
+
+    def leave(self) -> None:
+        """Leave after the last step of the world; returns once no trainer of it needs this process."""
+        self._stop_watching()
+        with contextlib.suppress(TemporaryError):  # the master is away, and notices later
+            self._call(self._session, "leave", wait_s=_LEAVE_S, limit_s=_ENTER_S)
+
+    def close(self) -> None:
+        """Stop watching; the master notices that this trainer has gone."""
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        self._is_closing = True
+        self._watcher.close()
+        self._watcher.abort_call()
+        if self._thread.is_alive():
+            self._thread.join(_HOLD_S)
+
+    def _watch(self) -> None:
+        """The body of the thread."""
+        knows = False
+        try:
+            while not self._is_closing:
+                with self._lock:
+                    generation = self._generation
+                answer = self._call(self._watcher, "watch", knows=knows, wait_s=_REPORT_EVERY_S)
+                with self._lock:
+                    if generation == self._generation:
+                        knows = self._must_change = bool(answer["must_change"])
+                        self._is_broken = bool(answer["is_broken"])
+                    else:
+                        knows = False
+        except EdlError as error:
+            if not self._is_closing:
+                self._error = error
+                self._must_change = True
+
+    @property
+    def _generation(self) -> int:
+        return self.world.generation if self.world is not None else 0
+
+    def _call(
+        self, session: MasterSession, verb: str, *, limit_s: float | None = None, **fields: object
+    ) -> dict[str, Any]:
+        body = {
+            "session": session.identity,
+            "generation": self._generation,
+            "position": self._position,
+            "wait_s": _HOLD_S,
+            **fields,
+        }
+        return session.call("POST", f"/v1/group/{verb}", body, limit_s=limit_s)
+
+
+def _world(answer: dict[str, Any]) -> World:
+    positions = [member["position"] for member in answer["members"]]
+    checkpoint, start, rank = answer["checkpoint"], answer["position"], answer["rank"]
+    return World(
+        generation=answer["generation"],
+        rank=rank,
+        size=len(positions),
+        position=start,
+        source=positions.index(start) if checkpoint is None else 0,
+        must_copy=any(position != start for position in positions),
+        checkpoint=checkpoint,
+        endpoints=tuple(member["endpoint"] for member in answer["members"]),
+        has_state=positions[rank] is not None,
+    )

@@ -1,0 +1,15 @@
+"""What a trainer with PyTorch imports: batches of its share of the data, and training in step with other trainers.
+
+    from edl.worker import connect
+    from edl.worker_torch import Elastic
+    with connect() as job:
+        for x, y in Elastic(job, model, optimizer, read=dataset.__getitem__).batches():
+            loss_function(model(x), y).backward()
+
+`loader` is for trainers that share no gradients, such as those of parameter servers. Start reading in `elastic.py`.
+"""
+
+from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.loader import Batches, Collate, loader
+
+__all__ = ["Batches", "Collate", "Elastic", "loader"]

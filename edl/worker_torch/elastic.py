@@ -1,0 +1,125 @@
+"""A PyTorch model that trains in step with other trainers, while trainers come and go.
+
+    from edl.worker import connect
+    from edl.worker_torch import Elastic
+    with connect() as job:
+        elastic = Elastic(job, model, optimizer, read=dataset.__getitem__, global_batch=256)
+        for x, y in elastic.batches():
+            loss_function(model(x), y).backward()
+
+The loop computes gradients; `batches` does everything else: when the loop asks for the next batch of a step, the
+gradients of the last one are added up, and after the last batch they are summed over the trainers and the optimizer
+makes its step. The loss must be the mean over the records of its batch. If a trainer is lost in the middle of a step,
+the loop gets the records of that step again, with the share that is now its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from edl.errors import ConfigError
+from edl.worker.data import Reader
+from edl.worker.job import Job
+from edl.worker.steps import StepLoop
+from edl.worker_torch.loader import Collate
+from edl.worker_torch.replica import TorchReplica
+
+try:
+    from torch import nn, optim
+    from torch.utils.data import default_collate
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+    ) from error
+
+
+class Elastic:
+    """Trains a model in step with the other trainers of the job.
+
+    Args:
+        job: connected.
+        model: in training mode; every trainer builds the same one. Buffers such as those of batch normalisation are
+            not summed: use layer or group normalisation.
+        optimizer: of the parameters of the model. Neither the loop nor anybody else calls `step` or `zero_grad`.
+        read: turns a number, a line or a row into a sample; by default the record is unchanged.
+        collate: turns a list of samples into a batch.
+        global_batch: records of an optimizer step, however many trainers there are; by default
+            spec.elasticity.globalBatch.
+        micro_batch: the most records of a batch; a trainer with a larger share gets more batches in a step. Without
+            a global batch each trainer has one batch of this size in each step.
+        deterministic: divide each step into that many parts, whatever the number of trainers, and sum their
+            gradients in their order; the weights then do not depend on the number of trainers. By default 0, or
+            `max-instance` if spec.elasticity.deterministic is set.
+        scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer.
+        scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+        folder: for saved models; all trainers must see the same folder, such as a volume. By default EDL_CHECKPOINTS.
+        save_every: save the model after so many steps, and at the end; 0 saves only if all trainers leave.
+        timeout_s: a collective fails after this many seconds, if no trainer of the world has ended before.
+        host: an address of this trainer that the others can reach; by default POD_IP.
+
+    Raises:
+        ConfigError: a value is missing, or the values contradict each other.
+
+    Attributes:
+        loop: what counts steps and worlds.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        model: nn.Module,
+        optimizer: optim.Optimizer,
+        *,
+        read: Reader | None = None,
+        collate: Collate = default_collate,
+        global_batch: int | None = None,
+        micro_batch: int | None = None,
+        deterministic: int | None = None,
+        scheduler: Any = None,  # noqa: ANN401 - any learning-rate scheduler
+        scale_rate: bool = False,
+        folder: str | os.PathLike[str] | None = None,
+        save_every: int = 0,
+        timeout_s: float = 30.0,
+        host: str | None = None,
+    ) -> None:
+        place = folder or os.environ.get("EDL_CHECKPOINTS", "")
+        if save_every and not place:
+            raise ConfigError(
+                "Elastic: save_every needs a folder that all trainers see; pass folder=, or set EDL_CHECKPOINTS"
+            )
+        self._job, self._read, self._collate = job, read, collate
+        replica = TorchReplica(
+            model,
+            optimizer,
+            scheduler=scheduler,
+            folder=Path(place) if place else None,
+            host=host or os.environ.get("POD_IP", ""),
+            timeout_s=timeout_s,
+        )
+        self.loop: StepLoop = job.steps(
+            replica,
+            replica.endpoint,
+            global_batch=global_batch,
+            micro_batch=micro_batch,
+            logical_ranks=deterministic,
+            save_every=save_every,
+            scale_rate=scale_rate,
+        )
+        replica.logical_ranks = self.loop.settings.logical_ranks
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the model has had every step of the job; false if this trainer left, or came after the end."""
+        return self.loop.is_complete
+
+    def batches(self) -> Generator[Any, None, None]:
+        """The batches of this trainer, until the job has ended or this trainer has left after SIGTERM.
+
+        Raises:
+            PermanentError: a record cannot be read, the master refuses this trainer, or the model is lost.
+        """
+        for piece in self.loop.pieces():
+            yield self._collate(self._job.piece(piece, self._read))

@@ -1,0 +1,252 @@
+"""A PyTorch model among the models of other trainers: gradients are summed over gloo, and states are copied.
+
+The process groups are built without torch's global one: they end and begin within a process, and a script may still
+have a group of its own. The store of a group is in the process of rank 0, and lives as long as that process: no other
+trainer has to stay for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from edl.errors import ConfigError, PermanentError
+from edl.worker.group import World
+from edl.worker.steps import Flags, PeerLostError, Piece, parts_of
+
+try:
+    import torch
+    from torch import distributed
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+    ) from error
+
+_PEER_PAUSE_S = 0.005
+_LOOPBACK = "127.0.0.1"
+_MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
+
+
+class TorchReplica:
+    """Implements `edl.worker.steps.Replica`.
+
+    Args:
+        model: of this trainer.
+        optimizer: of its parameters.
+        scheduler: a learning-rate scheduler, or None.
+        folder: for saved states; None cannot save.
+        host: an address that the other trainers can reach; empty if all run on this machine.
+        timeout_s: of a collective.
+
+    Attributes:
+        endpoint: of the store of this process, HOST:PORT.
+        logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
+    """
+
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - torch is not installed where types are checked
+        optimizer: Any,  # noqa: ANN401
+        *,
+        scheduler: Any,  # noqa: ANN401
+        folder: Path | None,
+        host: str,
+        timeout_s: float,
+    ) -> None:
+        self._model, self._optimizer, self._scheduler, self._folder = model, optimizer, scheduler, folder
+        self._host, self._timeout = host or _LOOPBACK, timedelta(seconds=timeout_s)
+        self.logical_ranks = 0
+        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        self._count = sum(p.numel() for p in self._parameters)
+        self._own_store = distributed.TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
+        self.endpoint = f"{self._host}:{self._own_store.port}"
+        self._world: World | None = None
+        self._group: Any = None
+        self._rows = torch.zeros(0)
+        self._views: list[list[Any]] = []
+
+    def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
+        """See `Replica.connect`."""
+        self._world = world
+        parts = self.logical_ranks or world.size
+        # All trainers of a world send as many rows as the one with the most parts.
+        rows = max(len(parts_of(parts, rank, world.size)) for rank in range(world.size))
+        self._rows = torch.zeros(rows, self._count + len(Flags._fields))
+        self._views = [self._split(row) for row in self._rows]
+        if world.size == 1:
+            return
+        with _peers_may_be_lost():
+            host, _, port = world.endpoints[0].rpartition(":")
+            store = self._own_store
+            if world.rank:
+                store = distributed.TCPStore(host, int(port), is_master=False, timeout=self._timeout)
+            named = distributed.PrefixStore(f"world-{world.generation}", store)
+            self._await_peers(named, world, is_broken)
+            gloo = distributed.ProcessGroupGloo
+            options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
+            options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
+            options._timeout = self._timeout  # noqa: SLF001
+            self._group = gloo(named, world.rank, world.size, options)
+
+    def _await_peers(self, store: Any, world: World, is_broken: Callable[[], bool]) -> None:  # noqa: ANN401
+        """Wait until every trainer of the world is here: gloo would wait for a dead one until its timeout."""
+        store.set(f"here-{world.rank}", "")
+        names = [f"here-{rank}" for rank in range(world.size)]
+        until_s = time.monotonic() + self._timeout.total_seconds()
+        while not store.check(names):
+            if is_broken() or time.monotonic() > until_s:
+                raise PeerLostError(f"a trainer of world {world.generation} did not come")
+            time.sleep(_PEER_PAUSE_S)
+
+    def disconnect(self) -> None:
+        """See `Replica.disconnect`."""
+        self._group = None
+
+    def copy_state(self, source: int) -> None:
+        """See `Replica.copy_state`."""
+        is_source = self._world is not None and self._world.rank == source
+        data = torch.tensor(bytearray(self._state_bytes()) if is_source else [], dtype=torch.uint8)
+        size = torch.tensor([len(data)])
+        with _peers_may_be_lost():
+            self._group.broadcast(size, source).wait()
+            if not is_source:
+                data = torch.empty(int(size), dtype=torch.uint8)
+            self._group.broadcast(data, source).wait()
+        if not is_source:
+            self._load_state(io.BytesIO(data.numpy().tobytes()))
+
+    def begin_step(self) -> None:
+        """See `Replica.begin_step`."""
+        self._rows.zero_()
+        self._forget_gradients()
+
+    def begin_piece(self, step: int, piece: Piece) -> None:
+        """See `Replica.begin_piece`: with logical ranks, random numbers depend on the piece alone."""
+        if self.logical_ranks:
+            torch.manual_seed(((step + 1) * _MIX + piece.start * self.logical_ranks + piece.slot) % 2**63)
+
+    def end_piece(self, piece: Piece) -> None:
+        """See `Replica.end_piece`."""
+        views = self._views[piece.slot - self._first_slot]
+        pairs = [(view, p.grad) for view, p in zip(views, self._parameters, strict=True) if p.grad is not None]
+        if pairs:
+            sums, gradients = map(list, zip(*pairs, strict=True))
+            torch._foreach_add_(sums, gradients, alpha=piece.weight)
+        self._forget_gradients()
+
+    def end_step(self, flags: Flags) -> Flags:
+        """See `Replica.end_step`."""
+        total, found = self._sum(flags)
+        for view, parameter in zip(self._split(total), self._parameters, strict=True):
+            parameter.grad = view
+        self._optimizer.step()
+        self._forget_gradients()
+        if self._scheduler is not None:
+            self._scheduler.step()
+        return found
+
+    def scale_rate(self, factor: float) -> None:
+        """See `Replica.scale_rate`."""
+        if factor != 1.0:
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * factor
+
+    def save(self, checkpoint: int) -> None:
+        """See `Replica.save`."""
+        path = self._path(checkpoint)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(self._state_bytes())
+        draft.replace(path)
+
+    def load(self, checkpoint: int) -> None:
+        """See `Replica.load`."""
+        path = self._path(checkpoint)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise PermanentError(
+                f"checkpoint {checkpoint}: the file {path} cannot be read: {error.strerror}; all trainers need the"
+                " folder in which it was saved"
+            ) from error
+        self._load_state(io.BytesIO(data))
+
+    def _sum(self, flags: Flags) -> tuple[Any, Flags]:
+        """The gradient of the step, and the flags of all trainers."""
+        tail = slice(self._count, None)
+        self._rows[0, tail] = torch.tensor(flags)
+        if self._group is None:
+            rows = [self._rows]
+        elif not self.logical_ranks:
+            with _peers_may_be_lost():
+                self._group.allreduce([self._rows]).wait()
+            rows = [self._rows]
+        else:
+            rows = [torch.empty_like(self._rows) for _ in range(self._size)]
+            with _peers_may_be_lost():
+                self._group.allgather([rows], [self._rows]).wait()
+        found = Flags(*sum(part[0, tail] for part in rows).tolist())
+        if not self.logical_ranks:
+            return self._rows[0], found
+        total = torch.zeros_like(self._rows[0])
+        for rank, part in enumerate(rows):
+            for index in range(len(parts_of(self.logical_ranks, rank, self._size))):
+                total += part[index]
+        return total, found
+
+    @property
+    def _size(self) -> int:
+        return self._world.size if self._world is not None else 1
+
+    @property
+    def _first_slot(self) -> int:
+        world = self._world
+        assert world is not None  # noqa: S101 - for the type checker
+        return parts_of(self.logical_ranks or world.size, world.rank, world.size).start
+
+    def _split(self, row: Any) -> list[Any]:  # noqa: ANN401
+        """The part of a row that belongs to each parameter, in its shape."""
+        parts = row[: self._count].split([p.numel() for p in self._parameters])
+        return [part.view_as(p) for part, p in zip(parts, self._parameters, strict=True)]
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _state_bytes(self) -> bytes:
+        state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+        if self._scheduler is not None:
+            state["scheduler"] = self._scheduler.state_dict()
+        file = io.BytesIO()
+        torch.save(state, file)
+        return file.getvalue()
+
+    def _load_state(self, file: io.BytesIO) -> None:
+        state = torch.load(file, weights_only=True)
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+
+    def _path(self, checkpoint: int) -> Path:
+        if self._folder is None:
+            raise ConfigError(
+                "Elastic: this job has no folder for its model; pass folder=, or set EDL_CHECKPOINTS to a folder that"
+                " all trainers see"
+            )
+        return self._folder / f"checkpoint-{checkpoint}.pt"
+
+
+@contextlib.contextmanager
+def _peers_may_be_lost() -> Iterator[None]:
+    """Turn the errors of gloo and of its store into `PeerLostError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerLostError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error

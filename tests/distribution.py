@@ -1,0 +1,82 @@
+"""Shares out the files of tests among the processes of `pytest -n N`, so that no core is idle.
+
+Some tests wait most of the time, for processes and for clusters; others compute. Every second process prefers the
+files that wait and the rest prefer those that compute, so with two processes per core each core always has
+something to compute. A process whose kind is used up takes files of the other kind. The longest files come first.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+from tests.progress import file_of, is_end_to_end
+
+LONGEST = (
+    "tests/e2e/faults/test_server.py",
+    "tests/sandbox/test_command.py",
+    "tests/e2e/scenarios/test_faults.py",
+    "tests/e2e/scenarios/test_masters.py",
+    "tests/sandbox/test_stack.py",
+    "tests/sandbox/test_demo.py",
+    "tests/e2e/calls/test_calls.py",
+    "tests/e2e/control_plane/test_control_plane.py",
+    "tests/example/test_fit_flights.py",
+    "tests/controller/test_master_monitor.py",
+    "tests/e2e/scenarios/test_main_job.py",
+    "tests/e2e/faults/test_election.py",
+    "tests/sandbox/kubelet/test_kubelet.py",
+    "tests/planner/policies/test_utility.py",
+    "tests/planner/decide/test_decide_brute_force.py",
+    "tests/planner/decide/test_decide_properties.py",
+    "tests/controller/test_loop_crashes.py",
+    "tests/controller/test_master_monitor_crashes.py",
+    "tests/planner/decide/test_decide_oscillation.py",
+    "tests/test_planted.py",
+    "tests/controller/test_loop_random_events.py",
+    "tests/api/test_crd.py",
+    "tests/controller/test_loop_quiet.py",
+    "tests/planner/test_quota.py",
+    "tests/kube/client/test_api_errors.py",
+    "tests/pod/test_entrypoint.py",
+    "tests/e2e/scenarios/test_scale.py",
+    "tests/e2e/scenarios/test_serving_wave.py",
+    "tests/e2e/scenarios/test_oscillation.py",
+)
+"""Files that start first, because one that starts last keeps the other processes idle."""
+
+WAITING = (
+    "tests/e2e/",
+    "tests/contract/",
+    "tests/sandbox/test_",
+    "tests/sandbox/kubelet/test_kubelet",
+    "tests/controller/test_master_monitor.py",
+    "tests/master/test_master_kills.py",
+    "tests/pod/test_entrypoint.py",
+)
+"""How the names of files begin whose tests wait most of the time."""
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests: the end-to-end tests at the end, and of each kind the files of LONGEST first."""
+    items.sort(key=lambda item: (is_end_to_end(item.nodeid), _rank(file_of(item.nodeid))))
+
+
+def is_waiting(test: str) -> bool:
+    """True if the test, or the tests of the file, wait most of the time."""
+    return test.startswith(WAITING)
+
+
+class ByKind(LoadFileScheduling):  # type: ignore[misc] # xdist ships without the types of this class
+    """Gives each process whole files, of the kind that it prefers as long as there are some."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        wants = int(node.gateway.id.removeprefix("gw")) % 2 == 0
+        chosen = min(self.workqueue, key=lambda file: (is_waiting(file) != wants, _rank(file)))
+        self.workqueue.move_to_end(chosen, last=False)
+        super()._assign_work_unit(node)
+
+
+def _rank(file: str) -> int:
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)

@@ -1,0 +1,83 @@
+"""ResourceQuotas become what they leave for the pods of TrainingJobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl.model.cluster import ResourceQuota
+from tests.worlds.raw_objects import GI, Object, job, pod, take
+
+
+def quota(name: str = "small", namespace: str = "ads", **fields: object) -> Object:
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name, "namespace": namespace}, **fields}
+
+
+def limited_pod(name: str) -> Object:
+    resources = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    return pod(name, spec={"containers": [{"name": "c", "resources": resources}]})
+
+
+def test_a_quota_is_read_with_what_the_pods_of_others_use() -> None:
+    hard = {"pods": "10", "requests.cpu": "4", "limits.cpu": "8", "memory": "16Gi", "services": "3"}
+    found = take(job(), limited_pod("web"), quota(spec={"hard": hard}, status={"used": {"pods": "2"}}))
+    assert found.resource_quotas == (
+        ResourceQuota(
+            "ads",
+            "small",
+            hard=(("cpu", 4000), ("limits.cpu", 8000), ("memory", 16 * GI), ("pods", 10)),
+            used=(("pods", 2),),
+            others=(("cpu", 500), ("limits.cpu", 2000), ("memory", GI), ("pods", 1)),
+        ),
+    )
+
+
+def test_two_names_of_one_resource_give_the_smaller_limit() -> None:
+    hard = {"pods": "10", "count/pods": "5", "cpu": "1", "requests.cpu": "2", "requests.nvidia.com/gpu": "4"}
+    (found,) = take(job(), quota(spec={"hard": hard})).resource_quotas
+    assert dict(found.hard) == {"pods": 5, "cpu": 1000, "nvidia.com/gpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        ({"scopes": ["NotBestEffort", "NotTerminating"]}, True),
+        ({"scopes": ["BestEffort"]}, False),
+        ({"scopes": ["Terminating"]}, False),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]}}, True),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["edl-surplus"]}]
+                }
+            },
+            False,
+        ),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["gold"]}]
+                }
+            },
+            True,
+        ),
+    ],
+)
+def test_a_quota_counts_only_if_its_scopes_include_every_pod_of_a_job(spec: Object, counts: bool) -> None:
+    found = take(job(), quota(spec={"hard": {"pods": "1"}, **spec})).resource_quotas
+    assert bool(found) is counts
+
+
+def test_quotas_of_namespaces_without_jobs_are_not_read() -> None:
+    assert take(job(), quota(namespace="elsewhere", spec={"hard": {"pods": "1"}})).resource_quotas == ()
+
+
+def test_a_quota_that_cannot_be_read_is_left_out_and_the_rest_is_planned() -> None:
+    found = take(job(), quota("bad", spec={"hard": {"pods": "many"}}), quota(spec={"hard": {"pods": "1"}}))
+    assert [q.name for q in found.resource_quotas] == ["small"]
+
+
+def test_the_limits_of_a_job_are_those_of_its_pods() -> None:
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    trainer = {"min-instance": 2, "max-instance": 6, "entrypoint": "x", "resources": resources}
+    (found,) = take(job(spec={"trainer": trainer})).jobs
+    assert found.limits.as_dict() == {"cpu": 2000, "memory": GI}
