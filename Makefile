@@ -13,6 +13,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
+SEEDS ?= 10
 NAMESPACES ?= 0
 HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
@@ -141,6 +142,7 @@ real-missions: $(STAMP) ## as root: all tests in real containers, with training 
 
 generate: $(STAMP) ## write the generated files: crds/, deploy/, the tables of docs/
 	@$(BIN)/python -m edl.install.reference
+	@$(BIN)/python -m tools.make_scenarios schema > docs/reference/scenario.schema.json
 
 sessions: $(STAMP) ## record docs/kubectl.md on a real control plane (90 seconds)
 	@$(BIN)/python -m tests.e2e.record_sessions
@@ -171,6 +173,12 @@ tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with a
 
 worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worlds [WORLDS=10000]
 	@EDL_WORLDS=$(WORLDS) $(PYTEST) -q tests/planner/decide/test_decide_random_worlds.py -o timeout=0
+
+simulations: $(STAMP) ## run the stored scenarios in virtual time and write docs/simulations.md (hours; see docs/simulator.md)
+	@for s in edl2017-case1-then edl2017-case2-then; do $(BIN)/python -m benchmarks.simulations run $$s --seeds 10 || exit 1; done
+	@for s in edl2017-case1 edl2017-case2 pollux-workload-1 pollux-workload-2 pollux-workload-3 large-5000; do \
+	  $(BIN)/python -m benchmarks.simulations run $$s --seeds $(SEEDS) || exit 1; done
+	@$(BIN)/python -m benchmarks.simulations page
 
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1

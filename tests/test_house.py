@@ -26,15 +26,16 @@ ALLOWED = {
     "highspy": {"planner"},
     "kubernetes": {"kube", "sandbox"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
-    "numpy": {"planner"},
+    "matplotlib": {"sim"},
+    "numpy": {"planner", "sim"},
     "prometheus_client": {"master", "observability", "install"},
-    "pydantic": {"api", "settings"},
-    "pydantic_core": {"api", "settings"},
-    "rich": {"explain", "observability", "sandbox"},
-    "scipy": {"planner"},
+    "pydantic": {"api", "settings", "sim"},
+    "pydantic_core": {"api", "settings", "sim"},
+    "rich": {"explain", "observability", "sandbox", "sim"},
+    "scipy": {"planner", "sim"},
     "torch": {"worker_torch"},
     "typer": {"cli"},
-    "yaml": {"install", "kube", "sandbox"},
+    "yaml": {"install", "kube", "sandbox", "sim"},
 }
 
 # What a trainer's image, a journal's audit or a simulator imports must not need more than Python itself.

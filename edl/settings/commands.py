@@ -153,6 +153,13 @@ COMMANDS = (
         "edl.cli.sandbox:sandbox",
         "0 after SIGTERM or SIGINT, or when the demonstration went well; 1 a part has failed; 2 wrong usage",
     ),
+    Command(
+        "simulate",
+        "Run a scenario in virtual time, and compare policies.",
+        "edl.settings.simulate:SimulateSettings",
+        "edl.cli.simulate:simulate",
+        "0 done; 1 the controller failed in a run; 2 wrong usage, or a scenario that cannot be used",
+    ),
 )
 
 

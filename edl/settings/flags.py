@@ -80,7 +80,12 @@ class Declaration:
     @property
     def name(self) -> str:
         """The flag as messages name it: `--interval-s`, or the metavar of an argument."""
-        return self.flag.metavar if self.flag.is_positional else "--" + self.field.replace("_", "-")
+        return self.flag.metavar if self.flag.is_positional else "--" + self._word.replace("_", "-")
+
+    @property
+    def _word(self) -> str:
+        """The field without the underscore that a keyword of Python needs: `from_` is the flag `--from`."""
+        return self.field.removesuffix("_")
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -92,7 +97,7 @@ class Declaration:
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables, the one that wins first."""
-        long = f"EDL_{self.field.upper()}"
+        long = f"EDL_{self._word.upper()}"
         return (long, f"EDL_{self.flag.short.upper()}") if self.flag.short else (long,)
 
     @property

@@ -21,8 +21,9 @@ from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Reason
 from edl.planner.guard import RefusedPlanError
+from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
-from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, LoopClock, PodWorld, run_virtual
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
 A, B = JobKey("default", "a"), JobKey("default", "b")
 NODE = make_node("n000")

@@ -17,8 +17,9 @@ from edl.observability.decision_records import DecisionRecord, decode_record, en
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
-from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, LoopClock, PodWorld, run_virtual
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
 A = JobKey("default", "a")
 STUCK = replace(make_serving("web", cpu=3), tried=True)

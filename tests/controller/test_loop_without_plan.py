@@ -37,8 +37,9 @@ from edl.planner.solvers.linear_program import Answer, LinearProgram, Model
 from edl.planner.solvers.linear_program import Outcome as Ended
 from edl.planner.solvers.with_highspy import Highspy
 from edl.planner.unplaceable import watch
+from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
-from tests.worlds.fakes import FakeCluster, FakeLease, LoopClock, PodWorld, run_virtual
+from tests.worlds.fakes import FakeCluster, FakeLease, PodWorld
 
 A = JobKey("default", "a")
 NODE = make_node("n000")

@@ -15,8 +15,8 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus
+from edl.sim.virtual_time import LoopClock
 from tests.worlds.builders import make_job, make_nodes, make_shape
-from tests.worlds.fakes import LoopClock
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from edl.errors import ConflictError, TemporaryError
 from edl.kube.leader_election import AlwaysHeld, ApiLeaseStore, Elector, LeaseLostError, LeaseRecord
+from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.fake_api import FakeApi, connected, eventually
-from tests.worlds.fakes import LoopClock, run_virtual
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Fakes of the controller's ports: pods, an event loop in virtual time, a clock, a lease, a recorder.
+"""Fakes of the controller's ports: pods, a lease, a recorder.
 
 The pods behave like those of a cluster: names are unique, a UID is never reused, a running pod that is deleted first
 terminates, and a refused action returns an Outcome.
@@ -7,9 +7,7 @@ terminates, and a refused action returns an Outcome.
 from __future__ import annotations
 
 import asyncio
-import selectors
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -37,59 +35,6 @@ from edl.planner.fallback import failure_of
 from edl.planner.guard import RefusedPlanError
 
 T = TypeVar("T")
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    """Advance the virtual time instead of waiting."""
-
-    def __init__(self, jump: Callable[[float], None]) -> None:
-        super().__init__()
-        self._jump = jump
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or timeout is None or self._is_thinking():
-            return ready or super().select(timeout and 0.05)
-        self._jump(timeout)
-        return []
-
-    @staticmethod
-    def _is_thinking() -> bool:
-        """True while the planner's thread works, which takes real time."""
-        return any(thread.name == "edl-decide" for thread in threading.enumerate())
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time, which stops while the planner's thread works."""
-
-    def __init__(self) -> None:
-        self._now_s = 1000.0
-        super().__init__(_JumpingSelector(self._jump))
-
-    def time(self) -> float:
-        return self._now_s
-
-    def _jump(self, duration_s: float) -> None:
-        self._now_s += duration_s
-
-
-def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
-
-
-class LoopClock:
-    """The time of the running loop as a Clock."""
-
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, duration_s: float) -> None:
-        await asyncio.sleep(duration_s)
 
 
 @dataclass

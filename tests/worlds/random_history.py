@@ -23,11 +23,12 @@ from edl.model.resources import Resources
 from edl.model.status import Reason
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from tests.worlds.builders import make_job, make_nodes, make_shape
-from tests.worlds.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
+from tests.worlds.fakes import FakeLease, FakeRecorder
 from tests.worlds.remembered_plans import UNHURRIED, RememberedPlans
 from tests.worlds.simulated_cluster import STRANDED_S, World
-from tests.worlds.simulated_controller import Crash, Inline
+from tests.worlds.simulated_controller import Crash
 
 NODES = make_nodes(2, cpu=4)
 A, B = JobKey("default", "a"), JobKey("default", "b")
@@ -154,7 +155,7 @@ class History:
             clock=LoopClock(),
             lease=FakeLease(),
             recorder=self.recorder,
-            planner=Planner(self.plans.decide, check, startable, Inline),
+            planner=Planner(self.plans.decide, check, startable, InlineRunner),
             limits=UNHURRIED,
             pace=Pace(unreachable_s=STRANDED_S),
         )

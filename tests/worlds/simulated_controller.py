@@ -16,7 +16,8 @@ from edl.model.plan import Limits
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
-from tests.worlds.fakes import FakeLease, FakeRecorder, LoopClock, VirtualLoop
+from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
+from tests.worlds.fakes import FakeLease, FakeRecorder
 from tests.worlds.simulated_cluster import STRANDED_S, World
 
 T = TypeVar("T")
@@ -71,13 +72,6 @@ class Access:
         return outcome
 
 
-class Inline:
-    """Plans in this thread, so that each run is the same."""
-
-    async def run(self, call: Callable[[], T], _: float) -> T:
-        return call()
-
-
 class Living:
     """A simulated cluster and its controller; virtual time continues between the calls."""
 
@@ -103,7 +97,7 @@ class Living:
             clock=LoopClock(),
             lease=self.lease,
             recorder=self.recorder,
-            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable, Inline),
+            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable, InlineRunner),
             limits=self.limits,
             pace=Pace(unreachable_s=STRANDED_S),
         )

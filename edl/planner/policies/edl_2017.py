@@ -125,7 +125,7 @@ class Edl2017(Comparison):
         problem, _ = cap(problem, served, limits.deadline_s)
         jobs = [demand.job for demand in problem.demands]
         sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
-        targets = {**sizes, **rescale(_looked_at(jobs), sizes, _totals(snapshot, jobs, sizes))}
+        targets = {**sizes, **rescale(looked_at(jobs), sizes, totals_of(snapshot, jobs, sizes))}
         trial = _FirstFit(problem, targets)
         waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
         placeable = sum(served.due.values()) + sum(served.in_grace.values())
@@ -140,7 +140,7 @@ class Edl2017(Comparison):
         )
 
 
-def _looked_at(jobs: Sequence[Job]) -> list[Job]:
+def looked_at(jobs: Sequence[Job]) -> list[Job]:
     """Jobs whose trainers all run; every job if one of them has no running trainer."""
     running = {job.key: sum(p.phase is PodPhase.RUNNING for p in job.live_trainers) for job in jobs}
     if any(not running[job.key] for job in jobs):
@@ -148,7 +148,7 @@ def _looked_at(jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if running[job.key] == len(job.live_trainers)]
 
 
-def _totals(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, int]) -> Totals:
+def totals_of(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, int]) -> Totals:
     """Sums over all nodes, whatever they accept, and over all pods, bound or not."""
     capacity: Counter[str] = Counter()
     for node in snapshot.nodes:

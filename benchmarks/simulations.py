@@ -1,0 +1,146 @@
+"""Runs stored scenarios under policies and writes docs/simulations.md from what was run.
+
+    python -m benchmarks.simulations run edl2017-case2 --policy maxmin --policy edl-2017 --seeds 10
+    python -m benchmarks.simulations page
+
+`run` adds to benchmarks/results, a file for each scenario; `page` needs nothing else, so that a table can be made of
+runs of many evenings. Each result says how many seeds it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from edl.sim.campaign import interval, run_all
+from edl.sim.policies import check_policy, policy_names
+from edl.sim.report import shown
+from edl.sim.scenario_file import read_scenario
+
+ROOT = Path(__file__).parents[1]
+SCENARIOS, RESULTS = ROOT / "example" / "scenarios", ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "simulations.md"
+SPEED = ("cpu_s", "decision_cpu_s", "simulated_hours_per_cpu_s")
+FIGURES = (
+    "utilisation",
+    "useful_utilisation",
+    "steady_utilisation",
+    "steady_trainers",
+    "pending_mean_s",
+    "pending_p99_s",
+    "pending_all_mean_s",
+    "never_started",
+    "jct_mean_s",
+    "jct_p50_s",
+    "jct_p99_s",
+    "makespan_s",
+    "unfinished",
+    "jain",
+    "finish_time_fairness_mean",
+    "finish_time_fairness_max",
+    "serving_shortfall_pod_s",
+    "serving_below_s",
+    "serving_wait_p95_s",
+    "resizes",
+    "forced_resizes",
+    "trainers_preempted",
+    "trainer_hours_lost",
+    "gap_max",
+    *SPEED,
+)
+TITLES = {
+    "edl2017-case1-then": "Calibration: case 1 on the control plane of 2017",
+    "edl2017-case2-then": "Calibration: case 2 on the control plane of 2017",
+    "edl2017-case1": "Case 1: twenty jobs on 133 nodes",
+    "edl2017-case2": "Case 2: six jobs beside serving on 133 nodes",
+    "pollux-workload-1": "Pollux workload 1: 160 jobs on 64 GPUs",
+    "pollux-workload-2": "Pollux workload 2",
+    "pollux-workload-3": "Pollux workload 3",
+    "large-5000": "5,000 nodes: the speed of the simulator",
+}
+NOTES = {
+    "edl2017-case1-then": "Published: plateau 88.7 % and 346.8 trainers without the autoscaler, 86.3 % and 253.0 with"
+    " it; jobs pending 308.5 s and 47.2 s on average; 154 resizes a pass; Jain 0.37.",
+    "edl2017-case2-then": "Published: utilisation 62.9 % and 83.7 %, off-peak 45.2 % and 79.2 %; serving short by"
+    " 1,939 and 20,744 pod-seconds, for 28 s and 288 s; jobs pending 1.5 s and 49.1 s; 60 resizes a pass.",
+}
+
+
+def main() -> None:
+    """Run, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("scenario", choices=sorted(TITLES))
+    running.add_argument("--policy", action="append", choices=policy_names())
+    running.add_argument("--seeds", type=int, default=1)
+    commands.add_parser("page")
+    given = parser.parse_args()
+    if given.command == "page":
+        PAGE.write_text(page())
+    else:
+        run(given.scenario, given.policy, given.seeds)
+
+
+def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
+    """Run a scenario and store the figures of each seed."""
+    scenario = read_scenario(SCENARIOS / f"{name}.yaml")
+    path = RESULTS / f"{name}.json"
+    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for policy in policies or scenario.policies:
+        check_policy(policy)
+        runs = run_all(scenario, [policy], seeds)[policy]
+        for one in runs:
+            if one.problems:
+                sys.exit(f"{name} under {policy}, seed {one.seed}: {one.problems[0]}")
+        stored[policy] = [
+            {
+                **one.figures,
+                "cpu_s": one.cpu_s,
+                "decision_cpu_s": one.decision_s,
+                "simulated_hours_per_cpu_s": one.samples[-1].at_s / 3600 / one.cpu_s,
+            }
+            for one in runs
+        ]
+        RESULTS.mkdir(exist_ok=True)
+        path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+        print(f"{name} {policy}: {len(runs)} seeds, {sum(one.cpu_s for one in runs):.1f} CPU seconds")
+
+
+def page() -> str:
+    """The page of all results."""
+    parts = [
+        "# Simulations",
+        "Written by `python -m benchmarks.simulations page` from the runs in `benchmarks/results`; each table names"
+        " the command that ran it. [Simulator](simulator.md) says what is modelled, and what each figure and each"
+        " policy is. ± is half of the 95 % interval over seeds; a column without it has one seed.",
+    ]
+    for name, title in TITLES.items():
+        path = RESULTS / f"{name}.json"
+        if path.exists():
+            parts += [
+                f"## {title}",
+                *([NOTES[name]] if name in NOTES else []),
+                *_table(name, json.loads(path.read_text())),
+            ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(name: str, stored: Mapping[str, list[dict[str, float]]]) -> list[str]:
+    order = [policy for policy in policy_names() if policy in stored]
+    known = {figure for runs in stored.values() for run in runs for figure in run}
+    rows = [f"| figure | {' | '.join(f'{policy} ({len(stored[policy])})' for policy in order)} |"]
+    rows.append("|---|" + "---:|" * len(order))
+    for figure in (figure for figure in FIGURES if figure in known):
+        cells = [[run[figure] for run in stored[policy] if figure in run] for policy in order]
+        rows.append(f"| {figure} | {' | '.join(shown(interval(cell)) if cell else '' for cell in cells)} |")
+    command = f"python -m benchmarks.simulations run {name} --policy POLICY --seeds N     # N stands in brackets"
+    return [f"```sh\n{command}\n```", "\n".join(rows)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A scenario from an arrival trace such as Microsoft's Philly trace: when jobs came, on how many GPUs, for how long.
+
+The trace gives the GPU-seconds of a job and nothing of its speed, so a job's work is its duration at its own size,
+and its speed grows as the 0.75th power of its GPUs.
+
+Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, USENIX ATC 2019.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from edl.errors import ConfigError
+
+POWER = 0.75
+GROWTH = 2
+"""A job may have up to so many times the GPUs that its user asked for."""
+
+
+def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus: int) -> dict[str, Any]:
+    """The jobs of a part of a trace, as a scenario file has it.
+
+    Args:
+        path: CSV with the columns timestamp, duration (seconds) and num_gpus.
+        begin: the first moment, such as 2017-10-09 00:00:00.
+        hours: length of the part.
+        nodes: of the cluster.
+        gpus: of each node.
+
+    Raises:
+        ConfigError: the file is not such a trace, or has no job in that part.
+    """
+    try:
+        start = datetime.fromisoformat(begin)
+        with path.open(newline="") as file:
+            rows = [(row, _second(row, start)) for row in csv.DictReader(file)]
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}; give a CSV with timestamp, duration and num_gpus") from error
+    part = [
+        (row, at_s) for row, at_s in rows if 0 <= at_s < hours * 3600 and 0 < int(row["num_gpus"]) <= nodes * gpus
+    ]
+    if not part:
+        raise ConfigError(f"{path} has no job in the {hours:g} hours from {begin}; choose another part")
+    groups: dict[tuple[int, float], list[float]] = defaultdict(list)
+    for row, at_s in part:
+        groups[int(row["num_gpus"]), max(1.0, float(row["duration"]))].append(at_s)
+    return {
+        "name": "philly",
+        "description": f"{len(part)} jobs of the Philly trace from {begin}",
+        "duration_s": hours * 3600 * 3,
+        "nodes": [
+            {"name": "gpu", "count": nodes, "resources": {"cpu": 48, "memory": "192Gi", "nvidia.com/gpu": gpus}}
+        ],
+        "jobs": [_group(i, size, length, times) for i, ((size, length), times) in enumerate(sorted(groups.items()))],
+        "controller": {"interval_s": 60},
+        "policies": ["utility"],
+    }
+
+
+def _second(row: Mapping[str, str], start: datetime) -> float:
+    return (datetime.fromisoformat(row["timestamp"]) - start).total_seconds()
+
+
+def _group(number: int, size: int, length_s: float, times: list[float]) -> dict[str, Any]:
+    return {
+        "name": f"job{number}",
+        "count": len(times),
+        "arrival": {"times_s": sorted(times)},
+        "min": 1,
+        "max": size * GROWTH,
+        "fixed": size,
+        "trainer": {"cpu": 4, "memory": "16Gi", "nvidia.com/gpu": 1},
+        "work": length_s * size**POWER,
+        "resize": {"cost_s": 30, "stops": "job"},
+    }

@@ -1,0 +1,170 @@
+"""The figures of one run, from what `meter.py` recorded. docs/simulator.md says what each of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edl.sim.meter import Decisions, Meter
+from edl.sim.scenario import Scenario
+from edl.sim.shapes import nodes_of, shape_of
+from edl.sim.training import JobRun
+
+Floats = NDArray[np.float64]
+_GRID = 2000
+"""Moments at which fairness is judged."""
+
+
+def measure(
+    scenario: Scenario, meter: Meter, runs: Sequence[JobRun], decisions: Decisions, *, start_s: float, cores: float
+) -> dict[str, float]:
+    """Every figure, by name; a figure that the run has no basis for is left out.
+
+    Args:
+        scenario: what ran.
+        meter: what happened.
+        runs: of all jobs.
+        decisions: of the controller; empty for policies without one.
+        start_s: virtual time at which the scenario began.
+        cores: of the cluster.
+    """
+    ended_s = meter.samples[-1].at_s
+    span = (scenario.measure.from_s, min(ended_s, scenario.measure.until_s or ended_s))
+    times = np.array([sample.at_s for sample in meter.samples])
+    requested = np.array([sample.requested for sample in meter.samples]) / cores
+    useful = np.array([sample.useful for sample in meter.samples]) / cores
+    trainers = np.array([sample.trainers for sample in meter.samples], dtype=np.float64)
+    figures = {
+        "utilisation": mean_over(times, requested, span),
+        "useful_utilisation": mean_over(times, useful, span),
+        "trainer_hours": mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600,
+    }
+    if scenario.measure.steady_s is not None:
+        figures["steady_utilisation"] = mean_over(times, requested, scenario.measure.steady_s)
+        figures["steady_trainers"] = mean_over(times, trainers, scenario.measure.steady_s)
+    figures |= (
+        _serving(scenario, meter, times) | _jobs(scenario, runs, start_s) | _fairness(scenario, meter, runs, start_s)
+    )
+    figures |= {
+        "resizes": float(len(meter.resizes)),
+        "forced_resizes": float(len(meter.forced)),
+        "trainers_preempted": float(meter.preempted),
+        "trainer_hours_lost": sum(run.lost_s for run in runs) / 3600,
+    }
+    if decisions.seconds:
+        gaps = [gap for _, gap in decisions.gaps]
+        figures |= {
+            "gap_mean": float(np.mean(gaps)),
+            "gap_max": max(gaps),
+            "decisions": float(len(gaps)),
+            "problems": float(len(decisions.problems)),
+        }
+    return figures
+
+
+def mean_over(times: Floats, values: Floats, span: tuple[float, float]) -> float:
+    """The time-weighted mean of a step function over a span; before its first step it is 0."""
+    low, high = span
+    if not len(times) or high <= low:
+        return 0.0
+    begins = np.clip(times, low, high)
+    ends = np.clip(np.append(times[1:], np.inf), low, high)
+    return float(((ends - begins) * values).sum() / (high - low))
+
+
+def _serving(scenario: Scenario, meter: Meter, times: Floats) -> dict[str, float]:
+    if not scenario.serving:
+        return {}
+    low, high = scenario.measure.ramps_s or (0.0, scenario.duration_s)
+    short = np.array([max(0, sample.target - sample.ready) for sample in meter.samples], dtype=np.float64)
+    return {
+        "serving_shortfall_pod_s": mean_over(times, short, (low, high)) * (high - low),
+        "serving_below_s": mean_over(times, (short > 0).astype(np.float64), (low, high)) * (high - low),
+        "serving_wait_p95_s": _quantile(meter.waits_s, 0.95),
+    }
+
+
+def _jobs(scenario: Scenario, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
+    end_s = start_s + scenario.duration_s
+    pending = [run.first_running_s - run.created_s for run in runs if run.first_running_s is not None]
+    never = [(run.ended_s or end_s) - run.created_s for run in runs if run.first_running_s is None]
+    figures = {"never_started": float(len(never))}
+    if pending:
+        figures |= {"pending_mean_s": float(np.mean(pending))}
+        figures |= {f"pending_p{n}_s": _quantile(pending, n / 100) for n in (50, 95, 99)}
+    if pending or never:
+        figures["pending_all_mean_s"] = float(np.mean(pending + never))
+    done = [run for run in runs if run.is_done and run.ended_s is not None]
+    working = [run for run in runs if run.group.work is not None]
+    if working:
+        figures["unfinished"] = float(len(working) - len(done))
+    if done:
+        lengths = [(run.ended_s or 0.0) - run.created_s for run in done]
+        figures |= {
+            "jct_mean_s": float(np.mean(lengths)),
+            "jct_p50_s": _quantile(lengths, 0.5),
+            "jct_p99_s": _quantile(lengths, 0.99),
+            "makespan_s": max(run.ended_s or 0.0 for run in done) - min(run.created_s for run in runs),
+        }
+    return figures
+
+
+def _fairness(scenario: Scenario, meter: Meter, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
+    """Jain's index of fulfilment over the time in which two jobs or more are there, and finish-time fairness."""
+    low, high = scenario.measure.steady_s or (
+        scenario.measure.from_s,
+        scenario.measure.until_s or scenario.duration_s,
+    )
+    last = max((run.ended_s or start_s + scenario.duration_s for run in runs), default=start_s) - start_s
+    grid = np.linspace(low, min(high, last), _GRID)
+    there = np.zeros((len(runs), _GRID), dtype=np.bool_)
+    fulfilment = np.zeros((len(runs), _GRID))
+    for row, run in enumerate(runs):
+        there[row] = (grid >= run.created_s - start_s) & (grid < (run.ended_s or np.inf) - start_s)
+        steps = meter.trainers.get(run.key, [])
+        if steps:
+            at = np.searchsorted([t for t, _ in steps], grid, side="right") - 1
+            counts = np.where(at >= 0, np.array([n for _, n in steps])[at], 0)
+            width = max(1, run.group.max - run.group.min)
+            fulfilment[row] = np.clip((counts - run.group.min) / width, 0.0, 1.0)
+    fulfilment *= there
+    number, squares = there.sum(axis=0), (fulfilment**2).sum(axis=0)
+    judged = number >= 2
+    figures = {}
+    if judged.any():
+        jain = np.where(squares > 0, fulfilment.sum(axis=0) ** 2 / np.maximum(number * squares, 1e-12), 1.0)
+        figures["jain"] = float(jain[judged].mean())
+    ratios = [
+        ratio
+        for row, run in enumerate(runs)
+        if run.is_done and (ratio := _finish_ratio(run, number, there[row], scenario)) is not None
+    ]
+    if ratios:
+        figures |= {"finish_time_fairness_mean": float(np.mean(ratios)), "finish_time_fairness_max": max(ratios)}
+    return figures
+
+
+def _finish_ratio(
+    run: JobRun, number: NDArray[np.int64], there: NDArray[np.bool_], scenario: Scenario
+) -> float | None:
+    """The time that a job took, over the time on its equal part of the cluster; Themis (NSDI 2020), section 3."""
+    if run.group.work is None or run.ended_s is None:
+        return None
+    peers = float(number[there].mean()) if there.any() else 1.0
+    share = max(1, min(run.group.max, int(slots_of(run, scenario) / max(1.0, peers))))
+    alone_s = run.group.work / run.speed(share)
+    return (run.ended_s - run.created_s) / alone_s
+
+
+def slots_of(run: JobRun, scenario: Scenario) -> int:
+    """Trainers of a job that the empty cluster could hold."""
+    request = shape_of(run.group.trainer).request
+    return sum(
+        min(node.allocatable[name] // request[name] for name in request) for node, _ in nodes_of(scenario.nodes)
+    )
+
+
+def _quantile(values: Sequence[float], part: float) -> float:
+    return float(np.quantile(values, part)) if values else 0.0

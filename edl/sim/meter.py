@@ -1,0 +1,182 @@
+"""Records what happens in a run: how much of the cluster pods use, serving against its target, trainers of each job.
+
+It keeps steps, (time, values) whenever something changes; `measures.py` turns them into the figures of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edl.controller.ports import RoundResult
+from edl.model.actions import Outcome
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey, Role
+from edl.model.plan import Limits, ScalePlan
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import CPU
+from edl.sim.deployments import Deployment
+from edl.sim.training import Training
+from edl.sim.world import Engine, World
+
+RESIZE_WINDOW_S = 1.0
+"""Trainers of a job that come or go within this time are one resize."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster from one moment to the next.
+
+    Attributes:
+        at_s: seconds since the start of the scenario.
+        requested: cores of running pods, with those of the nodes' own daemons.
+        useful: of these, cores of ready serving pods and of jobs that work.
+        target, ready: serving pods.
+        trainers: running trainers.
+    """
+
+    at_s: float
+    requested: float
+    useful: float
+    target: int
+    ready: int
+    trainers: int
+
+
+@dataclass(slots=True)
+class Decisions:
+    """A `Recorder` that keeps what the figures need.
+
+    Attributes:
+        gaps: of each plan; seconds: of each decision; problems: what went wrong, which should be nothing.
+    """
+
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    cut: int = 0
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """Not needed."""
+
+    def skipped(self, reason: str) -> None:
+        """A round was skipped."""
+        self.problems.append(reason)
+
+    def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:
+        """A plan was made."""
+        self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
+        self.seconds.append(plan.seconds)
+        self.cut += bool(plan.cut)
+
+    def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
+        """No plan was made."""
+        self.problems.append(f"{snapshot.observed_at_s:g} s: {error}")
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """A bug."""
+        self.problems.append(f"{what}: {type(error).__name__}: {error}")
+
+    def postponed(self, what: str) -> None:
+        """Not needed."""
+
+    def acted(self, outcome: Outcome) -> None:
+        """Not needed."""
+
+    def ended(self, result: RoundResult, seconds: float) -> None:
+        """Not needed."""
+
+
+class Meter:
+    """Watches a world.
+
+    Attributes:
+        samples: in the order of time.
+        trainers: by job, (second, running trainers) at each change.
+        waits_s: of each serving pod that became ready, from its creation.
+        resizes: (job, grows, moment) of each resize that no preemption forced; forced: of the others.
+    """
+
+    def __init__(self, world: World, engine: Engine, training: Training, start_s: float) -> None:
+        self._world, self._engine, self._training, self._start_s = world, engine, training, start_s
+        self._deployments: Sequence[Deployment] = ()
+        self.samples: list[Sample] = []
+        self.trainers: dict[JobKey, list[tuple[float, int]]] = {}
+        self.waits_s: list[float] = []
+        self.resizes: set[tuple[JobKey, bool, int]] = set()
+        self.forced: set[tuple[JobKey, int]] = set()
+        self.preempted = 0
+        self._running_milli = world.system_milli
+        self._foreign_milli = 0
+        self._of_job: dict[JobKey, int] = {}
+        self._count = 0
+        world.listeners.append(self._changed)
+
+    def adopt(self, deployments: Sequence[Deployment]) -> None:
+        """Watch these Deployments; count what runs already."""
+        self._deployments = deployments
+        self._foreign_milli = sum(p.shape.request[CPU] for p in self._world.pods.values() if _is_running(p))
+        self._running_milli += self._foreign_milli
+        self.sample()
+
+    def _now_s(self) -> float:
+        return self._engine.now_s() - self._start_s
+
+    def _changed(self, before: Pod | None, after: Pod | None) -> None:
+        was, now = _is_running(before), _is_running(after)
+        pod = after or before
+        if pod is None:
+            return
+        if pod.role is Role.TRAINER and pod.job is not None:
+            self._note_resize(pod.job, before, after)
+        if was == now:
+            return
+        sign, milli = (1 if now else -1), pod.shape.request[CPU]
+        self._running_milli += sign * milli
+        if pod.job is None:
+            self._foreign_milli += sign * milli
+            if now:
+                self.waits_s.append(self._engine.now_s() - pod.created_s)
+        else:
+            self._of_job[pod.job] = self._of_job.get(pod.job, 0) + sign * milli
+            if pod.role is Role.TRAINER:
+                self._count += sign
+                steps = self.trainers.setdefault(pod.job, [])
+                steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
+        self.sample()
+
+    def _note_resize(self, job: JobKey, before: Pod | None, after: Pod | None) -> None:
+        run = self._training.runs.get(job)
+        if run is None or run.is_over or run.first_running_s is None:
+            return
+        moment = int(self._now_s() / RESIZE_WINDOW_S)
+        leaves = before is not None and before.is_live and (after is None or after.terminating)
+        if leaves and after is not None and after.disruption:
+            self.forced.add((job, moment))
+            self.preempted += 1
+        elif leaves or before is None:
+            self.resizes.add((job, before is None, moment))
+
+    def sample(self) -> None:
+        """Note the present state."""
+        now_s = self._engine.now_s()
+        useful = self._world.system_milli + self._foreign_milli
+        useful += sum(
+            milli for key, milli in self._of_job.items() if milli and self._training.runs[key].working(now_s)
+        )
+        sample = Sample(
+            now_s - self._start_s,
+            self._running_milli / 1000,
+            useful / 1000,
+            sum(one.target for one in self._deployments),
+            sum(one.ready for one in self._deployments),
+            self._count,
+        )
+        if self.samples and self.samples[-1].at_s == sample.at_s:
+            self.samples[-1] = sample
+        else:
+            self.samples.append(sample)
+
+
+def _is_running(pod: Pod | None) -> bool:
+    return pod is not None and pod.phase is PodPhase.RUNNING

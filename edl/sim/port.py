@@ -1,0 +1,126 @@
+"""The simulated cluster as the controller's `Cluster` port: it observes the world and carries out actions in it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    Result,
+)
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod
+from edl.sim.world import Engine, World
+
+CORE, BASE, SURPLUS = -1, -5, -100
+"""Priorities of edl's PriorityClasses: master and pservers, trainers up to the minimum, the other trainers."""
+
+
+class SimulatedCluster:
+    """Implements `ports.Cluster`. A snapshot always shows the controller's own writes."""
+
+    def __init__(self, world: World, engine: Engine, write_s: float) -> None:
+        self._world, self._engine, self._write_s = world, engine, write_s
+        self._changed = asyncio.Event()
+        world.listeners.append(lambda *_: self._changed.set())
+        world.job_listeners.append(lambda _: self._changed.set())
+
+    async def observe(self) -> ClusterSnapshot:
+        """Take a snapshot."""
+        self._changed.clear()
+        return self._world.snapshot(self._engine.now_s())
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        """Wait for a change after the last snapshot; False after that many seconds without one."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def apply(self, action: Action) -> Outcome:
+        """Carry out one action, if its job is still the one that was observed."""
+        await asyncio.sleep(self._write_s)
+        job = self._world.jobs.get(action.job)
+        if job is None or job.uid != action.job_uid:
+            return Outcome(action, Result.CONFLICT, "Conflict", "the job is another one now")
+        match action:
+            case CreatePod():
+                return self._create(action, job)
+            case MarkPod() | DeletePod():
+                return self._delete(action)
+            case PatchStatus():
+                was_set = self._changed.is_set()
+                self._world.put_job(replace(job, status=action.status))
+                if not was_set:
+                    self._changed.clear()  # a status is no reason for another round
+            case EmitEvent():
+                self._world.events.append(action)
+            case DeleteJob():
+                remove_job(self._world, action.job)
+            case _:
+                return Outcome(action, Result.UNCHANGED)
+        return Outcome(action, Result.DONE)
+
+    def _create(self, action: CreatePod, job: Job) -> Outcome:
+        if (action.job.namespace, action.pod_name) in self._world.pods:
+            return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is in use")
+        pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s())
+        self._world.put(replace(pod, planned=action.node or "", pinned=action.pinned), owner=job.uid)
+        return Outcome(action, Result.DONE)
+
+    def _delete(self, action: MarkPod | DeletePod) -> Outcome:
+        key = (action.job.namespace, action.pod)
+        pod = self._world.pods.get(key)
+        if pod is None:
+            return Outcome(action, Result.UNCHANGED)
+        if pod.uid != action.pod_uid:
+            return Outcome(action, Result.CONFLICT, "Conflict", "another pod")
+        pod = replace(pod, intent=pod.intent or action.intent)
+        if isinstance(action, MarkPod):
+            self._world.put(pod)
+        elif action.force or pod.is_finished or not pod.node:
+            self._world.put(pod)
+            self._world.drop(key)
+        else:
+            self._world.put(replace(pod, terminating=True, ready=False))
+        return Outcome(action, Result.DONE)
+
+
+def new_pod(world: World, job: Job, role: Role, index: int, now_s: float) -> Pod:
+    """A pod of a job, not yet in the world."""
+    core = role is not Role.TRAINER
+    return Pod(
+        namespace=job.key.namespace,
+        name=f"{job.key.name}-{role.value}-{index}",
+        uid=world.new_uid(),
+        shape=next((fixed.shape for fixed in job.fixed if fixed.role is role), job.trainer),
+        priority=CORE if core else BASE if index < job.min_trainers else SURPLUS,
+        created_s=now_s,
+        job=job.key,
+        role=role,
+        index=index,
+    )
+
+
+def remove_job(world: World, key: JobKey) -> None:
+    """Delete a job; the garbage collector deletes its pods."""
+    job = world.drop_job(key)
+    if job is None:
+        return
+    for pod in list(world.of_job.get(job.uid, {}).values()):
+        if not pod.node or pod.is_finished:
+            world.drop((pod.namespace, pod.name))
+        elif not pod.terminating:
+            world.put(replace(pod, terminating=True, ready=False))

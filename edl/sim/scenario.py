@@ -1,0 +1,220 @@
+"""What a scenario file says: nodes, jobs with their arrivals and work, serving over time, latencies.
+
+Field names carry their units; amounts are Kubernetes quantities. `scenario_file.py` reads a file and names the line
+of each error. The JSON schema in docs/reference/scenario.schema.json is generated from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from edl.errors import ConfigError
+from edl.model.quantity import parse_quantity
+
+Seconds = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
+Between = Annotated[tuple[Seconds, Seconds], Field(description="Shortest and longest time; uniform between them.")]
+Count = Annotated[int, Field(ge=0, le=100_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$")]
+
+
+def _quantity(value: str | float) -> str | float:
+    try:
+        parse_quantity(value, "cpu")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+Quantity = Annotated[str | float, AfterValidator(_quantity)]
+Amounts = Annotated[dict[str, Quantity], Field(description="Amount of each resource, as in a pod: cpu, memory, ...")]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodeGroup(_Spec):
+    """Equal nodes, named `<name>-<number>`."""
+
+    name: Name
+    count: Annotated[int, Field(ge=1, le=20_000)] = 1
+    resources: Annotated[Amounts, Field(min_length=1)]
+    system_cpu: Annotated[Quantity, Field(description="Cores of each node that its own daemons use.")] = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class NodeEvent(_Spec):
+    """A node that goes away with its pods, or comes (back)."""
+
+    at_s: Seconds
+    node: str
+    event: Literal["lost", "back"]
+
+
+class SchedulerSpec(_Spec):
+    """kube-scheduler: how long it takes for a pod, when it tries again, whether it preempts."""
+
+    pod_s: Annotated[float, Field(gt=0, le=60)] = 0.005
+    preempt_s: Annotated[float, Field(gt=0, le=60)] = 0.03
+    retry: Annotated[
+        Literal["events", "backoff"],
+        Field(description="Try a pod again once it fits (today), or only after growing pauses (Kubernetes 1.6)."),
+    ] = "events"
+    backoff_max_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    preempts: bool = True
+
+
+class LatencySpec(_Spec):
+    """How long pods take to start and to end, by role: trainer, pserver, master, serving."""
+
+    start_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
+    stop_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
+    write_s: Seconds = 0.01
+    create_per_s: Annotated[float, Field(gt=0, description="Pods that a Deployment creates per second.")] = 100.0
+
+    def start_of(self, role: str) -> tuple[float, float]:
+        """Seconds from a pod's binding until it is ready."""
+        return next((span for key, span in self.start_s.items() if key == role), (1.0, 2.0))
+
+    def stop_of(self, role: str) -> tuple[float, float]:
+        """Seconds from a pod's deletion until its node is free."""
+        return next((span for key, span in self.stop_s.items() if key == role), (1.0, 2.0))
+
+
+class ControllerSpec(_Spec):
+    """The flags of the controller that runs in the simulation."""
+
+    interval_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
+    max_load_desired: Annotated[float, Field(gt=0, le=1)] = 1.0
+    serving_headroom: Count = 0
+    deadline_s: Annotated[float, Field(gt=0, le=600)] = 60.0
+
+
+class Series(_Spec):
+    """Moments: listed, or the first and the pause between two."""
+
+    times_s: tuple[Seconds, ...] = ()
+    first_s: Seconds = 0.0
+    every_s: Seconds = 0.0
+    jitter_s: Annotated[Seconds, Field(description="Each moment moves by up to so much, by the seed.")] = 0.0
+
+    def moments(self, count: int) -> tuple[float, ...]:
+        """The first `count` moments, without jitter."""
+        return self.times_s[:count] if self.times_s else tuple(self.first_s + i * self.every_s for i in range(count))
+
+
+class FixedSpec(_Spec):
+    """The masters or pservers of a job."""
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    resources: Annotated[Amounts, Field(min_length=1)]
+
+
+class ResizeSpec(_Spec):
+    """What a change of the number of trainers costs."""
+
+    cost_s: Seconds = 0.0
+    stops: Annotated[
+        Literal["job", "trainer"],
+        Field(description="The whole job stands for that time, or only the new trainers join late."),
+    ] = "trainer"
+
+
+class JobGroup(_Spec):
+    """Jobs from one template, named `<name>-<number>`."""
+
+    name: Name
+    count: Annotated[int, Field(ge=1, le=10_000)] = 1
+    arrival: Series = Series()
+    removal: Annotated[Series | None, Field(description="When each job is deleted; without it, never.")] = None
+    min: Annotated[int, Field(ge=1, le=10_000)] = 1
+    max: Annotated[int, Field(ge=1, le=10_000)]
+    start: Annotated[Count, Field(description="Trainers that policy edl-2017 starts with; 0 is min.")] = 0
+    fixed: Annotated[Count, Field(description="Trainers under policies of fixed size; 0 is max.")] = 0
+    trainer: Annotated[Amounts, Field(min_length=1)]
+    pserver: FixedSpec | None = None
+    master: FixedSpec | None = None
+    work: Annotated[
+        float | None, Field(gt=0, description="Samples until the job ends; without it, it never does.")
+    ] = None
+    throughput: Annotated[
+        tuple[tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0)]], ...],
+        Field(description="(trainers, samples per second); without it, speed grows as n^0.75 from 1."),
+    ] = ()
+    is_declared: Annotated[bool, Field(description="The policies know throughput; else none of them does.")] = True
+    resize: ResizeSpec = ResizeSpec()
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    cooldown_s: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> JobGroup:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} exceeds max {self.max}; lower min")
+        for name, series in (("arrival", self.arrival), ("removal", self.removal)):
+            if series is not None and series.times_s and len(series.times_s) < self.count:
+                raise ValueError(f"{name} lists {len(series.times_s)} times for {self.count} jobs; list one for each")
+        return self
+
+
+class DeploymentSpec(_Spec):
+    """Serving pods over time."""
+
+    name: Name
+    resources: Annotated[Amounts, Field(min_length=1)]
+    replicas: Annotated[
+        tuple[tuple[Seconds, Count], ...], Field(min_length=1, description="(second, replicas from then on).")
+    ]
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> DeploymentSpec:
+        times = [at for at, _ in self.replicas]
+        if times != sorted(times):
+            raise ValueError("the times of replicas do not ascend; sort them")
+        return self
+
+
+class MeasureSpec(_Spec):
+    """Which part of the time the averages cover."""
+
+    from_s: Seconds = 0.0
+    until_s: Seconds | None = None
+    steady_s: Annotated[
+        Between | None, Field(description="The part of which steady_utilisation and steady_trainers are averages.")
+    ] = None
+    ramps_s: Annotated[Between | None, Field(description="The part that serving shortfall covers.")] = None
+
+
+class Scenario(_Spec):
+    """A whole scenario."""
+
+    name: Name
+    description: str = ""
+    duration_s: Annotated[float, Field(gt=0, le=1e8)]
+    settled: Annotated[bool, Field(description="Serving of second 0 runs before the first job arrives.")] = True
+    nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    node_events: tuple[NodeEvent, ...] = ()
+    jobs: tuple[JobGroup, ...] = ()
+    serving: tuple[DeploymentSpec, ...] = ()
+    scheduler: SchedulerSpec = SchedulerSpec()
+    controller: ControllerSpec = ControllerSpec()
+    latency: LatencySpec = LatencySpec()
+    measure: MeasureSpec = MeasureSpec()
+    policies: Annotated[tuple[str, ...], Field(description="Policies that run without --policy.")] = ("maxmin",)
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 1
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Scenario:
+        for what, names in (
+            ("node group", [g.name for g in self.nodes]),
+            ("job group", [g.name for g in self.jobs]),
+            ("deployment", [d.name for d in self.serving]),
+        ):
+            if len(set(names)) < len(names):
+                raise ValueError(f"two entries are called {what} {max(names, key=names.count)}; rename one")
+        known = {f"{group.name}-{i}" for group in self.nodes for i in range(group.count)}
+        for event in self.node_events:
+            if event.node not in known:
+                raise ValueError(f"node_events names node {event.node}, which no group has; name one of the groups")
+        return self

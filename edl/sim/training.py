@@ -1,0 +1,177 @@
+"""The work of jobs: how far each has come, what changes of its trainers cost, and when it is done.
+
+A job works while all its masters and pservers and at least one trainer are ready, as fast as its throughput curve
+says for the trainers that take part. A job without work never ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod, PodPhase
+from edl.planner.speedup import Curve, curve_of
+from edl.sim.scenario import JobGroup
+from edl.sim.world import Engine, World
+
+
+@dataclass(slots=True)
+class JobRun:
+    """One job as it runs.
+
+    Attributes:
+        created_s: its creation.
+        first_pod_s, first_running_s: of its trainers; None until then.
+        ended_s: when its work was done, or when it was deleted.
+        is_done: its work was done.
+        done: samples so far.
+        attained_s: trainer-seconds so far, working or not.
+        lost_s: trainer-seconds that resizes cost so far.
+        ready: UIDs of its ready trainers -> when each begins to take part.
+        stalled_until_s: the job stands still until then.
+    """
+
+    key: JobKey
+    uid: str
+    group: JobGroup
+    curve: Curve
+    created_s: float
+    fixed_left: int
+    first_pod_s: float | None = None
+    first_running_s: float | None = None
+    ended_s: float | None = None
+    is_done: bool = False
+    done: float = 0.0
+    attained_s: float = 0.0
+    lost_s: float = 0.0
+    stalled_until_s: float = 0.0
+    since_s: float = 0.0
+    version: int = 0
+    ready: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Done or deleted."""
+        return self.ended_s is not None
+
+    @property
+    def remaining(self) -> float:
+        """Samples that are left; infinite for a job that never ends."""
+        return float("inf") if self.group.work is None else max(0.0, self.group.work - self.done)
+
+    def working(self, now_s: float) -> int:
+        """Trainers that take part now."""
+        if self.fixed_left > 0 or now_s < self.stalled_until_s or self.is_over:
+            return 0
+        return sum(since_s <= now_s for since_s in self.ready.values())
+
+    def next_change_s(self, now_s: float) -> float:
+        """When the number of trainers that take part changes by itself; infinite if it does not."""
+        later = [s for s in (self.stalled_until_s, *self.ready.values()) if s > now_s]
+        return min(later, default=float("inf"))
+
+    def speed(self, count: int) -> float:
+        """Samples per second of that many trainers."""
+        return self.curve.speed(count) if count else 0.0
+
+
+class Training:
+    """The work of every job of a world.
+
+    Attributes:
+        runs: by key, also of jobs that have ended.
+    """
+
+    def __init__(self, world: World, engine: Engine, on_done: Callable[[JobRun], None]) -> None:
+        self._world, self._engine, self._on_done = world, engine, on_done
+        self.runs: dict[JobKey, JobRun] = {}
+        world.listeners.append(self._changed)
+
+    def add(self, key: JobKey, uid: str, group: JobGroup) -> None:
+        """A job was created."""
+        fixed = sum(spec.count for spec in (group.master, group.pserver) if spec is not None)
+        now_s = self._engine.now_s()
+        curve = curve_of(group.throughput)
+        self.runs[key] = JobRun(key, uid, group, curve, now_s, fixed, since_s=now_s)
+
+    def end(self, run: JobRun, *, is_done: bool) -> None:
+        """A job is done, or was deleted."""
+        if not run.is_over:
+            self._advance(run)
+            run.ended_s, run.is_done = self._engine.now_s(), is_done
+            run.version += 1
+
+    def advance_all(self) -> None:
+        """Bring the work of every job up to now."""
+        for run in self.runs.values():
+            if not run.is_over:
+                self._advance(run)
+
+    def _changed(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        if pod is None or pod.job is None or pod.job not in self.runs:
+            return
+        run = self.runs[pod.job]
+        if run.is_over:
+            return
+        if before is None and pod.role is Role.TRAINER and run.first_pod_s is None:
+            run.first_pod_s = self._engine.now_s()
+        was, now = bool(before and before.ready), bool(after and after.ready)
+        if was != now:
+            self._advance(run)
+            if pod.role is Role.TRAINER:
+                self._resize(run, pod.uid, joins=now)
+            else:
+                run.fixed_left += -1 if now else 1
+            self._schedule(run)
+
+    def _resize(self, run: JobRun, uid: str, *, joins: bool) -> None:
+        now_s, cost = self._engine.now_s(), run.group.resize
+        is_first = run.first_running_s is None
+        if joins and is_first:
+            run.first_running_s = now_s
+        if joins:
+            run.ready[uid] = now_s if is_first or cost.stops == "job" else now_s + cost.cost_s
+        else:
+            run.ready.pop(uid, None)
+        if cost.stops == "job" and not is_first and cost.cost_s:
+            run.stalled_until_s = now_s + cost.cost_s
+
+    def _advance(self, run: JobRun) -> None:
+        """Count the work since the last change; nothing changed by itself in between."""
+        now_s = self._engine.now_s()
+        passed_s = now_s - run.since_s
+        if passed_s > 0:
+            count = run.working(run.since_s)
+            run.done += run.speed(count) * passed_s
+            run.attained_s += len(run.ready) * passed_s
+            if run.fixed_left <= 0:
+                run.lost_s += (len(run.ready) - count) * passed_s
+        run.since_s = now_s
+
+    def _schedule(self, run: JobRun) -> None:
+        run.version += 1
+        version, now_s = run.version, self._engine.now_s()
+        speed = run.speed(run.working(now_s))
+        left_s = run.remaining / speed if speed > 0 else float("inf")
+        pause_s = min(left_s, run.next_change_s(now_s) - now_s)
+        if pause_s < float("inf"):
+            self._engine.later(pause_s, lambda: self._due(run, version))
+
+    def _due(self, run: JobRun, version: int) -> None:
+        if run.version != version or run.is_over:
+            return
+        self._advance(run)
+        if run.group.work is not None and run.remaining <= 1e-6 * run.group.work:
+            self.end(run, is_done=True)
+            self._on_done(run)
+        else:
+            self._schedule(run)
+
+
+def complete(world: World, run: JobRun) -> None:
+    """Let the running trainers of a job exit with code 0."""
+    for pod in list(world.of_job.get(run.uid, {}).values()):
+        if pod.role is Role.TRAINER and pod.phase is PodPhase.RUNNING and not pod.terminating:
+            world.put(replace(pod, phase=PodPhase.SUCCEEDED, ready=False, exit_code=0))
