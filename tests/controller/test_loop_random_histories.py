@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from tests.worlds.random_history import FAULTS, HAPPENINGS, play
-from tests.worlds.remembered_plans import RememberedPlans
+from tests.worlds.histories.random_history import FAULTS, HAPPENINGS, play
+from tests.worlds.histories.remembered_plans import RememberedPlans
 
 HISTORIES = int(os.environ.get("EDL_HISTORIES", "2000"))
 BATCH = 100

@@ -26,7 +26,7 @@ from edl.planner.packing import startable
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.fakes import FakeLease, FakeRecorder
-from tests.worlds.remembered_plans import UNHURRIED, RememberedPlans
+from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans
 from tests.worlds.simulated_cluster import STRANDED_S, World
 from tests.worlds.simulated_controller import Crash
 

@@ -1,0 +1,1 @@
+"""Random histories of a cluster under the real controller, and the rules that each of them must keep."""
