@@ -187,7 +187,7 @@ TORCH := .venv-torch
 TORCH_INSTALL = test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH); \
   $(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
 
-torch-test: ## tests with PyTorch, in .venv-torch (on Linux 3 GB; PIP_EXTRA_INDEX_URL may name one with CPU wheels)
+torch-test: ## tests with PyTorch, in .venv-torch (on Linux 6 GB; PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
 	@$(TORCH_INSTALL)
 	@$(TORCH)/bin/python -m pytest -q tests/worker/torch_cases.py tests/worker/torch_step_cases.py
 
