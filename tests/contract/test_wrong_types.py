@@ -50,8 +50,11 @@ def _plain(message: str) -> str:
 
 
 def same(servers: dict[str, Server], *request: Any, **options: Any) -> None:
+    """Both refuse alike; a message that names a line of the real server's source says nothing and is not compared."""
     mine, theirs = (verdict(servers[name].send(*request, **options)) for name in (EMBEDDED, REAL))
     assert theirs[0] >= 400
+    if ".go:" in theirs[2]:
+        mine, theirs = (*mine[:2], "", mine[3]), (*theirs[:2], "", theirs[3])
     assert mine == theirs
 
 
