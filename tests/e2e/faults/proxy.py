@@ -301,11 +301,11 @@ class FaultProxy:
         return [asked for asked in self.asked if asked.at_s >= at_s]
 
     def writes(self, since_s: float = 0.0, method: str = "", path: str = "") -> list[Asked]:
-        """What may have changed something, but for the elector's requests."""
+        """What may have changed something: neither the elector's requests nor dry runs."""
         return [
             asked
             for asked in self.since(since_s)
-            if asked.is_write and not asked.is_of_lease
+            if asked.is_write and not asked.is_of_lease and "dryRun=" not in asked.query
             if method in {"", asked.method} and re.search(path, asked.path)
         ]
 
