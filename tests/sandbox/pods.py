@@ -298,13 +298,12 @@ class PodBehaviour:
         assert self.log(kube, "lines", tailLines="2") == "7\n8\n"
 
     def test_a_hook_runs_before_the_container_is_stopped(self, kube: Kube) -> None:
-        hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo stopping > /notes/hook"]}}}
-        code = f"{FOREVER}; print(open('/notes/hook').read(), flush=True)"
+        hook = {"preStop": {"exec": {"command": ["sh", "-c", 'echo stopping > "$0"', "/notes/hook"]}}}
+        code = f"import sys; print('up', flush=True); {FOREVER}; print(open(sys.argv[1]).read(), flush=True)"
         volumes = {"volumes": [{"name": "notes", "emptyDir": {}}]}
         mounts = [{"name": "notes", "mountPath": "/notes"}]
-        pod = make_pod(
-            "hooked", f"print('up', flush=True); {code}", spec=volumes, lifecycle=hook, volumeMounts=mounts
-        )
+        command = ["python", "-S", "-c", code, "/notes/hook"]
+        pod = make_pod("hooked", *command, spec=volumes, lifecycle=hook, volumeMounts=mounts)
         self.run(kube, pod, "Running")
         self.wait_for_log(kube, "hooked", "up")
         followed: list[str] = []

@@ -34,6 +34,8 @@ Object = dict[str, Any]
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
 WORKLOADS = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
 SERVED_S = 20.0
+SCENARIOS = ROOT / "example" / "scenarios"  # files for the simulator
+JOB_FILES = sorted(p for p in (ROOT / "example").rglob("*.yaml") if SCENARIOS not in p.parents)
 OPERATIONS = ROOT / "docs" / "operations.md"
 
 
@@ -88,7 +90,7 @@ def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> Non
     assert try_out(kube, body, space)["kind"] == body["kind"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "example").rglob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.name)
 def test_accepts_the_examples(kube: Kube, space: str, path: Path) -> None:
     for body in yaml.safe_load_all(path.read_text()):
         assert try_out(kube, body, space)["kind"] == "TrainingJob"
