@@ -129,6 +129,7 @@ class Demo:
 
     async def _kill_trainers(self, job: str) -> None:
         """Kill a trainer, and one more if it held no records, until records are dispatched again."""
+        await self._until(lambda: self._has_begun(job), f"{job} has trained on its first records")
         before = self.returned(job)
         for _ in range(_MOST_KILLS):
             if not await self._kill_trainer(job):
@@ -152,8 +153,17 @@ class Demo:
 
     def returned(self, job: str) -> int:
         """How many records of a job came back undone so far, by its journal."""
-        reports = [audit(claim) for claim in self._journals(job)]
-        return sum(epoch.redispatched for report in reports for epoch in report.epochs)
+        return sum(epoch.redispatched for report in self._audits(job) for epoch in report.epochs)
+
+    def _has_begun(self, job: str) -> bool:
+        return self._has_ended(job) or any(epoch.done for report in self._audits(job) for epoch in report.epochs)
+
+    def _audits(self, job: str) -> list[AuditReport]:
+        """The audits of a job's journals so far; none before its master has begun one."""
+        try:
+            return [audit(claim) for claim in self._journals(job)]
+        except ConfigError:
+            return []
 
     async def _kill_trainer(self, job: str) -> bool:
         """Kill the trainer that has trained longest, and wait for another one; False if there is none."""

@@ -15,7 +15,8 @@ from edl.sandbox.events import NORMAL, WARNING
 from edl.sandbox.kubelet.backoff import CrashBackoff
 from edl.sandbox.kubelet.host import Host
 from edl.sandbox.kubelet.images import find_image, unknown_image
-from edl.sandbox.kubelet.launch import ContainerPlace, command_spec, process_spec
+from edl.sandbox.kubelet.launch import ContainerPlace, command_spec, path_map, process_spec
+from edl.sandbox.kubelet.paths import PathMap
 from edl.sandbox.kubelet.pod_status import ContainerRecord
 from edl.sandbox.kubelet.probes import check, watch_probe
 from edl.sandbox.kubelet.runtime import Exit, Process, ProcessSpec, StartError
@@ -58,6 +59,7 @@ class Container:
         self._changed, self._is_init = changed, is_init
         self._process: Process | None = None
         self._running: ProcessSpec | None = None
+        self._paths = PathMap({})
         self._backoff = CrashBackoff(host.pace.crash_s)
         self._is_stopping = False
         self._count = 0
@@ -222,6 +224,7 @@ class Container:
         if self.log.exists():
             shutil.copyfile(self.log, self.previous_log)
             self.log.write_bytes(b"")
+        self._paths = path_map(self._spec, image, self._place)
         name = f"{uid_of(self._pod())}/{self.record.name}/{self.record.restarts}.{self._count}"
         return process_spec(name, self._pod(), self._spec, image=image, place=self._place, machine=self._host.machine)
 
@@ -314,7 +317,7 @@ class Container:
         self._count += 1
         await asyncio.to_thread(output.write_bytes, b"")
         return await self._host.runtime.start(
-            command_spec(running, f"{running.name}/exec.{self._count}", command, output)
+            command_spec(running, f"{running.name}/exec.{self._count}", command, output, self._paths)
         )
 
     async def end_command(self, process: Process) -> None:
@@ -328,7 +331,7 @@ class Container:
         self._count += 1
         output = self._place.root / "probe-log"
         output.write_bytes(b"")
-        spec = command_spec(running, f"{running.name}/probe.{self._count}", command, output)
+        spec = command_spec(running, f"{running.name}/probe.{self._count}", command, output, self._paths)
         try:
             ended = await self._host.runtime.run(spec, timeout_s)
         except StartError as error:

@@ -108,9 +108,9 @@ def process_spec(
     )
 
 
-def command_spec(running: ProcessSpec, name: str, command: list[str], log_file: Path) -> ProcessSpec:
-    """A command beside a running container, with its environment: an exec probe."""
-    return replace(running, name=name, argv=command, log=log_file, memory=0)
+def command_spec(running: ProcessSpec, name: str, command: list[str], log_file: Path, paths: PathMap) -> ProcessSpec:
+    """A command beside a running container, with its environment and its folders: a probe, a hook, an exec."""
+    return replace(running, name=name, argv=paths.texts(command), log=log_file, memory=0)
 
 
 def path_map(container: Object, image: Image, place: ContainerPlace) -> PathMap:
