@@ -39,7 +39,7 @@ def run(core: client.CoreV1Api, *command: str, **options: bool) -> tuple[str, in
         code = opened.returncode  # first, because reading the output drops the other channels
         return opened.read_all(), code
     finally:
-        opened.close()  # the client leaves its socket open
+        opened.sock.shutdown()  # the client leaves its socket open once the server has closed the stream
 
 
 def test_a_command_prints_and_ends_with_its_code(core: client.CoreV1Api) -> None:
