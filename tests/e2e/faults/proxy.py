@@ -56,6 +56,10 @@ class Asked:
         return self.method != "GET"
 
     @property
+    def is_dry_run(self) -> bool:
+        return "dryRun=" in self.query
+
+    @property
     def is_watch(self) -> bool:
         """True for a watch."""
         return "watch=" in self.query
@@ -255,14 +259,15 @@ class FaultProxy:
 
         Args:
             fault: what happens.
-            method: to requests of that method; empty takes all.
+            method: to requests of that method, dry runs aside; empty takes all.
             path: whose path that regular expression finds.
             match: which this is true of besides.
             times: to so many of them at most.
         """
 
         def hits(asked: Asked) -> bool:
-            fits = re.search(path, asked.path) is not None and method in {"", asked.method}
+            is_named = method == asked.method and not asked.is_dry_run
+            fits = re.search(path, asked.path) is not None and (is_named or not method)
             return fits and (match is None or match(asked))
 
         rule = _Rule(hits, fault, times)
@@ -305,7 +310,7 @@ class FaultProxy:
         return [
             asked
             for asked in self.since(since_s)
-            if asked.is_write and not asked.is_of_lease and "dryRun=" not in asked.query
+            if asked.is_write and not asked.is_of_lease and not asked.is_dry_run
             if method in {"", asked.method} and re.search(path, asked.path)
         ]
 
