@@ -164,6 +164,8 @@ class StepGroup:
             if not self._is_closing:
                 self._error = error
                 self._must_change = True
+        finally:
+            self._watcher.close()  # a call that was under way may have opened the connection again
 
     @property
     def _generation(self) -> int:
