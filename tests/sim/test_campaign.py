@@ -7,7 +7,7 @@ import math
 import pytest
 
 from edl.sim.campaign import interval, run_all
-from tests.worlds.scenarios import make_group, make_scenario
+from tests.sim.scenarios import make_group, make_scenario
 
 
 def test_an_interval_is_students() -> None:

@@ -10,7 +10,7 @@ import pytest
 from edl.errors import ConfigError
 from edl.sim.campaign import run_all
 from edl.sim.plots import draw_all, require_matplotlib
-from tests.worlds.scenarios import make_deployment, make_group, make_scenario
+from tests.sim.scenarios import make_deployment, make_group, make_scenario
 
 
 def test_each_plot_is_a_png_and_an_svg(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from edl.sim.scenario import Scenario
 from edl.sim.shapes import job_of
 from edl.sim.virtual_time import run_virtual
 from edl.sim.world import Engine, World
+from tests.sim.scenarios import make_group, make_scenario
 from tests.worlds.builders import make_nodes
-from tests.worlds.scenarios import make_group, make_scenario
 
 PSERVER = {"count": 1, "resources": {"cpu": 1, "memory": "1Gi"}}
 Script = Callable[[SimulatedCluster, World, Job], Awaitable[None]]

@@ -9,7 +9,7 @@ import pytest
 from edl.sim.policies import policy_names
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run, simulate
-from tests.worlds.scenarios import INSTANT, make_deployment, make_group, make_scenario
+from tests.sim.scenarios import INSTANT, make_deployment, make_group, make_scenario
 
 
 def run(scenario: Scenario, policy: str = "maxmin", seed: int = 0) -> Run:

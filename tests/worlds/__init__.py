@@ -24,7 +24,6 @@ One job, or a whole controller, in virtual time:
 - `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/test_loop_*.
 - `histories.random_history`: jobs, serving, nodes and API faults from one seed, and the rules that must hold.
 - `histories.remembered_plans`: the planner's decisions for `histories.random_history`, each situation decided once.
-- `scenarios`: small scenarios for the simulator. For sim.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/test_master_monitor.
 
 The API server:
