@@ -1,4 +1,7 @@
-"""One keep-alive connection to a master. It sorts answers into three kinds: success, try again, and refused."""
+"""One keep-alive connection to a master. It sorts answers into three kinds: success, try again, and refused.
+
+Only the thread that calls may close the connection; `abort` is for the other threads.
+"""
 
 from __future__ import annotations
 
@@ -98,14 +101,15 @@ class MasterConnection:
         return answer.status, answer.read(), answer.headers.get("Retry-After", "")
 
     def abort(self) -> None:
-        """Make the call that another thread waits for fail at once."""
+        """Make the call that another thread waits for fail at once. A call that only begins may go on."""
         connection = self._connection
-        if connection is not None and connection.sock is not None:
+        used = connection.sock if connection is not None else None
+        if used is not None:
             with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                used.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection; the next call opens a new one."""
+        """Close the connection; the next call opens a new one. Not while another thread calls."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -141,8 +141,7 @@ class StepGroup:
 
     def _stop_watching(self) -> None:
         self._is_closing = True
-        self._watcher.close()
-        self._watcher.abort_call()
+        self._watcher.cancel_calls()
         if self._thread.is_alive():
             self._thread.join(_HOLD_S)
 
@@ -165,7 +164,7 @@ class StepGroup:
                 self._error = error
                 self._must_change = True
         finally:
-            self._watcher.close()  # a call that was under way may have opened the connection again
+            self._watcher.close()
 
     @property
     def _generation(self) -> int:

@@ -49,7 +49,7 @@ class MasterSession:
         self._leases = LeaseQueue(self._changed.notify_all)
         self._seq = 0
         self._answered, self._flush_until = 0, 0  # sync requests: answered so far, and the count that `flush` needs
-        self._is_closing = self._is_polling = False
+        self._is_closing = self._is_polling = self._is_cancelled = False
         self._error: EdlError | None = None
         self._thread = threading.Thread(target=self._run, name="edl-worker", daemon=True)
 
@@ -63,8 +63,11 @@ class MasterSession:
         """Another session object of the same trainer, for calls that would block this one; it never holds leases."""
         return MasterSession(self._call_connection.duplicate(), self.identity)
 
-    def abort_call(self) -> None:
-        """Let the call that another thread waits for fail; close the session first, or the call is repeated."""
+    def cancel_calls(self) -> None:
+        """Let the call that another thread waits for fail soon, and each later one."""
+        with self._lock:
+            self._is_cancelled = True
+            self._changed.notify_all()
         self._call_connection.abort()
 
     def close(self, error: str = "") -> None:
@@ -81,7 +84,8 @@ class MasterSession:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_TIMEOUT_S + 1.0)
-        self._call_connection.close()
+        with self._call_lock:  # another thread may have a call under way
+            self._call_connection.close()
 
     def leases(self) -> Iterator[HeldLease]:
         """Each lease in turn, until the job has ended.
@@ -208,7 +212,7 @@ class MasterSession:
 
         Raises:
             PermanentError: the master refused the call.
-            TemporaryError: the master did not answer in time.
+            TemporaryError: the master did not answer in time, or the calls of this session are cancelled.
         """
         data = None if body is None else json.dumps(body).encode()
         with self._call_lock:
@@ -316,13 +320,13 @@ class MasterSession:
             try:
                 return connection.call(method, path, data, timeout_s)
             except TemporaryError as error:
-                if limit_s is not None and time.monotonic() - start_s > limit_s:
+                if self._is_cancelled or (limit_s is not None and time.monotonic() - start_s > limit_s):
                     raise
                 pause_s = pauses.next_s(error.retry_after_s)
             with self._lock:
                 if self._is_closing and limit_s is None:
                     limit_s, start_s = _CLOSE_TIMEOUT_S, time.monotonic()
                 elif not self._is_closing:
-                    self._changed.wait_for(lambda: self._is_closing, pause_s)
+                    self._changed.wait_for(lambda: self._is_closing or self._is_cancelled, pause_s)
                     continue
             time.sleep(min(pause_s, _FIRST_PAUSE_S))

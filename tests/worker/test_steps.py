@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +18,7 @@ from edl.errors import ConfigError, PermanentError
 from edl.master.journal_audit import audit, audit_json
 from edl.worker import connect
 from edl.worker.group import World
+from edl.worker.job import Job
 from edl.worker.steps import Flags, PeerLostError, Piece, StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.master_server import TOKEN, Served, serving
@@ -25,26 +29,28 @@ class Wire:
     """The collectives of all worlds."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._barriers: dict[int, threading.Barrier] = {}
-        self.boards: dict[int, dict[int, object]] = {}
+        self._changed = threading.Condition()
+        self._boards: defaultdict[tuple[int, int], dict[int, object]] = defaultdict(dict)
+        self._ended: set[int] = set()
 
-    def of(self, world: World) -> threading.Barrier:
-        with self._lock:
-            self.boards.setdefault(world.generation, {})
-            return self._barriers.setdefault(world.generation, threading.Barrier(world.size))
-
-    def exchange(self, world: World, value: object) -> list[object]:
-        """What every rank has given, once all have."""
-        barrier, board = self.of(world), self.boards[world.generation]
-        try:
+    def exchange(self, world: World, turn: int, value: object, is_broken: Callable[[], bool]) -> list[object]:
+        """What every rank has given in one turn of a world, once all have."""
+        until_s = time.monotonic() + 20
+        with self._changed:
+            board = self._boards[world.generation, turn]
             board[world.rank] = value
-            barrier.wait(20)
-            found = [board[rank] for rank in range(world.size)]
-            barrier.wait(20)
-        except threading.BrokenBarrierError as error:
-            raise PeerLostError("a thread is gone") from error
-        return found
+            self._changed.notify_all()
+            while len(board) < world.size:
+                if world.generation in self._ended or is_broken() or time.monotonic() > until_s:
+                    raise PeerLostError("a thread is gone")
+                self._changed.wait(0.05)
+        return [board[rank] for rank in range(world.size)]
+
+    def end(self, world: World) -> None:
+        """A trainer that waits in a collective of this world loses it."""
+        with self._changed:
+            self._ended.add(world.generation)
+            self._changed.notify_all()
 
 
 @dataclass
@@ -55,19 +61,21 @@ class ListReplica:
     folder: Path
     model: list[int] = field(default_factory=list)
     world: World | None = None
+    is_broken: Callable[[], bool] = lambda: False
+    turn: int = 0
     gradient: list[tuple[int, int]] = field(default_factory=list)
     weight: float = 0.0
     sizes: list[int] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
-        self.world = world
+        self.world, self.is_broken, self.turn = world, is_broken, 0
         assert not is_broken() or world.size > 1
         self.exchange(None)
 
     def disconnect(self) -> None:
         if self.world is not None:
-            self.wire.of(self.world).abort()
+            self.wire.end(self.world)
 
     def copy_state(self, source: int) -> None:
         model = self.exchange(list(self.model))[source]
@@ -103,7 +111,8 @@ class ListReplica:
 
     def exchange(self, value: object) -> list[object]:
         assert self.world is not None
-        return self.wire.exchange(self.world, value)
+        self.turn += 1
+        return self.wire.exchange(self.world, self.turn, value, self.is_broken)
 
 
 class Crash(BaseException):
@@ -144,13 +153,14 @@ def train(
             elif what == "fail":
                 raise ZeroDivisionError("a bug of the user")
             elif what == "await":
-                wait_until(lambda whom=whom: has_come(served, whom), f"{whom} comes", 15)  # type: ignore[misc]
+                wait_until(functools.partial(changes_for, served, job, whom), f"the world changes for {whom}", 15)
     return replica.model if loop.is_complete else []
 
 
-def has_come(served: Served, name: str) -> bool:
-    group = served.master.status()["group"]
-    return name in group["waiting"] or name in group["members"]
+def changes_for(served: Served, job: Job, name: str) -> bool:
+    """The next step ends the world, or the trainer is already in it."""
+    assert job._group is not None
+    return job._group.must_change or name in served.master.status()["group"]["members"]
 
 
 async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(tmp_path: Path) -> None:
@@ -162,7 +172,7 @@ async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(t
 
     def crash() -> list[int]:
         with pytest.raises(Crash):
-            run("c", {1500: "crash"}, 2)
+            run("c", {320: "await b", 1500: "crash"}, 2)
         return []
 
     def late() -> list[int]:
@@ -174,7 +184,7 @@ async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(t
         model, _, left = await asyncio.gather(*tasks)
     assert model == [epoch * 1000 + position for epoch in range(3) for position in range(1000)]
     assert left == []
-    assert {1, 2} <= set(replicas["a"].sizes)  # and 3, if c has not crashed by then
+    assert set(replicas["a"].sizes) == {1, 2, 3}
     report = json.loads(audit_json(audit(tmp_path / "j")))
     assert report["ok"]
     assert [epoch["done"] for epoch in report["epochs"]] == [1000] * 3
