@@ -157,7 +157,7 @@ def current_namespace(kubeconfig: str = "") -> str:
         _, current = kube_config.list_kube_config_contexts(config_file=paths)
         return str((current.get("context") or {}).get("namespace") or "default")
     except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        return "default"  # whoever reads the credentials reports what is wrong with the file
+        return "default"  # reading the credentials reports what is wrong with the file
 
 
 def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
