@@ -30,9 +30,11 @@ BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports
 IN_TWO := $(BY_FILE) -n 2
 IN_FOUR := $(BY_FILE) -n 4
-# What make unit leaves to make test: tests of whole clusters, and of whole sandboxes.
+# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, and most random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
+IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py)
+QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
 .PHONY: style $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
@@ -86,10 +88,10 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no cluster (a few minutes)
-	@$(PYTEST) $(IN_FOUR) $(NO_CLUSTER)
+unit: $(STAMP) ## the tests of single parts, with a few of their random cases (under 4 minutes)
+	@EDL_HISTORIES=200 $(PYTEST) $(IN_FOUR) $(NO_CLUSTER) $(QUICK)
 
-thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
+thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
