@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,12 +41,20 @@ async def serving(folder: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterat
     with caplog.at_level(logging.INFO, "edl.processes.controller"):
         async with api.serve():
             task = asyncio.create_task(serve(settings(api, folder)))
+            await eventually(lambda: task.done() or _address(caplog))
+            url = f"http://{_address(caplog)}"
+            await _becomes(f"{url}/healthz", 200)
             try:
-                await eventually(lambda: task.done() or _address(caplog))
-                yield f"http://{_address(caplog)}"
+                yield url
             finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await _stopped(task)
+
+
+async def _stopped(task: asyncio.Task[int]) -> None:
+    """Stop a controller as Kubernetes does."""
+    if not task.done():
+        signal.raise_signal(signal.SIGTERM)
+    assert await task == 0
 
 
 def _address(caplog: pytest.LogCaptureFixture) -> str:
@@ -76,8 +85,12 @@ async def test_an_inquiry_that_fails_ends_the_process(
     monkeypatch.setattr(ClusterCache, "left_out", failing)
     api = FakeApi()
     with caplog.at_level(logging.ERROR, "edl.processes.controller"):
-        async with api.serve(), asyncio.timeout(ENDS_WITHIN_S):
-            assert await serve(settings(api, tmp_path)) == 1
+        async with api.serve():
+            task = asyncio.create_task(serve(settings(api, tmp_path)))
+            await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
+            if not task.done():
+                await _stopped(task)
+    assert task.result() == 1
     assert "stopping after an error" in caplog.messages
 
 
@@ -99,7 +112,6 @@ async def test_a_controller_without_a_sign_of_life_is_not_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, caplog) as url:
-        await _becomes(f"{url}/healthz", 200)
         sign_s = asyncio.get_running_loop().time()  # a monotonic clock, the same as the controller's
         monkeypatch.setattr(Controller, "last_sign_of_life_s", property(lambda _: sign_s - 1000.0))
         assert await _status(f"{url}/healthz") == 503
