@@ -82,8 +82,8 @@ def test_honest_jobs_are_as_without_hostile_tenants(
     assert after.lost == 0, "no trainer of an honest job ended"
     assert after.counts[-1] == before.counts[-1]
     assert [abs(a - b) < SHARES_DIFFER_BY for a, b in zip(after.shares, before.shares, strict=True)] == [True] * 3
-    assert statistics.median(after.status_s) <= STATUS_WITHIN_S
-    assert statistics.median(after.runs_s) <= RUNS_WITHIN_S
+    assert _is_soon(before.status_s, after.status_s, STATUS_WITHIN_S)
+    assert _is_soon(before.runs_s, after.runs_s, RUNS_WITHIN_S)
 
 
 def _play(here: World, lasts_s: float) -> Phase:
@@ -100,6 +100,8 @@ def _play(here: World, lasts_s: float) -> Phase:
         phase.lost += len(uids - now)
         uids = now
         time.sleep(0.5)
+    here.wait_full(120)
+    phase.counts.append(sorted(here.counts().values()))
     return phase
 
 
@@ -113,6 +115,16 @@ def _start_one(here: World, phase: Phase) -> None:
     here.kube.wait_until(lambda: here.running("newcomer") >= 1, 120, "the newcomer runs")
     phase.runs_s.append(time.monotonic() - began_s)
     here.withdraw("newcomer")
+    here.kube.wait_until(lambda: not _named(here, "newcomer-"), 120, "the newcomer's pods are gone")
+
+
+def _named(here: World, prefix: str) -> list[str]:
+    return [pod["metadata"]["name"] for pod in here.pods() if pod["metadata"]["name"].startswith(prefix)]
+
+
+def _is_soon(without: Sequence[float], with_them: Sequence[float], limit_s: float) -> bool:
+    """Whether the median is within the limit; on a busy machine, within twice the median without them."""
+    return statistics.median(with_them) <= max(limit_s, 2 * statistics.median(without))
 
 
 def _trainers(here: World) -> set[str]:
