@@ -60,6 +60,9 @@ $(STAMP): $(SANDBOX)
 demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer and a master are killed; nothing stays
 	@$(BIN)/edl sandbox --demo
 
+demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user, without a network, with 127.0.0.1 alone
+	@$(BIN)/python -m tests.sandbox.demo_conditions
+
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tests.planted import Bug, controller, histories, install_and_cli, kube, ledger, lifecycle, masters, planner, pod
-
-BUGS = tuple(
-    value
-    for module in (lifecycle, masters, controller, histories, planner, kube, ledger, pod, install_and_cli)
-    for value in vars(module).values()
-    if isinstance(value, Bug)
+from tests.planted import (
+    Bug,
+    api_answers,
+    controller,
+    histories,
+    install_and_cli,
+    kube,
+    ledger,
+    lifecycle,
+    masters,
+    planner,
+    pod,
 )
+
+_MODULES = (lifecycle, masters, controller, histories, planner, kube, api_answers, ledger, pod, install_and_cli)
+BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
+"""In the order in which `make planted` plants them."""
