@@ -134,6 +134,9 @@ real-test: $(STAMP) ## as root: the tests of images and installation in real con
 page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
 	@$(PYTEST) tests/browser
 
+prometheus-test: $(STAMP) ## rules, alerts and panels in a real Prometheus (Debian's package prometheus; three minutes)
+	@$(PYTEST) tests/prometheus
+
 screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots
 
