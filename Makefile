@@ -137,6 +137,9 @@ page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; t
 prometheus-test: $(STAMP) ## rules, alerts and panels in a real Prometheus (Debian's package prometheus; three minutes)
 	@$(PYTEST) tests/prometheus
 
+chart-test: $(STAMP) ## the Helm chart, by Helm itself (the first run builds it from its Go module)
+	@$(PYTEST) tests/chart
+
 screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots
 
