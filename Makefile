@@ -134,7 +134,7 @@ real-test: $(STAMP) ## as root: the tests of images and installation in real con
 page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
 	@$(PYTEST) tests/browser
 
-prometheus-test: $(STAMP) ## rules, alerts and panels in a real Prometheus (Debian's package prometheus; three minutes)
+prometheus-test: $(STAMP) ## rules, alerts and metrics, by promtool (Debian's package prometheus)
 	@$(PYTEST) tests/prometheus
 
 chart-test: $(STAMP) ## the Helm chart, by Helm itself (the first run builds it from its Go module)

@@ -12,8 +12,8 @@ import yaml
 
 from edl.install.alerts import ALERTS
 from edl.observability.metrics import Metrics
-from tests.prometheus.server import RULES
 
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml"
 JOB = 'namespace="ads",job="ctr"'
 
 
