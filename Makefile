@@ -140,6 +140,12 @@ real-test: $(STAMP) ## as root: the tests of images and installation in real con
 page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
 	@$(PYTEST) tests/browser
 
+prometheus-test: $(STAMP) ## rules, alerts and metrics, by promtool (Debian's package prometheus)
+	@$(PYTEST) tests/prometheus
+
+chart-test: $(STAMP) ## the Helm chart, by Helm itself (the first run builds it from its Go module)
+	@$(PYTEST) tests/chart
+
 screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots
 
