@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,6 +177,6 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
         ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, int], message: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        StepSettings(100, 1, **settings)  # type: ignore[arg-type]
+        StepSettings(100, 1, **settings)

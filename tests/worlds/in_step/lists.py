@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -125,7 +126,7 @@ class ListReplica:
 
     def end_step(self, flags: Flags) -> Flags:
         found = self.exchange((self.gradient, self.weight, flags))
-        parts: list[tuple[list[tuple[int, int]], float, Flags]] = found  # type: ignore[assignment]
+        parts = cast(list[tuple[list[tuple[int, int]], float, Flags]], found)
         assert sum(part[1] for part in parts) == pytest.approx(1)
         self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
         self.sizes.append(len(parts))
