@@ -234,8 +234,11 @@ class ElasticRun(LocalJob):
         ]
         # A step that survivors repeated was applied only by trainers that are gone: the later world counts.
         for line in sorted(lines, key=lambda line: (line["generation"], line["at_s"])):
-            counts += line["start"] in applied and applied[line["start"]]["generation"] != line["generation"]
-            applied[line["start"]] = line
+            before = applied.get(line["start"])
+            counts += before is not None and before["generation"] != line["generation"]
+            # The first trainer's line: that of a stopped trainer may come when it goes on.
+            if before is None or before["generation"] != line["generation"]:
+                applied[line["start"]] = line
         steps = [
             (start, line["end"], line["generation"], line["at_s"], line["size"])
             for start, line in sorted(applied.items())
@@ -306,12 +309,13 @@ def report(quiet: Run, stormy: Run) -> int:
 
 
 def lost_seconds(run: Run, kind: str) -> list[float]:
-    """Seconds of training lost by each change of a kind: the gap at the first change of worlds after it."""
+    """Seconds of training lost by each change of a kind: the gaps that end before the next one."""
     lost = []
     changes = [*run.changes, Change("end", float("inf"))]
     for change, following in itertools.pairwise(changes):
         if change.kind == kind:
-            gaps = [gap for at_s, gap in run.gaps() if change.at_s - run.step_s <= at_s < following.at_s]
+            # A gap begins with the last step before its change, and ends before the next change is asked for.
+            gaps = [gap for at_s, gap in run.gaps() if change.at_s <= at_s + run.step_s + gap < following.at_s]
             lost += [sum(gaps)] if gaps else []
     return lost
 

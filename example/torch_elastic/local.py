@@ -18,10 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from example.fit_flights.local import POLL_S, TIMEOUT_S, LocalJob, Plan
+from example.fit_flights.local import POLL_S, LocalJob, Plan
 
 RECORDS, BATCH, LOGICAL_RANKS = 1500, 60, 4
 _LEFT = 143
+_TIMEOUT_S = 900.0
 
 
 class LocalElasticJob(LocalJob):
@@ -66,11 +67,11 @@ class LocalElasticJob(LocalJob):
             TimeoutError: the run takes too long.
             RuntimeError: a trainer failed.
         """
-        until_s = time.monotonic() + TIMEOUT_S
+        until_s = time.monotonic() + _TIMEOUT_S
         self.start()
         while live := self._live():
             if time.monotonic() > until_s:
-                raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s; read the logs in {self.folder}")
+                raise TimeoutError(f"the run takes longer than {_TIMEOUT_S:g} s; choose fewer epochs")
             group = self.ask("GET", "/v1/status")["group"]
             # A change is due at a position, and once all trainers are in the world after the change before.
             is_settled = group is not None and sorted(group["members"]) == sorted(live)
@@ -135,4 +136,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (TimeoutError, RuntimeError) as problem:
+        sys.exit(f"local: {problem}")

@@ -30,13 +30,14 @@ def test_the_weights_do_not_depend_on_how_many_trainers_come_leave_and_are_kille
 
 def test_a_stopped_trainer_holds_the_others_up_for_the_time_limit_of_the_master(tmp_path: Path) -> None:
     with ElasticRun(
-        tmp_path, steps=300, resizes=0, kills=0, stops=1, trainers=2, seed=3, pace_s=0.02, logical_ranks=2
+        tmp_path, steps=600, resizes=0, kills=0, stops=1, trainers=2, seed=3, pace_s=0.02, logical_ranks=2
     ) as job:
         found = job.measure()
     assert found.problems == []
     assert found.audit["ok"]
+    assert [change.kind for change in found.changes] == ["stop", "continue"]
     (lost_s,) = lost_seconds(found, "stop")
-    assert GroupSettings().unwatched_s - 1 < lost_s < 15, "the limit of a collective is 10 s more"
+    assert GroupSettings().unwatched_s - 1 < lost_s < 20, "that is not much less than the 30 s of a collective"
     assert {step[4] for step in found.steps} == {1, 2}, "the trainer does not come back"
     assert len(found.weights) == 1
 
