@@ -44,7 +44,7 @@ class Change:
     """A planned resize or a kill.
 
     Attributes:
-        kind: join, leave, kill, or replace for the join after a kill.
+        kind: join, leave, kill, replace for the join after a kill, stop, or continue after a stop.
         at_s: when it was asked for, in seconds since the epoch.
         name: of the trainer that leaves or is killed.
     """
@@ -96,6 +96,7 @@ class ElasticRun(LocalJob):
         steps: how many optimizer steps.
         resizes: how many planned ones: a trainer joins or leaves.
         kills: how many trainers get SIGKILL; each is replaced once the others train on.
+        stops: how many trainers get SIGSTOP, and SIGCONT once the others train on.
         trainers: at most.
         seed: of the schedule.
         pace_s: a step takes at least so long, so that there is time for all changes.
@@ -113,19 +114,21 @@ class ElasticRun(LocalJob):
         seed: int,
         pace_s: float,
         logical_ranks: int,
+        stops: int = 0,
     ) -> None:
         self._epochs = max(1, round(steps * BATCH / RECORDS))
         super().__init__(folder, Plan(seed, trainers, 0, 0, 0, RECORDS, self._epochs, environment=_ONE_THREAD))
         self._pace_s, self._most, self._parts = pace_s, trainers, logical_ranks
         self._end = self._epochs * RECORDS
         self._draw = random.Random(seed)  # noqa: S311 - not a secret
-        kinds = ["planned"] * resizes + ["kill"] * kills
+        kinds = ["planned"] * resizes + ["kill"] * kills + ["stop"] * stops
         self._draw.shuffle(kinds)
         self._schedule = kinds
         self._changes: list[Change] = []
         self._forked: dict[str, BaseProcess] = {}
         self._expected: dict[str, int] = {}
         self._is_short = False  # a killed trainer has to be replaced
+        self._stopped = ""  # the trainer that got SIGSTOP
 
     def __exit__(self, *error: object) -> None:
         for process in self._forked.values():
@@ -147,11 +150,16 @@ class ElasticRun(LocalJob):
             if time.monotonic() - started_s > TIMEOUT_S:
                 raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
             group = self.ask("GET", "/v1/status")["group"]
-            is_settled = group is not None and group["generation"] > generation and sorted(group["members"]) == live
+            training = [name for name in live if name != self._stopped]
+            is_settled = group is not None and group["generation"] > generation
+            is_settled = is_settled and sorted(group["members"]) == training
             is_settled = is_settled and group["position"] >= position + _STEPS_BETWEEN * BATCH
             if is_settled and self._is_short:
                 generation, position, self._is_short = group["generation"], group["position"], False
                 self._join("replace")
+            elif is_settled and self._stopped:
+                generation, position = group["generation"], group["position"]
+                self._continue()
             elif is_settled and self._schedule:
                 generation, position = group["generation"], group["position"]
                 self._change(self._schedule.pop(0), live)
@@ -187,6 +195,12 @@ class ElasticRun(LocalJob):
         self._changes.append(Change(kind, time.time()))
         self._add_trainer()
 
+    def _continue(self) -> None:
+        process = self._forked[self._stopped]
+        self._changes.append(Change("continue", time.time(), self._stopped))
+        os.kill(process.pid or 0, signal.SIGCONT)
+        self._stopped = ""
+
     def _change(self, kind: str, live: list[str]) -> None:
         if kind == "planned":
             may_join, may_leave = len(live) < self._most, len(live) > 1
@@ -196,8 +210,12 @@ class ElasticRun(LocalJob):
             return
         name = self._draw.choice(live)
         process = self._forked[name]
-        self._expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
         self._changes.append(Change(kind, time.time(), name))
+        if kind == "stop":
+            self._stopped = name
+            os.kill(process.pid or 0, signal.SIGSTOP)
+            return
+        self._expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
         if kind == "kill":
             process.kill()
             process.join()
@@ -216,8 +234,11 @@ class ElasticRun(LocalJob):
         ]
         # A step that survivors repeated was applied only by trainers that are gone: the later world counts.
         for line in sorted(lines, key=lambda line: (line["generation"], line["at_s"])):
-            counts += line["start"] in applied and applied[line["start"]]["generation"] != line["generation"]
-            applied[line["start"]] = line
+            before = applied.get(line["start"])
+            counts += before is not None and before["generation"] != line["generation"]
+            # The first trainer's line: that of a stopped trainer may come when it goes on.
+            if before is None or before["generation"] != line["generation"]:
+                applied[line["start"]] = line
         steps = [
             (start, line["end"], line["generation"], line["at_s"], line["size"])
             for start, line in sorted(applied.items())
@@ -239,7 +260,8 @@ def _train(environment: dict[str, str], folder: str, pace_s: float) -> None:
 def main() -> int:
     """Run both, and print a table."""
     parser = argparse.ArgumentParser(description="Measure training in step under resizes and kills.")
-    for name, default in (("steps", 8000), ("resizes", 100), ("kills", 20), ("trainers", 4), ("seed", 0)):
+    numbers = {"steps": 8000, "resizes": 100, "kills": 20, "stops": 0, "trainers": 4, "seed": 0}
+    for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--pace-s", type=float, default=0.01)
     parser.add_argument("--undisturbed-trainers", type=int, default=4)
@@ -249,7 +271,7 @@ def main() -> int:
     _FORKS.set_forkserver_preload([_TRAINER])
     with (
         tempfile.TemporaryDirectory() as folder,
-        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0, "trainers": alone}) as job,
+        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0, "stops": 0, "trainers": alone}) as job,
     ):
         quiet = job.measure()
     with tempfile.TemporaryDirectory() as folder, ElasticRun(Path(folder), **arguments) as job:
@@ -270,7 +292,7 @@ def report(quiet: Run, stormy: Run) -> int:
         )
     print(f"planned: {sum(change.kind in {'join', 'leave'} for change in stormy.changes)} resizes,", end=" ")
     print(f"{sum(change.kind == 'kill' for change in stormy.changes)} kills")
-    for kind in ("join", "leave", "kill", "replace"):
+    for kind in ("join", "leave", "kill", "replace", "stop", "continue"):
         lost = lost_seconds(stormy, kind)
         if lost:
             most = sorted(lost)[int(0.95 * (len(lost) - 1))]
@@ -287,12 +309,13 @@ def report(quiet: Run, stormy: Run) -> int:
 
 
 def lost_seconds(run: Run, kind: str) -> list[float]:
-    """Seconds of training lost by each change of a kind: the gap at the first change of worlds after it."""
+    """Seconds of training lost by each change of a kind: the gaps that end before the next one."""
     lost = []
     changes = [*run.changes, Change("end", float("inf"))]
     for change, following in itertools.pairwise(changes):
         if change.kind == kind:
-            gaps = [gap for at_s, gap in run.gaps() if change.at_s - run.step_s <= at_s < following.at_s]
+            # A gap begins with the last step before its change, and ends before the next change is asked for.
+            gaps = [gap for at_s, gap in run.gaps() if change.at_s <= at_s + run.step_s + gap < following.at_s]
             lost += [sum(gaps)] if gaps else []
     return lost
 

@@ -46,7 +46,7 @@ def train(environment: dict[str, str], folder: str, records: int, batch: int, pa
 
     last_s = time.monotonic()
     with connect(environment=os.environ) as job:
-        elastic = Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=batch, timeout_s=10)
+        elastic = Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=batch)
         elastic.loop.on_step = write_down
         for features, answers in elastic.batches():
             nn.functional.cross_entropy(model(features), answers).backward()

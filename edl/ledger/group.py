@@ -243,7 +243,9 @@ class Group:
         return self.world is None or generation != self.world.generation or not any(self._training())
 
     def tick(self, now_s: float) -> bool:
-        """Apply the time limits; returns True if a trainer was lost."""
+        """Apply the time limits while the job trains; returns True if a trainer was lost."""
+        if not self._ledger.state.is_open:
+            return False  # trainers end with the job, and nobody waits for them
         lost = [(session, why) for session in list(self._members) if (why := self._loss(session, now_s))]
         for session, why in lost:
             self._lose(session, why, now_s)

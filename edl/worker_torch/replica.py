@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -28,6 +29,7 @@ except ImportError as error:
     ) from error
 
 _PEER_PAUSE_S = 0.005
+_LOOK_EVERY = timedelta(seconds=0.25)
 _LOOPBACK = "127.0.0.1"
 _MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
 
@@ -67,13 +69,15 @@ class TorchReplica:
         self._own_store = distributed.TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
         self.endpoint = f"{self._host}:{self._own_store.port}"
         self._world: World | None = None
+        self._is_broken: Callable[[], bool] = lambda: False
         self._group: Any = None
+        self._is_abandoned = False
         self._rows = torch.zeros(0)
         self._views: list[list[Any]] = []
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """See `Replica.connect`."""
-        self._world = world
+        self._world, self._is_broken = world, is_broken
         parts = self.logical_ranks or world.size
         # All trainers of a world send as many rows as the one with the most parts.
         rows = max(len(parts_of(parts, rank, world.size)) for rank in range(world.size))
@@ -106,7 +110,11 @@ class TorchReplica:
 
     def disconnect(self) -> None:
         """See `Replica.disconnect`."""
-        self._group = None
+        if self._is_abandoned:
+            # The end of a group waits for its collectives, and nobody ends the one that a stopped process holds up.
+            kept, self._group = [self._group], None
+            threading.Thread(target=kept.clear, daemon=True).start()
+        self._group, self._is_abandoned = None, False
 
     def copy_state(self, source: int) -> None:
         """See `Replica.copy_state`."""
@@ -114,10 +122,10 @@ class TorchReplica:
         data = torch.tensor(bytearray(self._state_bytes()) if is_source else [], dtype=torch.uint8)
         size = torch.tensor([len(data)])
         with _peers_may_be_lost():
-            self._group.broadcast(size, source).wait()
+            self._finish(self._group.broadcast(size, source))
             if not is_source:
                 data = torch.empty(int(size), dtype=torch.uint8)
-            self._group.broadcast(data, source).wait()
+            self._finish(self._group.broadcast(data, source))
         if not is_source:
             self._load_state(io.BytesIO(data.numpy().tobytes()))
 
@@ -185,12 +193,12 @@ class TorchReplica:
             rows = [self._rows]
         elif not self.logical_ranks:
             with _peers_may_be_lost():
-                self._group.allreduce([self._rows]).wait()
+                self._finish(self._group.allreduce([self._rows]))
             rows = [self._rows]
         else:
             rows = [torch.empty_like(self._rows) for _ in range(self._size)]
             with _peers_may_be_lost():
-                self._group.allgather([rows], [self._rows]).wait()
+                self._finish(self._group.allgather([rows], [self._rows]))
         found = Flags(*sum(part[0, tail] for part in rows).tolist())
         if not self.logical_ranks:
             return self._rows[0], found
@@ -199,6 +207,26 @@ class TorchReplica:
             for index in range(len(parts_of(self.logical_ranks, rank, self._size))):
                 total += part[index]
         return total, found
+
+    def _finish(self, work: Any) -> None:  # noqa: ANN401
+        """Wait for a collective, at most until the master knows that a trainer of the world is gone.
+
+        A trainer that leaves is gone for the master as soon as its own part of the collective has ended. So this one
+        has some time left to end, too.
+        """
+        was_broken = False
+        while True:
+            try:
+                work.wait(_LOOK_EVERY)
+                return
+            except RuntimeError:
+                if work.is_completed():
+                    work.wait()  # it has ended between the two calls, or it has failed
+                    return
+            if was_broken:
+                self._is_abandoned = True
+                raise PeerLostError("a trainer is gone, and its connections are still open")
+            was_broken = self._is_broken()
 
     @property
     def _size(self) -> int:

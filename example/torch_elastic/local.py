@@ -1,7 +1,7 @@
 """The job on this machine, without Kubernetes: a master and trainers as local processes that come and go.
 
     python -m example.torch_elastic.local                             # two trainers, nobody comes or goes
-    python -m example.torch_elastic.local --joins 2 --leaves 1 --kills 1
+    python -m example.torch_elastic.local --joins 2 --leaves 1 --kills 1 --step-s 0.05
 
 It does what the controller does in a cluster: it starts trainers, asks them to leave with SIGTERM, and replaces those
 that were killed. Each run ends with the accuracy, a digest of the weights, and the audit of the master's journal.
@@ -18,10 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from example.fit_flights.local import POLL_S, TIMEOUT_S, LocalJob, Plan
+from example.fit_flights.local import POLL_S, LocalJob, Plan
 
 RECORDS, BATCH, LOGICAL_RANKS = 1500, 60, 4
 _LEFT = 143
+_TIMEOUT_S = 900.0
 
 
 class LocalElasticJob(LocalJob):
@@ -33,13 +34,20 @@ class LocalElasticJob(LocalJob):
         epochs: over the data.
         changes: join, leave or kill, in the order in which they happen.
         seed: of the data's order and of who leaves.
+        step_s: a step takes at least so long: a new trainer needs some seconds to import PyTorch.
+
+    Attributes:
+        played: the changes that have happened; the others were due after the last step.
     """
 
-    def __init__(self, folder: Path, *, trainers: int, epochs: int, changes: list[str], seed: int) -> None:
+    def __init__(
+        self, folder: Path, *, trainers: int, epochs: int, changes: list[str], seed: int, step_s: float = 0.0
+    ) -> None:
         environment = {
             "EDL_CHECKPOINTS": str(folder / "models"),
             "EDL_GLOBAL_BATCH": str(BATCH),
             "EDL_LOGICAL_RANKS": str(LOGICAL_RANKS),
+            "STEP_S": str(step_s),
             "TRAINERS": str(trainers),
         }
         module = "example.torch_elastic.train"
@@ -50,6 +58,7 @@ class LocalElasticJob(LocalJob):
         self._changes = [((index + 1) / (len(changes) + 1), what) for index, what in enumerate(changes)]
         self._pick = random.Random(seed)  # noqa: S311 - not a secret
         self._asked: dict[str, int] = {}
+        self.played: list[str] = []
 
     def train(self) -> dict[str, Any]:
         """Train to the end; returns the audit.
@@ -58,14 +67,15 @@ class LocalElasticJob(LocalJob):
             TimeoutError: the run takes too long.
             RuntimeError: a trainer failed.
         """
-        until_s = time.monotonic() + TIMEOUT_S
+        until_s = time.monotonic() + _TIMEOUT_S
         self.start()
         while live := self._live():
             if time.monotonic() > until_s:
-                raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s; read the logs in {self.folder}")
+                raise TimeoutError(f"the run takes longer than {_TIMEOUT_S:g} s; choose fewer epochs")
             group = self.ask("GET", "/v1/status")["group"]
-            position = group["position"] if group is not None else 0
-            if self._changes and position >= self._changes[0][0] * self._end:
+            # A change is due at a position, and once all trainers are in the world after the change before.
+            is_settled = group is not None and sorted(group["members"]) == sorted(live)
+            if self._changes and is_settled and group["position"] >= self._changes[0][0] * self._end:
                 self._change(self._changes.pop(0)[1], live)
             time.sleep(POLL_S)
         return self._audit()
@@ -83,6 +93,7 @@ class LocalElasticJob(LocalJob):
         return [name for name, process in self.trainers.items() if process.poll() is None]
 
     def _change(self, what: str, live: list[str]) -> None:
+        self.played.append(what)
         if what == "join":
             self._add_trainer()
             return
@@ -99,17 +110,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Train a network on digits, with trainers that come and go.")
     for name, default in (("trainers", 2), ("epochs", 40), ("joins", 0), ("leaves", 0), ("kills", 0), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--step-s", type=float, default=0.0, help="a step takes at least so long, in seconds")
     chosen = parser.parse_args()
     changes = ["join"] * chosen.joins + ["leave"] * chosen.leaves + ["kill"] * chosen.kills
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalElasticJob(
-            Path(folder), trainers=chosen.trainers, epochs=chosen.epochs, changes=changes, seed=chosen.seed
+            Path(folder),
+            trainers=chosen.trainers,
+            epochs=chosen.epochs,
+            changes=changes,
+            seed=chosen.seed,
+            step_s=chosen.step_s,
         ) as job,
     ):
         found = job.train()
         for line in job.results():
             print(line)
+    if changes:
+        print(f"{len(job.played)} of {len(changes)} changes happened: {', '.join(job.played) or 'none'}")
     done = sum(epoch["done"] for epoch in found["epochs"])
     total = sum(epoch["total"] for epoch in found["epochs"])
     print(f"audit {'ok' if found['ok'] else 'BROKEN'}: {done} of {total} records in one step")
@@ -117,4 +136,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (TimeoutError, RuntimeError) as problem:
+        sys.exit(f"local: {problem}")

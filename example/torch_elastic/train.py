@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from edl.worker import connect
 from edl.worker_torch import Elastic
 
 HELD_OUT = 297
-SAVE_EVERY = 100  # steps
+SAVE_EVERY = 25  # steps: an epoch of 1500 records has 25 of 60
+STEP_S = float(os.environ.get("STEP_S", "0"))  # for demonstrations, so that there is time for changes
 
 
 def digits() -> tuple[Any, Any]:
@@ -54,11 +56,14 @@ def main() -> None:
     pictures, answers = digits()
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses: list[float] = []
     with connect() as job:
         elastic = Elastic(job, model, optimizer, read=lambda n: (pictures[n], answers[n]), save_every=SAVE_EVERY)
         for x, y in elastic.batches():
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
+            losses.append(loss.item())
+            time.sleep(STEP_S)
         if job.leaving():
             sys.exit(143)
     counts = elastic.loop.counts
@@ -68,9 +73,10 @@ def main() -> None:
     with torch.no_grad():
         model.eval()
         right = (model(pictures[-HELD_OUT:]).argmax(1) == answers[-HELD_OUT:]).float().mean().item()
+    course = f"; its loss went from {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     print(
         f"accuracy {right:.4f} on {HELD_OUT} held-out digits, weights {fingerprint(model)}; this trainer was in"
-        f" {counts.worlds} worlds and took part in {counts.steps} steps",
+        f" {counts.worlds} worlds and took part in {counts.steps} steps{course}",
         flush=True,
     )
 

@@ -139,6 +139,17 @@ def test_a_trainer_that_hangs_is_given_up_and_named() -> None:
     assert world.group.formed(A) is not None
 
 
+def test_trainers_that_end_with_the_job_are_no_losses() -> None:
+    world = Clocked()
+    world.two()
+    for key in (A, B):
+        world.group.watch(key, 1, 200, world.now_s)
+        world.group.unwatch(key, world.now_s, dropped=False)
+    world.now_s += 60
+    assert not world.group.tick(world.now_s)
+    assert not world.group.losses
+
+
 def test_a_trainer_that_lacks_a_counted_step_comes_back_without_a_state() -> None:
     world = Clocked()
     world.two()

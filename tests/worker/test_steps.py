@@ -5,115 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from edl.errors import ConfigError, PermanentError
 from edl.master.journal_audit import audit, audit_json
 from edl.worker import connect
-from edl.worker.group import World
 from edl.worker.job import Job
-from edl.worker.steps import Flags, PeerLostError, Piece, StepSettings, parts_of
+from edl.worker.steps import StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
+from tests.worlds.in_step.lists import ListReplica, Wire
 from tests.worlds.master_server import TOKEN, Served, serving
 from tests.worlds.waiting import wait_until
-
-
-class Wire:
-    """The collectives of all worlds."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._boards: defaultdict[tuple[int, int], dict[int, object]] = defaultdict(dict)
-        self._ended: set[int] = set()
-
-    def exchange(self, world: World, turn: int, value: object, is_broken: Callable[[], bool]) -> list[object]:
-        """What every rank has given in one turn of a world, once all have."""
-        until_s = time.monotonic() + 20
-        with self._changed:
-            board = self._boards[world.generation, turn]
-            board[world.rank] = value
-            self._changed.notify_all()
-            while len(board) < world.size:
-                if world.generation in self._ended or is_broken() or time.monotonic() > until_s:
-                    raise PeerLostError("a thread is gone")
-                self._changed.wait(0.05)
-        return [board[rank] for rank in range(world.size)]
-
-    def end(self, world: World) -> None:
-        """A trainer that waits in a collective of this world loses it."""
-        with self._changed:
-            self._ended.add(world.generation)
-            self._changed.notify_all()
-
-
-@dataclass
-class ListReplica:
-    """A model that is the list of the positions that it was trained on."""
-
-    wire: Wire
-    folder: Path
-    model: list[int] = field(default_factory=list)
-    world: World | None = None
-    is_broken: Callable[[], bool] = lambda: False
-    turn: int = 0
-    gradient: list[tuple[int, int]] = field(default_factory=list)
-    weight: float = 0.0
-    sizes: list[int] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-
-    def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
-        self.world, self.is_broken, self.turn = world, is_broken, 0
-        assert not is_broken() or world.size > 1
-        self.exchange(None)
-
-    def disconnect(self) -> None:
-        if self.world is not None:
-            self.wire.end(self.world)
-
-    def copy_state(self, source: int) -> None:
-        model = self.exchange(list(self.model))[source]
-        assert isinstance(model, list)
-        self.model = model
-
-    def begin_step(self) -> None:
-        self.gradient, self.weight = [], 0.0
-
-    def begin_piece(self, step: int, piece: Piece) -> None:
-        assert step % 1000 <= piece.start < piece.end
-
-    def end_piece(self, piece: Piece) -> None:
-        self.gradient += [(piece.epoch, position) for position in range(piece.start, piece.end)]
-        self.weight += piece.weight
-
-    def end_step(self, flags: Flags) -> Flags:
-        found = self.exchange((self.gradient, self.weight, flags))
-        parts = cast(list[tuple[list[tuple[int, int]], float, Flags]], found)
-        assert sum(part[1] for part in parts) == pytest.approx(1)
-        self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
-        self.sizes.append(len(parts))
-        return Flags(*map(sum, zip(*(part[2] for part in parts), strict=True)))
-
-    def scale_rate(self, factor: float) -> None:
-        self.rates.append(factor)
-
-    def save(self, checkpoint: int) -> None:
-        (self.folder / str(checkpoint)).write_text(json.dumps(self.model))
-
-    def load(self, checkpoint: int) -> None:
-        self.model = json.loads((self.folder / str(checkpoint)).read_text())
-
-    def exchange(self, value: object) -> list[object]:
-        assert self.world is not None
-        self.turn += 1
-        return self.wire.exchange(self.world, self.turn, value, self.is_broken)
 
 
 class Crash(BaseException):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.elastic_torch import ElasticRun, Run
+from benchmarks.elastic_torch import ElasticRun, Run, lost_seconds
+from edl.ledger.group import GroupSettings
 from example.torch_elastic.local import LocalElasticJob
 
 
@@ -27,11 +28,29 @@ def test_the_weights_do_not_depend_on_how_many_trainers_come_leave_and_are_kille
         assert result.audit["ok"]
 
 
+def test_a_stopped_trainer_holds_the_others_up_for_the_time_limit_of_the_master(tmp_path: Path) -> None:
+    with ElasticRun(
+        tmp_path, steps=600, resizes=0, kills=0, stops=1, trainers=2, seed=3, pace_s=0.02, logical_ranks=2
+    ) as job:
+        found = job.measure()
+    assert found.problems == []
+    assert found.audit["ok"]
+    assert [change.kind for change in found.changes] == ["stop", "continue"]
+    (lost_s,) = lost_seconds(found, "stop")
+    assert GroupSettings().unwatched_s - 1 < lost_s < 20, "that is not much less than the 30 s of a collective"
+    assert {step[4] for step in found.steps} == {1, 2}, "the trainer does not come back"
+    assert len(found.weights) == 1
+
+
 def test_the_example_trains_while_trainers_come_and_go(tmp_path: Path) -> None:
-    with LocalElasticJob(tmp_path, trainers=2, epochs=20, changes=["kill", "join", "leave"], seed=1) as job:
+    changes = ["kill", "join", "leave"]
+    with LocalElasticJob(tmp_path, trainers=2, epochs=24, changes=changes, seed=1, step_s=0.05) as job:
         found = job.train()
         results = [line.split() for line in job.results()]
     assert found["ok"]
+    assert job.played == changes
     assert len({line[7] for line in results}) == 1, "the trainers have different models"
     assert min(float(line[1]) for line in results) > 0.9
+    falls = [(float(line[-3]), float(line[-1])) for line in results]
+    assert any(last < first / 4 for first, last in falls), falls
     assert list((tmp_path / "models").glob("checkpoint-*.pt"))

@@ -39,6 +39,8 @@ The data master, the ledger and the container's first process:
 - `master_processes`: a master and trainers as processes that a test can kill. For master.
 - `ledger.simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
 - `ledger.by_position`: the expected progress, counted position by position, that the simulation compares with.
+- `in_step.lists`: a model that is a list, and collectives among threads and processes. For worker/test_steps*.
+- `in_step.process`: a trainer of such a model as a process that stops itself. For worker/test_steps_hung.
 - `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
 
 The worlds of the end-to-end tests are in `tests/e2e/worlds`.

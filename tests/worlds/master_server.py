@@ -15,6 +15,7 @@ import aiohttp
 from edl.clock import SystemClock
 from edl.errors import EdlError
 from edl.ledger.dispatch import LedgerSettings
+from edl.ledger.group import GroupSettings
 from edl.master.bodies import DatasetBody
 from edl.master.datasets import Catalog
 from edl.master.http_api import MasterApi, Tokens
@@ -73,6 +74,7 @@ async def serving(
     port: int = 0,
     expected: ExpectedProgress | None = None,
     restarts_epoch: bool = False,
+    group: GroupSettings | None = None,
     **dataset: Any,
 ) -> AsyncIterator[Served]:
     """A master that runs until the block ends."""
@@ -87,7 +89,7 @@ async def serving(
         await store.close()
         raise
     store.start()
-    master = Master(recovered, store, clock)
+    master = Master(recovered, store, clock, group)
     if source is not None:
         await master.set_dataset(await catalog.describe(DatasetBody(source=source, **dataset)))
     tokens = Tokens(token.encode(), controller.encode() if controller else None)
