@@ -22,7 +22,7 @@ def port_at_every_address(name: str) -> str:
 
     A pod that requests a port at every address conflicts with each pod that requests it at any address.
     """
-    return "/".join(name.split("/", 3)[:3])
+    return name if name.count("/") < 3 else "/".join(name.split("/", 3)[:3])
 
 
 @dataclass(frozen=True, slots=True)

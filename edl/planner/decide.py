@@ -34,7 +34,7 @@ from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
 
-ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.78, 0.88, 0.96  # parts of the deadline by which stages end
+ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.75, 0.8, 0.96  # parts of the deadline by which stages end
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from edl.planner.problem import Problem
 from edl.planner.programs.deletions import fewest_victims
 from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
+from edl.planner.swaps.tightest import place_minimums
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
 SHAPES_LEFT_ROOM, LEFT_ROOM = 4, 50  # a packing of serving leaves room for so many trainers of so many shapes
@@ -162,10 +163,19 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
     Returns:
         The packing; None if free capacity is not enough.
     """
-    for batch in batches_of(packing, served):
-        if make_room(packing, batch, {}) < len(batch.owners):
-            return None
-    return packing
+    batches = batches_of(packing, served)
+    fixed = [batch for batch in batches if batch.owners[0][1] is not Role.TRAINER]
+    minimums = batches[len(fixed) :]  # trainers come last
+    if not _all_placed(packing, fixed):
+        return None
+    if packing.problem.is_many and place_minimums(packing, [(b.shape, [j for j, _ in b.owners]) for b in minimums]):
+        return packing
+    return packing if _all_placed(packing, minimums) else None
+
+
+def _all_placed(packing: TrialPacking, batches: list[PodBatch]) -> bool:
+    """Place batches in free room, one after the other; False at the first that does not fit."""
+    return all(make_room(packing, batch, {}) == len(batch.owners) for batch in batches)
 
 
 def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:

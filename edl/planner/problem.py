@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +170,7 @@ class Problem:
         node_index: index of each node by name.
         columns: patterns that the linear programs begin with.
         used_columns: patterns that the programs of this decision used; the programs add to it.
+        known_buckets: buckets of the fluid programs, by capacity and shapes; the programs add to them.
         is_large: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
         clock: the time that is left for the decision.
@@ -198,6 +199,7 @@ class Problem:
     node_index: dict[str, int] = field(default_factory=dict)
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
+    known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
     is_large: bool = False
     is_many: bool = False
     clock: Clock = field(default_factory=Clock, compare=False)
@@ -254,9 +256,9 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
     requested = np.flatnonzero(request > 0).tolist()
     if not requested:
         return np.full(len(free), np.iinfo(np.int32).max, dtype=np.int64)
-    slots: IntArray = free[:, requested[0]] // request[requested[0]]
+    slots: IntArray = np.ascontiguousarray(free[:, requested[0]]) // request[requested[0]]  # numpy is fast on rows
     for column in requested[1:]:
-        np.minimum(slots, free[:, column] // request[column], out=slots)
+        np.minimum(slots, np.ascontiguousarray(free[:, column]) // request[column], out=slots)
     return np.maximum(slots, 0, out=slots)
 
 

@@ -42,6 +42,9 @@ LARGE_NODES = 256  # a cluster with more nodes is planned in bulk, not node by n
 MANY_KINDS = 64  # so is a smaller cluster if its nodes differ in more ways than this in what is free on them
 
 
+_Entries = list[tuple[int, int]]  # a row of a matrix: the columns that are not 0, with their values
+
+
 @dataclass(slots=True)
 class _ShapeTable:
     """The pod shapes, numbered in the order in which they appear, with their requests as rows.
@@ -49,12 +52,12 @@ class _ShapeTable:
     Attributes:
         names: resource names, the columns.
         number: the number of each shape.
-        rows: (shapes, resources) what one pod of each shape requests.
+        rows: (shapes,) what one pod of each shape requests.
     """
 
-    names: tuple[str, ...]
+    names: _Names
     number: dict[PodShape, int] = field(default_factory=dict)
-    rows: list[list[int]] = field(default_factory=list)
+    rows: list[_Entries] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)  # by object identity: thousands of pods share a few shapes
 
     def add(self, shape: PodShape) -> int:
@@ -65,7 +68,7 @@ class _ShapeTable:
         index = self.number.get(shape)
         if index is None:
             index = self.number[shape] = len(self.rows)
-            self.rows.append(as_row(shape.request, self.names))
+            self.rows.append(self.names.entries(shape.request))
         self.known[id(shape)] = index
         return index
 
@@ -98,7 +101,7 @@ def read_problem(
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
     clock = clock or Clock()
     names = _planned_resources(jobs, waiting, snapshot)
-    table = _ShapeTable(names)
+    table = _ShapeTable(_Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     foreign = _list_pods(snapshot.pods, index, table)
     leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
@@ -107,11 +110,10 @@ def read_problem(
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
-    request = _matrix(table.rows, len(names))
-    columns_kept = _columns_that_differ(names, request)
-    names, request = tuple(names[c] for c in columns_kept), request[:, columns_kept]
+    columns_kept = _columns_that_differ(names, table.rows)
+    names, request = tuple(names[c] for c in columns_kept), _request_matrix(table.rows, columns_kept)
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
-    reserved = _node_rows([node.reserved for node in snapshot.nodes], names, as_row)
+    reserved = _node_rows([node.reserved for node in snapshot.nodes], names, _as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     shapes = tuple(table.number)
     opened = _open_nodes(snapshot.nodes, shapes, _users_of_placements(jobs), clock)
@@ -151,16 +153,34 @@ def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -
     return found
 
 
-def as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
-    """The request of a pod, in the order of the names; amounts are cut off so that sums stay within 64 bits."""
-    have = request.as_dict()
-    return [min(_requested(have, name), MAX_REQUEST) for name in names]
+class _Names:
+    """Resource names as columns, found by what a pod requests: one of thousands of host ports is not looked for."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._column = {name: column for column, name in enumerate(names)}
+        self._addresses: dict[str, list[str]] = {}
+        for name in self._column:
+            if name.startswith(HOST_PORT_PREFIX) and (port := port_at_every_address(name)) != name:
+                self._addresses.setdefault(port, []).append(name)
+
+    def entries(self, request: Resources) -> _Entries:
+        """The columns that a pod requests, ascending, with the amounts, cut off so that sums stay within 64 bits.
+
+        A host port requested at every address counts at each single address.
+        """
+        have = dict(request.amounts)
+        for port in self._addresses.keys() & have.keys() if self._addresses else ():
+            have |= {name: have[port] for name in self._addresses[port] if name not in have}
+        column = self._column
+        return sorted((column[name], min(amount, MAX_REQUEST)) for name, amount in have.items() if name in column)
 
 
-def _requested(have: Mapping[str, int], name: str) -> int:
-    """The amount requested of a resource; a host port requested at every address counts at each single address."""
-    amount = have.get(name, 0)
-    return have.get(port_at_every_address(name), 0) if not amount and name.startswith(HOST_PORT_PREFIX) else amount
+def _as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
+    """What is requested, in the order of the names."""
+    row = [0] * len(names)
+    for column, amount in _Names(names).entries(request):
+        row[column] = amount
+    return row
 
 
 def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
@@ -191,15 +211,30 @@ def _superfluous(names: set[str], shapes: Iterable[PodShape], nodes: Iterable[No
     return missing - kept
 
 
-def _columns_that_differ(names: tuple[str, ...], request: IntArray) -> list[int]:
+def _columns_that_differ(names: tuple[str, ...], rows: list[_Entries]) -> list[int]:
     """All columns but those of host ports that every pod requests together with an earlier one.
 
     Each node has one of each host port, so such columns say the same; a pod may ask for hundreds of ports.
     """
+    users: list[_Entries] = [[] for _ in names]
+    for shape, row in enumerate(rows):
+        for column, amount in row:
+            users[column].append((shape, amount))
     kept: dict[object, int] = {}
-    for column, (name, amounts) in enumerate(zip(names, np.ascontiguousarray(request.T), strict=True)):
-        kept.setdefault(amounts.tobytes() if name.startswith(HOST_PORT_PREFIX) else name, column)
+    for column, name in enumerate(names):
+        kept.setdefault(tuple(users[column]) if name.startswith(HOST_PORT_PREFIX) else name, column)
     return sorted(kept.values())
+
+
+def _request_matrix(rows: list[_Entries], columns: list[int]) -> IntArray:
+    """(shapes, resources) what one pod of each shape requests, for some of the columns."""
+    request = np.zeros((len(rows), len(columns)), dtype=np.int64)
+    place = {column: k for k, column in enumerate(columns)}
+    for shape, row in enumerate(rows):
+        for column, amount in row:
+            if column in place:
+                request[shape, place[column]] = amount
+    return request
 
 
 def _matrix(rows: list[list[int]], columns: int) -> IntArray:

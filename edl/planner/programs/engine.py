@@ -21,6 +21,7 @@ REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so man
 RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
 TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
 SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
+SAMPLE = 64  # so many nodes are tried before all of them
 
 
 def with_engine(problem: Problem) -> Problem:
@@ -59,10 +60,14 @@ def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> 
         return False
     if np.count_nonzero((request > 0).any(axis=0)) > RESOURCES_LIMIT:
         return True
-    kinds = len(np.unique(opened, axis=1).T)
+    kinds = len({kind.tobytes() for kind in np.ascontiguousarray(np.packbits(opened, axis=0).T)})
     if kinds * len(request) > TABLES_LIMIT:
         return True
-    return Pricer(classify(capacity, request, opened), request).searches > SEARCHES_LIMIT
+    some = np.arange(0, len(capacity), max(1, len(capacity) // SAMPLE))  # with more nodes, no table becomes smaller
+    return any(
+        Pricer(classify(capacity[nodes], request, opened[:, nodes]), request).searches > SEARCHES_LIMIT
+        for nodes in (some, np.arange(len(capacity)))
+    )
 
 
 def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:

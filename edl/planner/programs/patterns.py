@@ -118,7 +118,8 @@ def distinct(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     Returns:
         The index of the first row of each set of equal rows, ascending; (rows,) for each row, which set it is in.
     """
-    flat = np.ascontiguousarray(rows, dtype=np.int64)
+    is_bits = rows.dtype == np.bool_ and rows.shape[1] > 0
+    flat = np.ascontiguousarray(np.packbits(rows, axis=1)) if is_bits else np.ascontiguousarray(rows, dtype=np.int64)
     cells = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     numbers: dict[object, int] = {}
     kind = np.fromiter((numbers.setdefault(c, len(numbers)) for c in cells.tolist()), dtype=np.int64, count=len(flat))

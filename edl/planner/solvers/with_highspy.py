@@ -50,7 +50,7 @@ class Highspy:
 class _HighspyModel:
     def __init__(self, program: LinearProgram) -> None:
         self._highs, self._is_refused = Highs(), not program.is_finite
-        self._grows = program.grows
+        self._grows, self._needs = program.grows, bool((program.right < 0).any())
         for option, value in (OPTIONS | (GROWING if program.grows else {})).items():
             self._highs.setOptionValue(option, value)
         rows, columns = program.left.shape
@@ -107,6 +107,8 @@ class _HighspyModel:
         self._highs.run()
         status = self._highs.getModelStatus()
         message, outcome = self._highs.modelStatusToString(status), _OUTCOMES.get(status, Outcome.BROKEN)
+        if status == HighsModelStatus.kModelEmpty and self._needs:
+            outcome = Outcome.INFEASIBLE  # without columns, HiGHS does not look at the rows
         if outcome is not Outcome.OPTIMAL:
             return Answer(outcome, message)
         solution = self._highs.getSolution()

@@ -50,11 +50,19 @@ class _ScipyModel:
         """Solve it from the beginning."""
         if not self.program.is_finite:
             return REFUSED
+        if not len(self.program.cost):
+            return self._without_columns()
         for presolve in (True, False):  # presolve sometimes calls a tight program infeasible
             answer = self._solve(limit_s, presolve=presolve)
             if answer.outcome in {Outcome.OPTIMAL, Outcome.LATE}:
                 break
         return answer
+
+    def _without_columns(self) -> Answer:
+        """The answer of a program without columns, which `linprog` refuses: zeros, if they are allowed."""
+        if (self.program.right < 0).any():
+            return Answer(Outcome.INFEASIBLE, "there is no column, and a row needs one")
+        return solved("there is no column", 0.0, np.zeros(0), np.zeros(len(self.program.right)))
 
     def _solve(self, limit_s: float, *, presolve: bool) -> Answer:
         left: Any = self.program.left  # the stubs of scipy lack sparse constraints and bounds in an array

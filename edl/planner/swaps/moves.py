@@ -15,8 +15,10 @@ from edl.planner.problem import BoolArray, IntArray, count_slots
 from edl.planner.swaps.state import FloatArray, SwapState
 
 PRESENT, PAIRED, TOGETHER, FILLED = 48, 20, 4, 24  # jobs looked at on one node
+PUT_IN = 2  # trainers that a swap puts in, but for fills
 CELLS = 3_000_000  # comparisons made at once
 SMALLEST = 1e-12
+MOST = np.iinfo(np.int64).max
 ROUNDING = 1e-9
 
 
@@ -107,16 +109,33 @@ class _View:
 Choice = tuple[FloatArray, Callable[[int, int], list[int]]]  # (nodes, rooms) what is won; who is put into a room
 
 
-def best_swaps(state: SwapState, aim: Aim, nodes: IntArray) -> list[Swap]:
+def worth_trying(state: SwapState, aim: Aim) -> BoolArray:
+    """(jobs,) True for jobs that may be put into a node by the best swap.
+
+    A job is left out if two others gain as much, request no more of anything and may go wherever it may: wherever one
+    or two of it fit, those do. The jobs that are worth most for their size stay in any case, because they fill rooms.
+    """
+    gain = np.where(state.allowed(), aim.gain(state.count, state.high), 0.0)
+    wanted = np.flatnonzero(gain > 0)
+    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
+    better = np.triu(state.covers()[np.ix_(wanted, wanted)], 1).sum(axis=0)
+    found = np.zeros(len(gain), dtype=np.bool_)
+    found[wanted[better < PUT_IN]] = True
+    found[wanted[np.argsort(-gain[wanted] / aim.size[wanted], kind="stable")[:FILLED]]] = True
+    return found
+
+
+def best_swaps(state: SwapState, aim: Aim, nodes: IntArray, among: BoolArray | None = None) -> list[Swap]:
     """The best swap on each of some nodes that gains anything, the one that gains most first.
 
     Args:
         state: the packing; not changed.
         aim: what counts.
         nodes: indices of the nodes.
+        among: (jobs,) True for jobs that may be put in; all of them by default.
     """
     gain = np.where(state.allowed(), aim.gain(state.count, state.high), 0.0)
-    wanted = np.flatnonzero(gain > 0)
+    wanted = np.flatnonzero(gain > 0 if among is None else (gain > 0) & among)
     wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
     if not len(wanted) or not len(nodes):
         return []
@@ -156,10 +175,12 @@ def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: F
     out = np.full((len(nodes), width), -1, dtype=np.int64)
     out[row, place] = order[column]
     of_each, left = state.with_limits()
+    asked = np.flatnonzero(of_each[wanted].any(axis=0))  # of the others, no swap can run out
+    of_each, left = of_each[:, asked], left[np.ix_(nodes, asked)]
     request = np.where((out >= 0)[:, :, None], of_each[out], 0)
     price = np.where(out >= 0, loss[out], np.inf)
     several = slice(1, min(TOGETHER if aim.thorough else 1, width))
-    free = left[nodes][:, None]
+    free = left[:, None]
     room = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
     cost = np.concatenate([np.zeros((len(nodes), 1)), price, np.cumsum(price, axis=1)[:, several]], axis=1)
     return _View(state, aim, wanted, gain, of_each, state.opened[wanted][:, nodes].T, out, cost, room)
@@ -174,7 +195,7 @@ def _fit(request: IntArray, room: IntArray) -> BoolArray:
     """
     fits = np.ones((*room.shape[:-1], request.shape[-2]), dtype=np.bool_)
     for r in range(room.shape[-1]):
-        if request[..., r].any():
+        if request[..., r].max(initial=0) > room[..., r].min(initial=MOST):
             fits &= request[..., None, :, r] <= room[..., r, None]
     return fits
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edl.planner.problem import IntArray
-from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps
+from edl.planner.problem import BoolArray, IntArray
+from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import FloatArray, SwapState
 from edl.planner.trial_packing import TrialPacking
 
 LOOKED_AT = 64  # nodes among which several are evicted
 BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
+RECHECKED = 4  # batches for which the jobs worth trying are found once
 PASSES = 20
 ROUNDS, NEAR, LEAST_GAIN = 3, 0.995, 5e-4  # further rounds while far from the fluid program, if the last one paid
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
@@ -123,7 +124,11 @@ def _improve(state: SwapState, aim: Aim) -> None:
     for _ in range(PASSES):
         waste = (state.free.clip(min=0) / state.total) @ scale
         order = np.argsort(-waste, kind="stable")
-        gained = sum(_settle(state, aim, order[at : at + BATCH]) for at in range(0, len(order), BATCH))
+        gained = 0.0
+        for at in range(0, len(order), BATCH):
+            if at % (RECHECKED * BATCH) == 0:
+                among = worth_trying(state, aim)
+            gained += _settle(state, aim, order[at : at + BATCH], among)
         if state.base.problem.clock.is_over:
             state.base.problem.clock.cut_short("growth")
             return
@@ -131,13 +136,13 @@ def _improve(state: SwapState, aim: Aim) -> None:
             return
 
 
-def _settle(state: SwapState, aim: Aim, nodes: IntArray) -> float:
-    """Swap on some nodes until no swap on any of them gains; what they gain in all."""
+def _settle(state: SwapState, aim: Aim, nodes: IntArray, among: BoolArray) -> float:
+    """Swap on some nodes until no swap on any of them gains; what they gain in all. `among` is for `best_swaps`."""
     gained = 0.0
     for _ in range(STEPS):
         if not len(nodes) or state.base.problem.clock.is_over:
             break
-        swaps, before = best_swaps(state, aim, nodes), gained
+        swaps, before = best_swaps(state, aim, nodes, among), gained
         for swap in swaps:
             net = aim.net(state, swap.out, swap.into)  # those before it may have changed what it is worth
             if net <= swap.net / 2 or not state.allows(swap.into, swap.out):

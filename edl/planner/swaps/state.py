@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from edl.model.names import Role
 from edl.planner.problem import BoolArray, IntArray, count_slots
-from edl.planner.trial_packing import TrialPacking
+from edl.planner.swaps.tightest import tightest_first
+from edl.planner.trial_packing import Placed, TrialPacking
 
 FloatArray = NDArray[np.float64]
 
@@ -59,8 +60,11 @@ class SwapState:
         self.due = np.clip([promised.get(j, 0) for j in self.jobs], self.low, self.high)
         self.span = np.array([max(1, d.max_trainers - d.min_trainers) for d in demands], dtype=np.float64)
         self.total = problem.allocatable.sum(axis=0).clip(min=1).astype(np.float64)
-        self.size = (self.request / self.total).max(axis=1, initial=1e-12)
+        parts = self.request / self.total
+        self.size, self._parts = parts.max(axis=1, initial=1e-12), parts.sum(axis=1)
+        self._spare = (self.free / self.total).sum(axis=1)
         self._rows, self._left = self._limits()
+        self._covers: BoolArray | None = None
 
     def _limits(self) -> tuple[IntArray, IntArray]:
         """(rows, jobs) what one trainer uses of each quota and of the allowed load; (rows,) what is left of them."""
@@ -103,6 +107,20 @@ class SwapState:
         change = self._rows[:, more].sum(axis=1) - self._rows[:, less].sum(axis=1)
         return bool(((change <= self._left) | (change <= 0)).all())
 
+    def covers(self) -> BoolArray:
+        """(jobs, jobs) True where the first requests no more than the second of anything, and may go wherever it may.
+
+        It depends on no count, so it is computed once.
+        """
+        if self._covers is None:
+            of_each = np.hstack([self.request, self._rows.T])
+            kinds, kind = np.unique(np.packbits(self.opened, axis=1), axis=0, return_inverse=True)
+            covers = np.array([~(kinds & ~wide).any(axis=1) for wide in kinds])[np.ix_(kind.ravel(), kind.ravel())]
+            for column in of_each.T[of_each.any(axis=0)]:
+                covers &= column[:, None] <= column[None]
+            self._covers = covers
+        return self._covers
+
     def slots(self, k: int) -> IntArray:
         """(nodes,) how many more trainers of a job fit on each node."""
         found: IntArray = count_slots(self.free, self.request[k]) * self.opened[k]
@@ -111,9 +129,18 @@ class SwapState:
     def add(self, node: int, k: int, number: int = 1) -> None:
         """Put trainers of a job on a node; a negative number takes them away."""
         self.free[node] -= number * self.request[k]
+        self._spare[node] = (self.free[node] / self.total).sum()
         self.held[node, k] += number
         self.count[k] += number
         self._left -= number * self._rows[:, k]
+
+    def _add_all(self, nodes: IntArray, k: int, numbers: IntArray) -> None:
+        """Put trainers of a job on several nodes; `numbers` is (nodes,)."""
+        self.free[nodes] -= numbers[:, None] * self.request[k]
+        self._spare[nodes] = (self.free[nodes] / self.total).sum(axis=1)
+        self.held[nodes, k] += numbers
+        self.count[k] += numbers.sum()
+        self._left -= numbers.sum() * self._rows[:, k]
 
     def value(self, gain: FloatArray) -> float:
         """What all trainers add, given what each one of a job adds."""
@@ -134,18 +161,9 @@ class SwapState:
         left = min(number, self.most_allowed(k)) if is_bound else number
         if left <= 0:
             return 0
-        slots = self.slots(k)
-        nodes = np.flatnonzero(slots)
-        here = slots[nodes].clip(max=left)
-        spare = ((self.free[nodes] - here[:, None] * self.request[k]) / self.total).sum(axis=1)
-        placed = 0
-        for at in np.argsort(spare, kind="stable").tolist():
-            if placed == left:
-                break
-            more = min(int(here[at]), left - placed)
-            self.add(int(nodes[at]), k, more)
-            placed += more
-        return placed
+        nodes, numbers = tightest_first(self.slots(k), self._spare, float(self._parts[k]), left)
+        self._add_all(nodes, k, numbers)
+        return int(numbers.sum())
 
     def restore(self, packing: TrialPacking) -> None:
         """Put the new trainers back where a packing has them; nothing may have been placed since."""
@@ -159,14 +177,20 @@ class SwapState:
         other = object.__new__(SwapState)
         other.__dict__.update(self.__dict__)
         other.free, other.held, other.count = self.free.copy(), self.held.copy(), self.count.copy()
-        other._left = self._left.copy()
+        other._left, other._spare = self._left.copy(), self._spare.copy()
         return other
 
     def packed(self) -> TrialPacking:
         """The packing with every new trainer on its node."""
         packing = self.base.copy()
-        for k, j in enumerate(self.jobs):
-            for node in np.flatnonzero(self.held[:, k]).tolist():
-                for _ in range(int(self.held[node, k])):
-                    packing.place_trainer(j, node)
+        column, node = self.held.T.nonzero()
+        new: list[Placed] = []
+        for k, at, count in zip(column.tolist(), node.tolist(), self.held[node, column].tolist(), strict=True):
+            j = self.jobs[k]
+            for _ in range(count):
+                if packing.without_node[j]:
+                    packing.place_trainer(j, at)
+                else:
+                    new.append(Placed(j, Role.TRAINER, packing.problem.demands[j].shape, at))
+        packing.hold_all(new)
         return packing

@@ -126,6 +126,26 @@ def test_a_program_without_an_optimum_is_called_unbounded(solver: Solver) -> Non
 
 
 @SOLVERS
+@pytest.mark.parametrize(("right", "outcome"), [(0.0, Outcome.OPTIMAL), (-1.0, Outcome.INFEASIBLE)])
+def test_a_program_without_columns_is_solved_by_nothing(solver: Solver, right: float, outcome: Outcome) -> None:
+    none = np.zeros(0)
+    answer = solver.load(LinearProgram(none, csc_array((2, 0)), np.array([3.0, right]), none, none)).solve(LIMIT_S)
+
+    assert answer.outcome is outcome
+    if outcome is Outcome.OPTIMAL:
+        assert (answer.value, len(answer.x), answer.price.tolist()) == (0.0, 0, [0.0, 0.0])
+
+
+@SOLVERS
+def test_a_cluster_of_many_sizes_without_a_free_node_has_a_plan(solver: Solver) -> None:
+    world = many_sizes(20, 24, 5).snapshot
+    full = tuple(replace(node, reserved=node.allocatable) for node in world.nodes)
+    plan = study(replace(world, nodes=full), policy_named("maxmin"), LIMITS, solver=solver).plan
+
+    assert not any(decision.admitted for decision in plan.decisions)
+
+
+@SOLVERS
 @pytest.mark.parametrize("numbers", [(np.nan, 1, 1, 1), (1, np.nan, 1, 1), (1, 1, np.nan, 1), (1, 1, 1, np.nan)])
 def test_a_number_that_is_none_is_refused(solver: Solver, numbers: tuple[float, float, float, float]) -> None:
     assert solver.load(one_variable(*numbers)).solve(LIMIT_S) is REFUSED

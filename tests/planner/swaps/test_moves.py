@@ -12,19 +12,19 @@ from edl.model.plan import Limits, Quota
 from edl.model.resources import CPU
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem
-from edl.planner.swaps.moves import Aim, best_swaps
+from edl.planner.swaps.moves import Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import SwapState
 from edl.planner.trial_packing import TrialPacking
 
 
-def state_of(seed: int) -> SwapState:
+def state_of(seed: int, jobs: int = 6) -> SwapState:
     """A few nodes with some trainers of each job."""
-    problem = read_problem(many_sizes(4, 6, seed).snapshot, Limits())
-    packing = place_in_free_room(TrialPacking(problem, range(6)), Served({}, {}, 0))
+    problem = read_problem(many_sizes(max(4, jobs // 2), jobs, seed).snapshot, Limits())
+    packing = place_in_free_room(TrialPacking(problem, range(jobs)), Served({}, {}, 0))
     assert packing is not None
-    state = SwapState(packing, dict.fromkeys(range(6), 12), {})
+    state = SwapState(packing, dict.fromkeys(range(jobs), 12), {})
     state.restore(packing)
-    for k in range(6):
+    for k in range(jobs):
         state.best_fit(k, (seed + k) % 4)
     return state
 
@@ -52,6 +52,24 @@ def test_the_best_swap_of_each_node_is_found(seed: int) -> None:
     found = {swap.node: swap.net for swap in best_swaps(state, aim, np.arange(4))}
 
     assert found == pytest.approx({n: best for n in range(4) if (best := best_by_hand(state, aim, n)) > 1e-6})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_jobs_that_are_not_worth_trying_are_in_no_best_swap(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.planner.swaps.moves.FILLED", 1)
+    state, random = state_of(seed, 18), np.random.default_rng(seed)
+    state.opened[::3, 1:3] = False
+    worth = random.choice([0.2, 0.4, 0.6], 18)
+    aim = Aim(state.high, worth, worth / 2, state.low, state.size)
+
+    among = worth_trying(state, aim)
+
+    assert among.sum() < 18
+    found, expected = (best_swaps(state, aim, np.arange(4), jobs) for jobs in (among, None))
+    nets = [{swap.node: swap.net for swap in swaps} for swaps in (found, expected)]
+    assert all(net >= nets[1].get(node, 0.0) - 1e-9 for node, net in nets[0].items())
+    assert nets[0].keys() == nets[1].keys()
+    assert all(among[k] for swap in found for k in swap.into)
 
 
 @pytest.mark.parametrize("seed", range(8))
