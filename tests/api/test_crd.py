@@ -17,7 +17,7 @@ from edl.api.status import Status
 from edl.api.v1 import parse_job
 from edl.errors import InvalidJobError
 from edl.install.manifests import controller_manifests, crd_yaml, generated_files, manifests_yaml
-from tests.worlds.hostile_jobs import CASES
+from tests.worlds.hostile.jobs import CASES
 
 ROOT = Path(__file__).parents[2]
 Schema = dict[str, Any]

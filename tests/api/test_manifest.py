@@ -21,7 +21,8 @@ from edl.api.manifest import (
 from edl.api.v1 import TrainingJob, parse_job
 from edl.model.names import Role
 from tests.worlds.golden_pods import inputs, output_of, render
-from tests.worlds.hostile_jobs import CASES, Case, edited, make_manifest, template, trainer
+from tests.worlds.hostile.jobs import CASES
+from tests.worlds.hostile.manifests import Case, edited, make_manifest, template, trainer
 
 UID = "0123abcd-4567-89ef-0123-456789abcdef"
 Object = dict[str, Any]

@@ -15,7 +15,8 @@ from edl.api.v1 import parse_job
 from edl.errors import InvalidJobError
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.names import JobKey, Role
-from tests.worlds.hostile_jobs import CASES, Case, amounts, edited, make_manifest, trainer
+from tests.worlds.hostile.jobs import CASES
+from tests.worlds.hostile.manifests import Case, amounts, edited, make_manifest, trainer
 
 EXAMPLES = Path(__file__).parents[2] / "example"
 

@@ -14,7 +14,7 @@ from tests.contract.embedded_server import EmbeddedServer
 from tests.contract.servers import EMBEDDED, REAL, Server, embedded, real
 from tests.e2e.conftest import pytest_collection_finish, shared_control_plane
 from tests.e2e.control_plane.build import ensure_binaries
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 __all__ = ["pytest_collection_finish", "shared_control_plane"]
 

@@ -15,7 +15,7 @@ from edl.errors import ConflictError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError
 from edl.kube.client.session import ApiSession
 from tests.contract.servers import Server
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import yaml
 
 from tests.contract.servers import EMBEDDED, REAL, Server
 from tests.e2e.control_plane.build import ensure_binaries
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.servers import READY_S, Server
 from tests.e2e.control_plane.kube import KubeError
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 Object = dict[str, Any]
 NODE = "contract-node"

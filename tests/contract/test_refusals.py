@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.contract.servers import EMBEDDED, REAL, Answer, Server
-from tests.worlds.hostile_jobs import CASES, CHANGES, Case, Change, make_manifest
+from tests.worlds.hostile.changes import CHANGES
+from tests.worlds.hostile.jobs import CASES
+from tests.worlds.hostile.manifests import Case, Change, make_manifest
 
 Object = dict[str, Any]
 JOBS = "/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.servers import EMBEDDED, REAL, Answer, Server
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 Object = dict[str, Any]
 JOBS = "/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs"

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def living(crowd: Living) -> Iterator[Living]:
 
 def enter(living: Living, *jobs: Job) -> None:
     for one in jobs:
-        living.do(lambda w, one=one: w.add(one))  # type: ignore[misc]
+        living.do(methodcaller("add", one))
         living.settle()
 
 
@@ -115,7 +116,7 @@ def test_the_status_of_a_finished_job_is_corrected_too(living: Living, name: str
     key = JobKey("default", name)
     before = living.world.job(key).status
     for fields in ({"phase": JobPhase.RUNNING}, {"completion_s": None}, {"reason": "Forged", "conditions": ()}):
-        living.do(lambda w, fields=fields: w.forge(key, **fields))  # type: ignore[misc]
+        living.do(methodcaller("forge", key, **fields))
         living.settle()
         after = living.world.job(key).status
         assert after is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 from hypothesis import strategies as st
@@ -165,7 +166,7 @@ class LifeMachine(RuleBasedStateMachine):
         for owned in list(self.world.pods.values()):
             pod = owned.pod
             if pod.job == job and pod.role is Role.TRAINER and pod.is_live and pod.started_s:
-                self.living.do(lambda w, name=pod.name: w.finish(name))  # type: ignore[misc]
+                self.living.do(methodcaller("finish", pod.name))
 
     @rule(which=PICK, why=st.sampled_from(["", "PreemptionByScheduler", "EvictionByEvictionAPI"]))
     def a_pod_is_taken_away(self, which: int, why: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from operator import methodcaller
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_running_job_keeps_its_trainers_if_a_replacement_is_refused(living: Li
     living.do(lambda w: w.edit(B, min_trainers=10))
     living.settle()
     for i in range(3):
-        living.do(lambda w, i=i: w._drop_pod("team-b", f"b-trainer-{i}"))  # type: ignore[misc]
+        living.do(methodcaller("_drop_pod", "team-b", f"b-trainer-{i}"))
     for _ in range(60):
         living.step(10.0)
     assert trainers(living, B) == before - 3, "fewer than the minimum of 10 go on"

@@ -5,6 +5,7 @@ Virtual time; the master is a fake of our own port, which remembers with which p
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -98,7 +99,7 @@ class Linked(Living):
     async def _new(self) -> None:
         await super()._new()
         self.master.is_disconnected = False
-        self.master.kill = lambda access=self.access: setattr(access, "alive", False)  # type: ignore[misc]
+        self.master.kill = functools.partial(setattr, self.access, "alive", False)
         self.masters = MasterMonitor(self.master, LoopClock(), self.lease, lambda *_: None, PACE)
         self.controller._masters = self.masters
 

@@ -24,7 +24,7 @@ from edl.model.names import Role
 from edl.observability.metric_groups.build import BuildMetrics
 from edl.observability.metric_groups.declarations import Metric
 from edl.observability.metrics import Metrics
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 ROOT = Path(__file__).parents[2]
 EXPORTED = {series: metric for metric in (*CONTROLLER_METRICS, *MASTER_METRICS) for series in metric.series}

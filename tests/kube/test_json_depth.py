@@ -21,7 +21,7 @@ from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.objects import JobObject
 from edl.model.names import JobKey
 from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually
-from tests.worlds.hostile_jobs import make_manifest
+from tests.worlds.hostile.manifests import make_manifest
 
 PATH = "/apis/paddlepaddle.org/v1/trainingjobs"
 TEN_THOUSAND = 9_990

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.worlds.writer_on_fake_api import WritableApi
 
 def key_in(path: Path) -> MasterKey:
     """A key in a file; it sends no request, so it needs no session."""
-    return MasterKey(path, session=None, namespace="x")  # type: ignore[arg-type]
+    no_session: Any = None
+    return MasterKey(path, session=no_session, namespace="x")
 
 
 def test_a_key_file_is_created_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ A = JobKey("default", "a")
 LIMITS = Limits(untried_s=120.0)
 
 
-def waiting(name: str, *, age_s: float, scheduler: str = "", **fields: object) -> Pod:
+def waiting(name: str, *, age_s: float, scheduler: str = "", **fields: Any) -> Pod:
     pod = replace(make_serving(name, cpu=1), created_s=1000.0 - age_s, scheduler=scheduler)
-    return replace(pod, **fields)  # type: ignore[arg-type]
+    return replace(pod, **fields)
 
 
 def marked(*pods: Pod, limits: Limits = LIMITS) -> set[str]:

@@ -16,6 +16,7 @@ from edl.worker.lease import PositionBatch
 from tests.planted import Right, bug, targets
 
 DATASETS = "master/test_datasets.py"
+REFUSED = "master/test_datasets_refused.py"
 BATCHES = "worker/test_job_batches.py"
 BAD_INPUT = "master/test_http_api_bad_input.py"
 
@@ -65,7 +66,7 @@ def last_line_not_counted(right: Right) -> Right:
 @bug(
     "a file that grows is read on and on",
     at=targets.SCAN_LINES,
-    caught_by=f"{DATASETS}::test_a_file_that_grows_while_it_is_read_is_refused",
+    caught_by=f"{REFUSED}::test_a_file_that_grows_while_it_is_read_is_refused",
 )
 def growing_file_read_on(right: Right) -> Right:
     def wrong(store: Any, index: Any, number: int) -> None:
@@ -78,7 +79,7 @@ def growing_file_read_on(right: Right) -> Right:
 @bug(
     "a master that restarts accepts other files",
     at=targets.REOPEN_DATASET,
-    caught_by=f"{DATASETS}::test_a_restarted_master_refuses_changed_files",
+    caught_by=f"{REFUSED}::test_a_restarted_master_refuses_changed_files",
 )
 def other_files_accepted(right: Right) -> Right:
     def wrong(self: Any, dataset: Any) -> None:
@@ -243,7 +244,7 @@ def response_not_documented(right: Right) -> Right:
 @bug(
     "a malformed record number is a fault of the master",
     at=targets.PIECE_ROUTE,
-    caught_by=f"{DATASETS}::test_the_api_explains_a_refused_data_set_and_accepts_the_next_one",
+    caught_by=f"{REFUSED}::test_the_api_explains_a_refused_data_set_and_accepts_the_next_one",
 )
 def malformed_record_is_internal(right: Right) -> Right:
     async def wrong(self: Any, request: Any) -> Any:

@@ -28,4 +28,5 @@ install_named()
 # A failing example is enough: to look for the smallest one takes longer than all else.
 settings.register_profile("planted", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
 os.environ["HYPOTHESIS_PROFILE"] = "planted"
+# Every process of a test gets the bug, so the class itself changes.
 subprocess.Popen.__init__ = _start_with_bug  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -95,14 +95,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what the pods say, and the cluster's logs, to the report of a failure."""
-    report: pytest.TestReport = yield  # type: ignore[assignment]
+    report = yield
     cluster = item.session.stash.get(_CLUSTER, None)
     if report.failed and cluster is not None:
         report.sections.append(("pods", _told_of_pods(cluster)))
         report.sections.append((f"cluster in {cluster.workdir}", cluster.logs()))
-    return report  # type: ignore[return-value]
+    return report
 
 
 def _told_of_pods(cluster: RealCluster) -> str:

@@ -5,6 +5,7 @@ The tests of this module are one story in their order: installed, at work, upgra
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -104,11 +105,15 @@ def test_the_network_policy_is_accepted(installed: RealCluster) -> None:
     assert [policy["metadata"]["name"] for policy in policies] == ["training-job-controller"]
 
 
+def has_inquiry(cluster: RealCluster, replica: str) -> bool:
+    return INQUIRY.search(cluster.kubectl("logs", "-n", NAMESPACE, replica)) is not None
+
+
 def test_the_log_of_each_replica_says_what_the_cluster_has(installed: RealCluster) -> None:
     for pod in replicas(installed):
         name = pod["metadata"]["name"]
         installed.kube.wait_until(
-            lambda name=name: INQUIRY.search(installed.kubectl("logs", "-n", NAMESPACE, name)),  # type: ignore[misc]
+            functools.partial(has_inquiry, installed, name),
             30,
             f"{name} says the line",
         )

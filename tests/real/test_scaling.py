@@ -6,10 +6,11 @@ server. Nobody tells the planner: it reads it off what their masters count.
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,15 @@ def speeds(cluster: RealCluster, name: str) -> dict[int, float]:
     return {each["instances"]: each["samplesPerSecond"] for each in measured}
 
 
+def is_measured(cluster: RealCluster, job: str, counts: Collection[int]) -> bool:
+    return speeds(cluster, job).keys() >= set(counts)
+
+
 def await_speeds(cluster: RealCluster, *counts: int) -> None:
     """Return once both jobs were measured with all these numbers of trainers."""
     for name in (SCALES, CONTENDS):
         cluster.kube.wait_until(
-            lambda name=name: speeds(cluster, name).keys() >= set(counts),  # type: ignore[misc]
+            functools.partial(is_measured, cluster, name, counts),
             120,
             f"{name} is measured with {counts}",
             poll_s=0.5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,12 +71,16 @@ def recorder(mission: RealCluster, tmp_path: Path) -> Iterator[Recorder]:
     made.stop()
 
 
+def has_pods(mission: RealCluster, role: str, count: int) -> bool:
+    return len(pods(mission, JOB, role)) == count
+
+
 def test_the_example_trains_as_the_tutorial_says(mission: RealCluster, journal: Journal, recorder: Recorder) -> None:
     recorder.start("watch", "get", "tj", "-w")
     mission.kubectl("create", "-f", str(EXAMPLE / "job.yaml"))
     for role, count in (("master", 1), ("pserver", 2)):
         mission.kube.wait_until(
-            lambda role=role, count=count: len(pods(mission, JOB, role)) == count,  # type: ignore[misc]
+            functools.partial(has_pods, mission, role, count),
             60,
             f"{count} {role}s run",
         )

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from edl.model.pods import Pod
 from edl.sim.kubelet import Kubelet
@@ -38,9 +39,9 @@ class Bench:
             call()
         self.now_s = until_s
 
-    def add(self, name: str, cpu: float, *, priority: int = 0, **fields: str | bool) -> None:
+    def add(self, name: str, cpu: float, *, priority: int = 0, **fields: Any) -> None:
         pod = Pod("ns", name, f"uid-{name}", make_shape(cpu, 1), priority=priority, created_s=self.now_s)
-        self.world.put(replace(pod, **fields))  # type: ignore[arg-type]
+        self.world.put(replace(pod, **fields))
 
     def node_of(self, name: str) -> str:
         return self.world.pods["ns", name].node

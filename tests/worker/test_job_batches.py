@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import time
 from collections import deque
@@ -18,7 +19,8 @@ import pytest
 from edl.errors import ConfigError
 from edl.worker.data import IndexSource, Reader, read_records
 from edl.worker.session import MasterSession
-from tests.ledger.test_ledger import A, B, slow_trainer
+from tests.ledger.test_ledger import A, B
+from tests.ledger.test_ledger_truncate import slow_trainer
 from tests.worker.test_worker import apply_reply, in_thread, offline_session, trainer
 from tests.worlds.master_server import Served, serving
 
@@ -78,7 +80,7 @@ async def test_trainers_share_batches_and_none_waits_with_an_incomplete_batch(tm
             return found
 
     async with serving(tmp_path, "index:900", shard_size=15) as served:
-        parts = await asyncio.gather(*(in_thread(lambda name=name: loop(name)) for name in "abc"))  # type: ignore[misc]
+        parts = await asyncio.gather(*(in_thread(functools.partial(loop, name)) for name in "abc"))
     assert sorted(n for part in parts for n in part) == list(range(900))
 
 

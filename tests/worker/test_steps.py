@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -94,7 +95,7 @@ class ListReplica:
 
     def end_step(self, flags: Flags) -> Flags:
         found = self.exchange((self.gradient, self.weight, flags))
-        parts: list[tuple[list[tuple[int, int]], float, Flags]] = found  # type: ignore[assignment]
+        parts = cast(list[tuple[list[tuple[int, int]], float, Flags]], found)
         assert sum(part[1] for part in parts) == pytest.approx(1)
         self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
         self.sizes.append(len(parts))
@@ -271,6 +272,6 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
         ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, int], message: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        StepSettings(100, 1, **settings)  # type: ignore[arg-type]
+        StepSettings(100, 1, **settings)

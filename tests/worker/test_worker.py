@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import ssl
 import subprocess
@@ -59,7 +60,7 @@ async def test_trainers_share_and_each_loop_ends_with_the_job(tmp_path: Path) ->
             return [slowly(record) for record in job.records()]
 
     async with serving(tmp_path, "index:600", shard_size=20) as served:
-        parts = await asyncio.gather(*(in_thread(lambda name=name: loop(name)) for name in "abc"))  # type: ignore[misc]
+        parts = await asyncio.gather(*(in_thread(functools.partial(loop, name)) for name in "abc"))
     assert sorted(record for part in parts for record in part) == list(range(600))
     assert all(len(part) > 50 for part in parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ async def test_processes_of_a_loader_lose_no_record_and_double_none(tmp_path: Pa
     async with serving(tmp_path, "index:2000", epochs=2, shard_size=100) as served:
         names = ("a", "b")
         parts = await asyncio.gather(
-            *(in_thread(lambda name=name: run(served, name, num_workers=workers), 120) for name in names)  # type: ignore[misc]
+            *(in_thread(functools.partial(run, served, name, num_workers=workers), 120) for name in names)
         )
         assert served.master.status()["state"] == "finished"
     assert numbers([*parts[0], *parts[1]]) == sorted([*range(2000)] * 2)

@@ -6,7 +6,9 @@ Builders of single objects:
 - `raw_objects`: Kubernetes objects as kubectl prints them, and the snapshot they become. For kube/translate.
 - `pserver_jobs`: jobs with running pservers. For planner/test_consolidation*.
 - `golden_pods`: the pods of the jobs in api/golden_files, as YAML. For api and e2e/parts/test_resource.
-- `hostile_jobs`: invalid, odd and malicious TrainingJobs, each with its verdict. For api, kube and e2e.
+- `hostile.jobs`: invalid, odd and malicious TrainingJobs, each with its verdict. For api, kube, contract and e2e.
+- `hostile.changes`: updates of TrainingJobs that have a status, each with its verdict.
+- `hostile.manifests`: the builders of both.
 
 Clusters for the planner:
 

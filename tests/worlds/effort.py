@@ -7,7 +7,7 @@ By default a part of the cases runs, chosen the same way in each run, so that `m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 ALL = 100  # max_examples of a profile that leaves no case out
 
 
-def examples(count: int, **more: object) -> settings:
+def examples(count: int, **more: Any) -> settings:
     """Settings of a property test: `count` examples, or a part or a multiple of them by the profile.
 
     Args:
@@ -25,7 +25,7 @@ def examples(count: int, **more: object) -> settings:
     """
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     scaled = max(1, count * settings().max_examples // ALL)
-    return settings(max_examples=scaled, suppress_health_check=slow, **more)  # type: ignore[arg-type]
+    return settings(max_examples=scaled, suppress_health_check=slow, **more)
 
 
 def some(cases: Sequence[T], *, one_in: int = 3) -> Sequence[T]:

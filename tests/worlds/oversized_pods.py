@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edl.model import pod_limits
 from edl.model.jobs import Job
@@ -26,8 +27,8 @@ def _asking_for(prefix: str, count: int) -> PodShape:
     return PodShape(Resources.of({CPU: 100, PODS: 1, **{f"{prefix}{i}": 1 for i in range(count)}}))
 
 
-def _placed(**fields: object) -> PodShape:
-    return PodShape(Resources.of({CPU: 100, PODS: 1}), replace(Placement(), **fields))  # type: ignore[arg-type]
+def _placed(**fields: Any) -> PodShape:
+    return PodShape(Resources.of({CPU: 100, PODS: 1}), replace(Placement(), **fields))
 
 
 def keeps_away_from(count: int, key: str = "kubernetes.io/hostname") -> Requirement:

@@ -139,6 +139,7 @@ def _bind_address(own: str) -> None:
             address = (own, *address[1:])
         bind(self, address)
 
+    # The purpose of this hook: programs that know nothing of it use these methods.
     socket.socket.bind = bind_own  # type: ignore[assignment,method-assign]
 
 
@@ -169,6 +170,7 @@ def _map_ports(own: str, ports: Ports) -> None:
         except ConnectionRefusedError:
             return errno.ECONNREFUSED
 
+    # As above: the methods of the class itself change.
     socket.socket.bind = bind_mapped  # type: ignore[assignment,method-assign]
     socket.socket.connect = connect_mapped  # type: ignore[assignment,method-assign]
     socket.socket.connect_ex = connect_ex_mapped  # type: ignore[assignment,method-assign]

@@ -20,7 +20,8 @@ import pytest
 from edl.install.manifests import controller_manifests
 from tests.e2e.control_plane.kube import Kube, KubeError
 from tests.e2e.faults.stage import GROWN, Stage
-from tests.worlds.hostile_jobs import CASES, Case, Object, edited, make_manifest, manifest_of, refused
+from tests.worlds.hostile.jobs import CASES
+from tests.worlds.hostile.manifests import Case, Object, edited, make_manifest, manifest_of, refused
 
 ANSWERED_S = 60.0
 CPU_S = 20.0

@@ -28,7 +28,9 @@ from tests.e2e.control_plane.kube import Kube, KubeError
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.e2e.worlds.harness import ROOT
 from tests.worlds import golden_pods
-from tests.worlds.hostile_jobs import CASES, CHANGES, Case, Change, make_manifest, manifest_of
+from tests.worlds.hostile.changes import CHANGES
+from tests.worlds.hostile.jobs import CASES
+from tests.worlds.hostile.manifests import Case, Change, make_manifest, manifest_of
 
 Object = dict[str, Any]
 UID = "0123abcd-4567-89ef-0123-456789abcdef"

@@ -134,9 +134,11 @@ def mount_the_key(here: World, mount: Path) -> None:
 def what_is_there_is_recognised(here: World) -> None:
     """A controller that starts anew finds everything that its jobs need, and makes only what is missing."""
     before = {pod["metadata"]["uid"] for pod in here.pods()}
+    here.kube.patch("podgroups", "gang", {"spec": {"minMember": 9}})
     here.kube.delete("pods", "gang-trainer-1")
     here.kube.delete("pods", "vision-master-0")
     here.kube.wait_until(lambda: here.running("gang") == 2, 40, "the gang starts anew")
+    assert here.kube.get("podgroups", "gang")["spec"]["minMember"] == 2, "the PodGroup is repaired"
     here.kube.wait_until(lambda: here.kube.find("pods", "vision-master-0"), 20, "the master is back")
     assert before != {pod["metadata"]["uid"] for pod in here.pods()}
 

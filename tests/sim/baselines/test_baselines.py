@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ LINEAR = curve_of([(1, 1.0), (2, 2.0), (4, 4.0), (8, 8.0), (16, 16.0)])
 POOR = curve_of([(1, 1.0), (2, 1.2), (4, 1.3), (8, 1.35), (16, 1.36)])
 
 
-def facts(name: str, **fields: object) -> JobFacts:
+def facts(name: str, **fields: Any) -> JobFacts:
     usual = JobFacts(
         key=JobKey("ns", name),
         min_trainers=1,
@@ -34,7 +35,7 @@ def facts(name: str, **fields: object) -> JobFacts:
         slots=SLOTS,
         resize_s=30.0,
     )
-    return replace(usual, **fields)  # type: ignore[arg-type]
+    return replace(usual, **fields)
 
 
 def share(baseline: str, *jobs: JobFacts) -> dict[str, int]:

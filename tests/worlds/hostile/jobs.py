@@ -6,177 +6,25 @@ but never run.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One job and its verdict.
-
-    Attributes:
-        name: the name of the case.
-        job: the manifest, without a namespace.
-        accepted: the verdict of both the API server and `parse_job`.
-        says: a part of the message of `parse_job`; empty if the job is accepted.
-        server_says: a part of the API server's message.
-    """
-
-    name: str
-    job: Object
-    accepted: bool
-    says: str = ""
-    server_says: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An update of a job that has a status, and whether the API server accepts it."""
-
-    name: str
-    status: Object
-    job: Object
-    accepted: bool
-    server_says: str = ""
-
-
-def make_manifest(name: str = "job", **spec: Any) -> Object:
-    """A small valid job: elastic, with two pservers."""
-    amounts = {"cpu": "200m", "memory": "200Mi"}
-    return {
-        "apiVersion": "paddlepaddle.org/v1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "example/trainer",
-            "fault_tolerant": True,
-            "trainer": {
-                "entrypoint": "python train.py",
-                "min-instance": 2,
-                "max-instance": 6,
-                "resources": {"requests": dict(amounts), "limits": dict(amounts)},
-            },
-            "pserver": {"min-instance": 2, "max-instance": 2, "resources": {"requests": dict(amounts)}},
-            **spec,
-        },
-    }
-
-
-def edited(*path: str, **values: Any) -> Object:
-    """The small job with fields set under a path of the spec; None removes a field."""
-    job = make_manifest()
-    target = job["spec"]
-    for step in path:
-        target = target.setdefault(step, {})
-    for name, value in values.items():
-        if value is None:
-            target.pop(name, None)
-        else:
-            target[name] = value
-    return job
-
-
-def trainer(**values: Any) -> Object:
-    """The small job with these fields of the trainer; underscores become hyphens."""
-    return edited("trainer", **{name.replace("_", "-"): value for name, value in values.items()})
-
-
-def requests(**amounts: Any) -> Object:
-    """The small job with these requests of a trainer and no limits."""
-    return trainer(resources={"requests": amounts})
-
-
-def amounts(requests: Object | None = None, limits: Object | None = None) -> Object:
-    """The small job with these requests and limits of a trainer."""
-    given = {"requests": requests, "limits": limits}
-    return trainer(resources={field: value for field, value in given.items() if value is not None})
-
-
-def template(role: str = "trainer", *, metadata: Object | None = None, **spec: Any) -> Object:
-    """The small job with this pod template."""
-    overlay = {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}
-    return edited(role, template=overlay)
-
-
-def without(*names: str) -> Object:
-    """The small job without these top-level fields."""
-    job = make_manifest()
-    for name in names:
-        del job[name]
-    return job
-
-
-def renamed(name: str) -> Object:
-    """The small job under another name."""
-    return make_manifest(name)
-
-
-def refused(name: str, job: Object, says: str, server_says: str = "") -> Case:
-    """A case that both must refuse."""
-    return Case(name, job, accepted=False, says=says, server_says=server_says)
-
-
-def accepted(name: str, job: Object) -> Case:
-    """A case that both must accept."""
-    return Case(name, job, accepted=True)
-
-
-def _container(**fields: Any) -> Object:
-    return template(containers=[{"name": "trainer", **fields}])
-
-
-def _spec(change: Callable[[Object], None]) -> Object:
-    job = make_manifest()
-    change(job["spec"])
-    return job
-
-
-def _ports(*counts: int) -> Object:
-    """The small job whose template has containers with so many ports."""
-    return template(
-        containers=[
-            {
-                "name": f"c{i}",
-                "image": "c:1",
-                "ports": [{"containerPort": 1 + k, "hostPort": 1 + k} for k in range(n)],
-            }
-            for i, n in enumerate(counts)
-        ]
-    )
-
-
-def _sidecars(*resources: Object) -> Object:
-    """The small job with containers of these resources."""
-    return template(
-        containers=[{"name": f"c{i}", "image": "c:1", "resources": have} for i, have in enumerate(resources)]
-    )
-
-
-def _term(*expressions: tuple[str, int]) -> Object:
-    """A term that excludes so many values of each of these labels."""
-    return {
-        "matchExpressions": [
-            {"key": key, "operator": "NotIn", "values": [f"v{i}" for i in range(count)]} for key, count in expressions
-        ]
-    }
-
-
-def _affinity(required: list[Object], preferred: list[Object] | None = None) -> Object:
-    """The small job with these terms of node affinity."""
-    wanted = [{"weight": 1, "preference": term} for term in preferred or ()]
-    return template(
-        affinity={
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required},
-                **({"preferredDuringSchedulingIgnoredDuringExecution": wanted} if wanted else {}),
-            }
-        }
-    )
-
+from tests.worlds.hostile.manifests import (
+    Case,
+    accepted,
+    amounts,
+    container,
+    edited,
+    make_manifest,
+    refused,
+    renamed,
+    requests,
+    template,
+    term,
+    trainer,
+    with_affinity,
+    with_ports,
+    with_sidecars,
+    with_spec,
+    without,
+)
 
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
@@ -208,7 +56,8 @@ _BOUNDS = [
     refused("elastic in gang mode", edited(fault_tolerant=False), "set fault_tolerant: true", "set fault_tolerant"),
     refused("elastic by default", edited(fault_tolerant=None), "set fault_tolerant: true", "set fault_tolerant"),
     accepted(
-        "fixed in gang mode", _spec(lambda s: (s.pop("fault_tolerant"), s["trainer"].update({"min-instance": 6}))[1])
+        "fixed in gang mode",
+        with_spec(lambda s: (s.pop("fault_tolerant"), s["trainer"].update({"min-instance": 6}))[1]),
     ),
     refused(
         "pinned below min", trainer(instances=1), "instances 1 is not between min-instance 2 and", "write 0 to let"
@@ -221,7 +70,7 @@ _BOUNDS = [
     refused("pserver min is -1", edited("pserver", **{"min-instance": -1}), "pserver.min-instance", "pserver.min"),
     accepted("no pserver", edited(pserver=None)),
     accepted("pserver without pods or resources", edited(pserver={"min-instance": 0})),
-    accepted("nulls", _spec(lambda s: s.update(passes=None, queue=None, pserver=None, volumes=None))),
+    accepted("nulls", with_spec(lambda s: s.update(passes=None, queue=None, pserver=None, volumes=None))),
     accepted("an unknown field", edited(unheardOf={"a": 1})),
 ]
 
@@ -310,11 +159,11 @@ _FIELDS = [
     refused("trainer.passes 0", trainer(passes=0), "trainer.passes 0 is below 1", "passes"),
     refused(
         "two different passes",
-        _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=3))[0]),
+        with_spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=3))[0]),
         "passes 2 differs from trainer.passes 3",
         "passes differs from trainer.passes",
     ),
-    accepted("the same passes twice", _spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=2))[0])),
+    accepted("the same passes twice", with_spec(lambda s: (s.update(passes=2), s["trainer"].update(passes=2))[0])),
     refused("backoffLimit -1", edited(backoffLimit=-1), "backoffLimit -1 is below 0", "backoffLimit"),
     refused("activeDeadlineSeconds -1", edited(activeDeadlineSeconds=-1), "is below 0", "activeDeadlineSeconds"),
     refused("ttl -1", edited(ttlSecondsAfterFinished=-1), "is below 0", "ttlSecondsAfterFinished"),
@@ -336,7 +185,7 @@ _FIELDS = [
     refused("one event twice", edited(policies=[{"event": "Any", "action": "AbortJob"}] * 2), "twice", "Duplicate"),
     accepted(
         "policies of job and role",
-        _spec(
+        with_spec(
             lambda s: (
                 s.update(policies=[{"event": "PodEvicted", "action": "RestartJob"}]),
                 s["trainer"].update(policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
@@ -413,12 +262,12 @@ _TEMPLATES = [
     ),
     refused(
         "a mount over the token",
-        _container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/paddlepaddle.org"}]),
+        container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/paddlepaddle.org"}]),
         "of v at /var/run/secrets/paddlepaddle.org is reserved",
         "is reserved for the controller",
     ),
     refused(
-        "our variable", _container(env=[{"name": "EDL_ROLE", "value": "x"}]), "variable EDL_ROLE", "controller sets"
+        "our variable", container(env=[{"name": "EDL_ROLE", "value": "x"}]), "variable EDL_ROLE", "controller sets"
     ),
     refused(
         "our variable in short",
@@ -428,18 +277,18 @@ _TEMPLATES = [
     ),
     refused(
         "10,000 variables",
-        _container(env=[{"name": f"V{i}", "value": "x"} for i in range(10_000)]),
+        container(env=[{"name": f"V{i}", "value": "x"} for i in range(10_000)]),
         "longer than 256 items",
         "must have at most 256 items",
     ),
     refused(
         "a variable of 1.4 MB",
-        _container(env=[{"name": "V", "value": "x" * 1_400_000}]),
+        container(env=[{"name": "V", "value": "x" * 1_400_000}]),
         "longer than 32768 characters",
         "may not be more than 32768",
     ),
     refused(
-        "resources in the template", _container(resources={"limits": SIZE}), "spec.trainer.resources", "move them to"
+        "resources in the template", container(resources={"limits": SIZE}), "spec.trainer.resources", "move them to"
     ),
     refused("a container without an image", template(containers=[{"name": "x"}]), "name it trainer", "has no image"),
     *(
@@ -474,7 +323,7 @@ _TEMPLATES = [
     ),
     refused(
         "our volume mounted",
-        _container(volumeMounts=[{"name": "edl-journal", "mountPath": "/x"}]),
+        container(volumeMounts=[{"name": "edl-journal", "mountPath": "/x"}]),
         "of edl-journal at /x is reserved",
         "is reserved for the controller",
     ),
@@ -486,38 +335,43 @@ _TEMPLATES = [
     ),
     refused(
         "1,750 host ports",
-        _ports(*[256] * 6, 214),
+        with_ports(*[256] * 6, 214),
         "trainer.template.spec: the containers list 1750 ports, more than 256; list fewer",
         "the containers list too many ports, more than 256",
     ),
-    accepted("256 ports", _ports(200, 56)),
+    accepted("256 ports", with_ports(200, 56)),
     refused(
         "112 requests and limits of sidecars",
-        _sidecars(*({"limits": {**SIZE, **{f"example.com/r{i}": 1 for i in range(12)}}},) * 8),
+        with_sidecars(*({"limits": {**SIZE, **{f"example.com/r{i}": 1 for i in range(12)}}},) * 8),
         "the containers list 112 requests and limits, more than 96",
         "the containers list too many requests and limits, more than 96",
     ),
-    accepted("eight sidecars with requests and limits", _sidecars(*({"requests": SIZE, "limits": SIZE},) * 8)),
+    accepted("eight sidecars with requests and limits", with_sidecars(*({"requests": SIZE, "limits": SIZE},) * 8)),
     refused(
         "272 expressions",
-        _affinity([_term(*[("zone", 1)] * 17)] * 8, [_term(*[("zone", 1)] * 17)] * 8),
+        with_affinity([term(*[("zone", 1)] * 17)] * 8, [term(*[("zone", 1)] * 17)] * 8),
         "template.spec.affinity.nodeAffinity: the node affinity has 272 expressions, more than 256",
         "the node affinity has too many expressions, more than 256",
     ),
     refused(
         "2,100 values",
-        _affinity([_term(("kubernetes.io/hostname", 700), ("zone", 700))], [_term(("disk", 700))]),
+        with_affinity([term(("kubernetes.io/hostname", 700), ("zone", 700))], [term(("disk", 700))]),
         "the node affinity lists 2100 values, more than 2000; list fewer",
         "the node affinity lists too many values, more than 2000",
     ),
-    accepted("a thousand nodes to keep away from", _affinity([_term(("kubernetes.io/hostname", 1000))])),
+    accepted("a thousand nodes to keep away from", with_affinity([term(("kubernetes.io/hostname", 1000))])),
     refused(
         "1,001 values of one expression",
-        _affinity([_term(("kubernetes.io/hostname", 1001))]),
+        with_affinity([term(("kubernetes.io/hostname", 1001))]),
         "values is longer than 1000 items",
         "must have at most 1000 items",
     ),
-    refused("65 terms", _affinity([_term(("zone", 1))] * 65), "longer than 64 items", "must have at most 64 items"),
+    refused(
+        "65 terms",
+        with_affinity([term(("zone", 1))] * 65),
+        "longer than 64 items",
+        "must have at most 64 items",
+    ),
     refused(
         "65 tolerations",
         template(tolerations=[{"key": f"t{i}", "operator": "Exists"} for i in range(65)]),
@@ -547,36 +401,3 @@ _TEMPLATES = [
 ]
 
 CASES: tuple[Case, ...] = (*_BOUNDS, *_AMOUNTS, *_NAMES, *_FIELDS, *_TEMPLATES)
-
-_RUNNING = {"phase": "Running", "trainer": {"desired": 2, "ready": 2, "pending": 0}}
-_WAITING = {"phase": "Pending", "trainer": {"desired": 0, "ready": 0, "pending": 0}}
-_SUSPENDED = {"phase": "Suspended", "trainer": {"desired": 0, "ready": 0, "pending": 0}}
-_LEAVING = {"phase": "Suspended", "pserver": {"desired": 0, "ready": 1, "pending": 0}}
-_OTHER_TEMPLATE = template(nodeSelector={"pool": "b"})
-_OTHER_IMAGE = edited(image="example/trainer:2")
-_UNTYPED_TEMPLATE = template(dnsConfig={"searches": ["example.org"]})
-
-CHANGES: tuple[Change, ...] = (
-    Change("image while running", _RUNNING, _OTHER_IMAGE, accepted=False, server_says="image cannot change"),
-    Change("template while running", _RUNNING, _OTHER_TEMPLATE, accepted=False, server_says="template cannot change"),
-    Change(
-        "untyped part of a template while running", _RUNNING, _UNTYPED_TEMPLATE, accepted=False, server_says="cannot"
-    ),
-    Change(
-        "template while a pserver is left", _LEAVING, _OTHER_TEMPLATE, accepted=False, server_says="cannot change"
-    ),
-    Change("image without a status", {}, _OTHER_IMAGE, accepted=True),
-    Change("image while waiting", _WAITING, _OTHER_IMAGE, accepted=True),
-    Change("template while suspended", _SUSPENDED, _OTHER_TEMPLATE, accepted=True),
-    Change("max below the running count", _RUNNING, trainer(max_instance=2), accepted=True),
-    Change("min above every capacity", _RUNNING, trainer(min_instance=9000, max_instance=9000), accepted=True),
-    Change("suspend while running", _RUNNING, edited(suspend=True), accepted=True),
-)
-
-
-def manifest_of(case: Case, name: str) -> Object:
-    """The job of a case under a unique name, for an API server. Cases about the name keep theirs."""
-    job = copy.deepcopy(case.job)
-    if job["metadata"].get("name") == "job":
-        job["metadata"]["name"] = name
-    return job

@@ -1,0 +1,1 @@
+"""Invalid, odd and malicious TrainingJobs, for all that must refuse or survive them."""
