@@ -192,7 +192,7 @@ def test_a_whole_round_is_never_cut_short() -> None:
 
 
 def test_growth_never_begins_before_the_last_deletion_has_ended() -> None:
-    stage = Stage(targets={"a": 40, "b": 2}, pace=Pace(writes=4))
+    stage = Stage(targets={"a": 40, "b": 2}, pace=Pace(writes=3))  # 28 deletions leave places empty
     stage.world.add(make_job("a", trainers=4, min_trainers=1, max_trainers=40, on=("n000",)))
     stage.world.add(make_job("b", trainers=30, min_trainers=1, on=("n000",)))
 
