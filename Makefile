@@ -15,6 +15,7 @@ NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
 SEEDS ?= 10
 NAMESPACES ?= 0
+MINUTES ?= 10
 HISTORIES ?= 20000
 CLUSTER_FLAGS ?=
 
@@ -30,9 +31,11 @@ BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports
 IN_TWO := $(BY_FILE) -n 2
 IN_FOUR := $(BY_FILE) -n 4
-# What make unit leaves to make test: tests of whole clusters, and of whole sandboxes.
+# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, and most random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
+IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py)
+QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
 .PHONY: style $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
@@ -86,10 +89,10 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests that need no cluster (a few minutes)
-	@$(PYTEST) $(IN_FOUR) $(NO_CLUSTER)
+unit: $(STAMP) ## the tests of single parts, with a few of their random cases (under 4 minutes)
+	@EDL_HISTORIES=200 $(PYTEST) $(IN_FOUR) $(NO_CLUSTER) $(QUICK)
 
-thorough: $(STAMP) ## the tests of make unit with all their cases (about ten minutes)
+thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
@@ -165,8 +168,8 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
-hostile-tenants: $(STAMP) ## ten minutes without and ten with two hostile tenants on a real control plane: make hostile-tenants [NAMESPACES=100]
-	@NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster --campaign full -o timeout=3000 tests/e2e/scenarios/test_hostile_tenants.py
+hostile-tenants: $(STAMP) ## honest jobs without and with two hostile tenants on a real control plane: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
+	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 tests/e2e/scenarios/test_hostile_tenants.py
 
 tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
 	@$(BIN)/python -m benchmarks.tenants

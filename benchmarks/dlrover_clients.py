@@ -32,8 +32,8 @@ def main() -> None:
         thread.join()
     cuts = statistics.quantiles(waits, n=100)
     passed_s = time.monotonic() - begun
-    told = {"tasks": len(waits), "seconds": passed_s, "p50_ms": 1e3 * cuts[49], "p99_ms": 1e3 * cuts[98]}
-    print(json.dumps(told))
+    figures = {"tasks": len(waits), "seconds": passed_s, "p50_ms": 1e3 * cuts[49], "p99_ms": 1e3 * cuts[98]}
+    print(json.dumps(figures))
 
 
 def _work(client: Any, end: float, waits: list[float]) -> None:  # noqa: ANN401 a class of DLRover's

@@ -31,8 +31,8 @@ def main() -> None:
             plan = study(snapshot, POLICIES["maxmin"], Limits(deadline_s=DEADLINE_S), clock=clock).plan
             plain_s = plain_s if count else clock.spent_s
             each_ms = 1000 * (clock.spent_s - plain_s) / max(1, count)
-            told = f"{plan.costliest[0]} {1000 * plan.costliest[1]:.1f} ms" if plan.costliest else ""
-            print(f"{nodes:6d} {count:9d} {clock.spent_s:7.2f} {each_ms:8.1f}  {told}", flush=True)
+            costliest = f"{plan.costliest[0]} {1000 * plan.costliest[1]:.1f} ms" if plan.costliest else ""
+            print(f"{nodes:6d} {count:9d} {clock.spent_s:7.2f} {each_ms:8.1f}  {costliest}", flush=True)
 
 
 if __name__ == "__main__":

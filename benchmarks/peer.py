@@ -49,12 +49,12 @@ def measure_peer(python: str, seconds: float) -> None:
                 _await(master, port)
                 used_s = cpu_s(master.pid)
                 call = [python, str(CLIENTS), f"127.0.0.1:{port}", str(clients), str(seconds), "200000"]
-                told = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=True, timeout=120)
+                done = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=True, timeout=120)
                 used_s = cpu_s(master.pid) - used_s
             finally:
                 master.kill()
                 master.wait()
-        found = json.loads(told.stdout.splitlines()[-1])
+        found = json.loads(done.stdout.splitlines()[-1])
         print(
             f"{clients:3} clients of DLRover 0.6.1: {found['tasks'] / found['seconds']:8.0f} tasks/s,"
             f" {found['tasks'] / used_s:8.0f} tasks per CPU second of its master, nothing durable;"

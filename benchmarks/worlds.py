@@ -127,8 +127,8 @@ def carried_out(snapshot: ClusterSnapshot, plan: ScalePlan, *, after_s: float = 
     """The cluster some time later: all pods of the plan run, and its victims are gone."""
     jobs = []
     for job, decision in zip(snapshot.jobs, plan.decisions, strict=True):
-        dead = set(decision.victims)
-        kept = [pod for pod in job.pods if decision.admitted and pod.name not in dead]
+        deleted = set(decision.victims)
+        kept = [pod for pod in job.pods if decision.admitted and pod.name not in deleted]
         places = [node for node, count in decision.nodes for _ in range(count)]
         first = 1 + max((pod.index or 0 for pod in job.pods), default=-1)
         kept += [running_pod(job, Role.TRAINER, first + i, node) for i, node in enumerate(places)]

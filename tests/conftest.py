@@ -1,7 +1,8 @@
 """What all tests share: hypothesis profiles, options, the order of the files, and tests that run alone.
 
 Hypothesis tries the same examples in each run, so that a failure comes from a change of the code.
-`pytest --hypothesis-profile=thorough` tries two and a half times as many of them; see `tests.worlds.effort`.
+`pytest --hypothesis-profile=thorough` tries two and a half times as many of them, `quick` a quarter; see
+`tests.worlds.effort`.
 `pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
 `pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox. A test
@@ -25,6 +26,7 @@ from tests.e2e.control_plane.versions import cache_root
 from tests.progress import Progress
 from tests.side_by_side import turn
 
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10, print_blob=True)
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, print_blob=True)
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)

@@ -116,7 +116,7 @@ def scale(settings: ScaleSettings) -> None:
 
 
 def delete(settings: DeleteSettings) -> None:
-    """Delete jobs; wait until they are gone, unless told not to.
+    """Delete jobs, and wait until they are gone unless `--wait false` is given.
 
     Raises:
         EdlError: a job does not exist, or the API server refuses.

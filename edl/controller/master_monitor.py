@@ -47,7 +47,8 @@ class CallPace:
     Attributes:
         interval_s: between two calls to one master.
         calls_per_s: to all masters together; with many jobs each master is called less often.
-        calls_at_once: calls under way.
+        calls_at_once: calls under way to masters that answered the last one in time; as many to all the others.
+        prompt_s: the longest time in which a master answers in time.
         retry_s, retry_at_most_s: pause after a failed call; doubled each time, with jitter.
         failures_until_log: failed calls in a row before the log says so; a master that starts needs a few.
         report_wait_s: after the end of its trainers, how long a job waits for a report that counts all of their work.
@@ -59,6 +60,7 @@ class CallPace:
     interval_s: float = 5.0
     calls_per_s: float = 50.0
     calls_at_once: int = 16
+    prompt_s: float = 1.0
     retry_s: float = 0.5
     retry_at_most_s: float = 10.0
     failures_until_log: int = 4
@@ -83,6 +85,7 @@ class _MonitoredMaster:
         published: generation and roster of the last publication that the master accepted.
         restored: the model for which the master went back to a checkpoint; empty once the status says so.
         is_foreign: the last call was answered by a program that is not an edl master of this job.
+        is_prompt: the last call was answered in time.
     """
 
     job: Job
@@ -105,6 +108,7 @@ class _MonitoredMaster:
     finished_s: float | None = None
     failures: int = 0
     is_foreign: bool = False
+    is_prompt: bool = False
     task: asyncio.Task[None] | None = None
 
     def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
@@ -185,7 +189,8 @@ class MasterMonitor:
         self._client, self._clock, self._lease, self._log = client, clock, lease, log
         self._pace = pace or CallPace()
         self._masters: dict[str, _MonitoredMaster] = {}
-        self._gate = asyncio.Semaphore(self._pace.calls_at_once)
+        # Masters run in pods of users. Those that let a call hang must not use up the calls to the others.
+        self._prompt, self._others = (asyncio.Semaphore(self._pace.calls_at_once) for _ in range(2))
         self.has_report = asyncio.Event()
 
     def update(self, jobs: Iterable[Job], lost: frozenset[str] = frozenset()) -> None:
@@ -255,14 +260,16 @@ class MasterMonitor:
             master.changed.clear()
             pause_s = self._pace.interval_s
             if master.address is not None and self._lease.is_held():
-                async with self._gate:
+                async with self._prompt if master.is_prompt else self._others:
                     pause_s = await self._try_call(master, master.address)
             await wait_for_first(self._clock.sleep(pause_s), master.changed.wait())
 
     async def _try_call(self, master: _MonitoredMaster, address: MasterAddress) -> float:
         """Call the master once; returns the pause after the call."""
+        started_s, master.is_prompt = self._clock.monotonic_s(), False
         try:
             await self._call(master, address)
+            master.is_prompt = self._clock.monotonic_s() - started_s <= self._pace.prompt_s
         except Exception as error:  # an invalid answer must neither end the task nor be requested without a pause
             master.failures += 1
             master.is_foreign = isinstance(error, PermanentError)

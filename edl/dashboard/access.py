@@ -27,7 +27,7 @@ NEEDED = (
     Right("list", "", "pods"),
     Right("list", "", "nodes"),
 )
-"""What the page shows is what these rights show; so whoever has them learns nothing new."""
+"""What the page shows is what these rights show; so an account that has them learns nothing new."""
 
 ANSWER_KEPT_S = 60.0
 REFUSAL_KEPT_S = 5.0

@@ -1,6 +1,6 @@
 """Plans, reports and comparisons for the page: in one thread, and only a few may wait.
 
-A plan can take seconds of processor time. So a page that asks too often is told to wait, and nobody can keep a
+A plan can take seconds of processor time. So a page that asks too often has to wait, and nobody can keep a
 controller busy by asking.
 """
 

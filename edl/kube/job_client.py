@@ -1,7 +1,7 @@
 """TrainingJobs by hand, for people without kubectl: create, read, watch, scale, delete, and the logs of their pods.
 
 Thin on purpose: the API server validates, computes the columns and refuses; here is only what is sent. Nothing is
-retried: whoever asked sees the answer.
+retried: the user sees the answer.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ class Group:
         if not entering or (not present and not self._is_complete(entering, now_s)):
             return
         sessions, done = [member.session for member in entering], self._ledger.position
-        # Whoever lacks a step that counts was given up while the others went on; its state is of no use.
+        # A trainer that lacks a step that counts was given up while the others went on; its state is of no use.
         known = [p if p is not None and p >= done else None for p in (member.position for member in entering)]
         world = self._ledger.form_world(sessions, known)
         for member, position in zip(entering, world.positions, strict=True):

@@ -1,7 +1,7 @@
 """How much the tests with many cases try.
 
-By default a part of the cases runs, chosen the same way in each run, so that `make unit` takes minutes.
-`make thorough` (the profile `thorough`) runs all cases, `make campaign` (the profile `explore`) new ones.
+By default a part of the cases runs, chosen the same way in each run. `make unit` (the profile `quick`) runs a quarter
+of that part, `make thorough` (the profile `thorough`) all cases, `make campaign` (the profile `explore`) new ones.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ from edl.kube.translate.objects import ApiStatus
 _WEBHOOK_DOWN = "failed calling webhook"
 """An admission webhook that is down concerns only the objects it checks; the API server itself is healthy."""
 
+LONGEST_RETRY_AFTER_S = 300.0
+"""The longest pause that a server may ask for: as long as that after many refusals."""
+
 
 class RefusedError(PermanentError):
     """The API server refused the request, and would refuse it again.
@@ -81,11 +84,9 @@ def error_of(code: int, raw: bytes, what: str, retry_after: str | None = None) -
 
 
 def _retry_after_s(header: str | None, status: ApiStatus) -> float | None:
-    if header and header.isdigit():
-        return float(header)
-    return (
-        float(status.details.retry_after_seconds) if status.details and status.details.retry_after_seconds else None
-    )
+    """How long the server asks edl to wait, within bounds: a webhook or a proxy may ask for days, and be repaired."""
+    asked = header if header and header.isdecimal() else status.details and status.details.retry_after_seconds
+    return max(0.0, min(float(asked), LONGEST_RETRY_AFTER_S)) if asked else None
 
 
 @contextmanager

@@ -1,32 +1,28 @@
 """The address of the API server and the credentials for it, read by the official client's loader.
 
-The loader finds them as kubectl does: kubeconfig, exec plugins, client certificates, service account. But it only
-logs an exec plugin that fails, and reads a missing file as an empty one. Here both are errors that name the file
-and the remedy.
+The loader finds them as kubectl does: kubeconfig, exec plugins, client certificates, service account. But it reads a
+missing file as an empty one. Here that is an error that names the file and the remedy.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import logging
 import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import yaml
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config.kube_config import KubeConfigMerger
 
 from edl.errors import ConfigError
 from edl.kube.client.api_errors import one_line
-
-_problems: ContextVar[list[str] | None] = ContextVar("problems of the loader", default=None)
+from edl.kube.client.exec_plugin import PluginError, load_kubeconfig
 
 
 class KubeconfigConfiguration(Configuration):
@@ -55,22 +51,19 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
     origin = f"kubeconfig {paths}" if paths else "the service account"
     try:
-        with _errors_logged_by("kubernetes.aio.config.kube_config") as problems:
-            if paths:
-                _require_one_file(paths)
-                await kube_config.load_kube_config(
-                    config_file=paths, client_configuration=configuration, persist_config=False
-                )
-                configuration.impersonate = _impersonation(paths)
-            elif "KUBERNETES_SERVICE_HOST" in os.environ:
-                kube_config.load_incluster_config(client_configuration=configuration)
-            else:
-                raise ConfigError(
-                    f"edl knows no cluster: {default} does not exist, and edl does not run in a pod; "
-                    "give --kubeconfig FILE or set KUBECONFIG"
-                )
-        if problems:
-            raise ConfigError(f"{origin} gives no credentials: {'; '.join(problems)}")
+        if paths:
+            _require_one_file(paths)
+            merged = await load_kubeconfig(paths, configuration)
+            configuration.impersonate = _impersonation(paths, merged)
+        elif "KUBERNETES_SERVICE_HOST" in os.environ:
+            kube_config.load_incluster_config(client_configuration=configuration)
+        else:
+            raise ConfigError(
+                f"edl knows no cluster: {default} does not exist, and edl does not run in a pod; "
+                "give --kubeconfig FILE or set KUBECONFIG"
+            )
+    except PluginError as error:
+        raise ConfigError(f"{origin} gives no credentials: {error}") from error
     except ConfigError:
         raise
     except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, ValueError) as error:
@@ -108,13 +101,12 @@ def bypasses_proxy(host: str) -> bool:
     return False
 
 
-def _impersonation(paths: str) -> tuple[tuple[str, str], ...]:
+def _impersonation(paths: str, merged: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The headers for `as`, `as-uid`, `as-groups` and `as-user-extra` of the user of the current context.
 
     Raises:
         ConfigError: groups without a user, which the API server would refuse.
     """
-    merged = KubeConfigMerger(paths).config.value
     named = {
         kind: {entry.value["name"]: entry.value for entry in merged.get(kind) or ()} for kind in ("contexts", "users")
     }
@@ -157,7 +149,7 @@ def current_namespace(kubeconfig: str = "") -> str:
         _, current = kube_config.list_kube_config_contexts(config_file=paths)
         return str((current.get("context") or {}).get("namespace") or "default")
     except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        return "default"  # whoever reads the credentials reports what is wrong with the file
+        return "default"  # reading the credentials reports what is wrong with the file
 
 
 def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
@@ -180,24 +172,3 @@ def _require_one_file(paths: str) -> None:
     candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     if not any(path.exists() for path in candidates):
         raise ConfigError(f"kubeconfig {paths} does not exist; give the path of a readable file")
-
-
-@contextmanager
-def _errors_logged_by(name: str) -> Iterator[list[str]]:
-    """Collect the errors that the loader only logs; a failed exec plugin would otherwise appear as a 401 later."""
-    problems: list[str] = []
-    logging.getLogger(name).addFilter(_collect_errors)  # adds it once
-    before = _problems.set(problems)
-    try:
-        yield problems
-    finally:
-        _problems.reset(before)
-
-
-def _collect_errors(record: logging.LogRecord) -> bool:
-    """Keep an error of the task that loads a configuration from the log; others pass, for many tasks may load one."""
-    problems = _problems.get()
-    if problems is None or record.levelno < logging.ERROR:
-        return True
-    problems.append(one_line(record.getMessage()))
-    return False

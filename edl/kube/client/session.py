@@ -7,7 +7,6 @@ knows whether a retry is safe. The one exception: after a 401 it reloads the cre
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,15 +21,15 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 
 from edl import __version__
-from edl.errors import ConfigError, EdlError, TemporaryError
+from edl.errors import EdlError, TemporaryError
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
 from edl.kube.client.credentials import (
     bypasses_proxy,
     configuration_of_caller,
     impersonation_of,
     load_configuration,
-    tls_of,
 )
+from edl.kube.client.reloading import ReloadedCredentials
 from edl.kube.client.server_clock import ServerClock
 from edl.kube.json_depth import UNREADABLE, decode
 
@@ -38,12 +37,6 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 """A watch event can be as large as etcd's limit for an object (1.5 MiB)."""
-
-RELOAD_PAUSE_S = 30.0
-"""Shortest time between two reloads of the credentials: an exec plugin may ask a person or a remote service."""
-
-RELOAD_LIMIT_S, LONGEST_RELOAD_PAUSE_S = 30.0, 480.0
-"""How long a reload may take, and the pause after reloads that failed again and again."""
 
 CONNECTIONS, EXEMPT_CONNECTIONS = 100, 2
 """The most connections of ordinary requests, and those that only the lease uses; watches have no limit."""
@@ -94,14 +87,9 @@ class ApiSession:
         Raises:
             ConfigError: a certificate cannot be used.
         """
-        self._reload = reload
-        self._reloaded_s = time.monotonic()
-        self._reload_pause_s = RELOAD_PAUSE_S
-        self._reloading: asyncio.Task[bool] | None = None
         self.server_clock = ServerClock()
         self._timeout_s = timeout_s
-        self._configuration = configuration
-        self._ssl = tls_of(configuration)
+        self._credentials = ReloadedCredentials(configuration, reload)
         self._may_write: Callable[[], bool] = lambda: True
         self._exempt: str | None = None
         # A watch keeps its connection for minutes, and there is one for each namespace: watches must not take those
@@ -146,8 +134,7 @@ class ApiSession:
 
     async def close(self) -> None:
         """Close all connections; open watches end with a TemporaryError."""
-        if self._reloading is not None:
-            self._reloading.cancel()
+        self._credentials.close()
         for client in (self._client, self._watches, self._exempt_client):
             await client.close()
 
@@ -163,6 +150,10 @@ class ApiSession:
                 get the lease back.
         """
         self._may_write, self._exempt = may_write, exempt
+
+    @property
+    def _configuration(self) -> Configuration:
+        return self._credentials.configuration
 
     @property
     def host(self) -> str:
@@ -337,13 +328,14 @@ class ApiSession:
     async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open a successful response; after a 401, or from an untrusted server, try again with new credentials."""
         sent_with = self._configuration
+        wait_s = call.limits.total or self._timeout_s
         try:
             response = await self._send(call)
         except UntrustedError:
-            if not await self._has_new_credentials(sent_with, call):
+            if not await self._credentials.has_newer(sent_with, wait_s):
                 raise
             response = await self._send(call)
-        if response.status == 401 and await self._has_new_credentials(sent_with, call):
+        if response.status == 401 and await self._credentials.has_newer(sent_with, wait_s):
             response.close()
             response = await self._send(call)
         try:
@@ -374,7 +366,7 @@ class ApiSession:
                 headers=headers,
                 timeout=call.limits,
                 allow_redirects=False,
-                ssl=self._ssl,
+                ssl=self._credentials.tls,
                 server_hostname=self._configuration.tls_server_name,
                 proxy=self._configuration.proxy,
                 proxy_headers=self._configuration.proxy_headers,
@@ -389,36 +381,6 @@ class ApiSession:
             raise TemporaryError(f"the token of the service account cannot be read: {error}") from error
         token = settings.get("BearerToken")
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
-
-    async def _has_new_credentials(self, sent_with: Configuration, call: _Call) -> bool:
-        """Whether there are other credentials than those that a call was sent with; reload them if need be.
-
-        One reload serves all calls. It goes on if the calls that wait for it end.
-        """
-        if self._configuration is not sent_with:
-            return True
-        if self._reload is None:
-            return False
-        if self._reloading is None:
-            if time.monotonic() - self._reloaded_s < self._reload_pause_s:
-                return False
-            self._reloading = asyncio.create_task(self._reload_once(self._reload))
-        done, _ = await asyncio.wait({self._reloading}, timeout=call.limits.total or self._timeout_s)
-        return any(not task.cancelled() and task.result() for task in done)
-
-    async def _reload_once(self, reload: Callable[[], Awaitable[Configuration]]) -> bool:
-        """Reload the credentials within a time limit: an exec plugin may hang. After a failure the pause doubles."""
-        try:
-            async with asyncio.timeout(RELOAD_LIMIT_S):
-                configuration = await reload()
-            self._ssl = tls_of(configuration)
-        except (ConfigError, TimeoutError):
-            self._reload_pause_s = min(LONGEST_RELOAD_PAUSE_S, 2 * self._reload_pause_s)
-            return False
-        finally:
-            self._reloaded_s, self._reloading = time.monotonic(), None
-        self._configuration, self._reload_pause_s = configuration, RELOAD_PAUSE_S
-        return True
 
 
 def _client(configuration: Configuration, connections: int) -> aiohttp.ClientSession:

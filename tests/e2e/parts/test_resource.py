@@ -230,6 +230,76 @@ def test_scale_pins_the_count_within_the_bounds(plane: ControlPlane) -> None:
     kube.scale("tj", "job", 0, space)
 
 
+def with_count(name: str, **trainer: int) -> Object:
+    job = make_manifest()
+    job["metadata"]["name"] = name
+    job["spec"]["trainer"].update(trainer)
+    return job
+
+
+def autoscale(kube: Kube, path: str, wanted: int) -> bool:
+    """What a HorizontalPodAutoscaler does: a target at 0 is left alone, else the Scale that was read is written."""
+    scale = kube.request("GET", f"{path}/scale")
+    if not scale["spec"].get("replicas"):
+        return False
+    kube.request("PUT", f"{path}/scale", body={**scale, "spec": {"replicas": wanted}})
+    return True
+
+
+def test_an_autoscaler_takes_over_a_count_that_is_set_and_leaves_edls_own_alone(plane: ControlPlane) -> None:
+    kube, space = plane.kube, plane.namespace("autoscaled")
+    jobs = kube.resource("trainingjobs").path(space)
+    kube.create(with_count("set", instances=2), space)
+    kube.create(with_count("free"), space)
+    counts = {name: kube.request("GET", f"{jobs}/{name}/scale")["spec"] for name in ("set", "free")}
+    assert counts == {"set": {"replicas": 2}, "free": {}}
+    assert (autoscale(kube, f"{jobs}/set", 4), autoscale(kube, f"{jobs}/free", 4)) == (True, False)
+    stored = {name: kube.get("trainingjobs", name, space)["spec"]["trainer"] for name in ("set", "free")}
+    assert {name: trainer["instances"] for name, trainer in stored.items()} == {"set": 4, "free": 0}
+    with pytest.raises(KubeError, match="between min-instance and max-instance"):
+        autoscale(kube, f"{jobs}/set", 99)
+
+
+def test_an_autoscaler_that_read_an_old_count_is_told(plane: ControlPlane) -> None:
+    kube, space = plane.kube, plane.namespace("outdated")
+    path = f"{kube.resource('trainingjobs').path(space)}/set"
+    kube.create(with_count("set", instances=2), space)
+    read = kube.request("GET", f"{path}/scale")
+    kube.scale("tj", "set", 3, space)
+    with pytest.raises(KubeError) as caught:
+        kube.request("PUT", f"{path}/scale", body={**read, "spec": {"replicas": 5}})
+    assert caught.value.code == 409
+
+
+@pytest.mark.cluster("kube-controller-manager scales by HorizontalPodAutoscalers")
+def test_a_real_autoscaler_does_as_documented(plane: ControlPlane) -> None:
+    kube, space = plane.kube, plane.namespace("hpa")
+    for name, trainer in (("set", {"instances": 2}), ("free", {})):
+        kube.create(with_count(name, **trainer), space)
+        target = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": name}
+        spec = {"scaleTargetRef": target, "minReplicas": 4, "maxReplicas": 6, "metrics": [_CPU_METRIC]}
+        autoscaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
+        kube.create({**autoscaler, "metadata": {"name": name}}, space)
+
+    def reasons(name: str) -> set[str]:
+        status = kube.get("horizontalpodautoscalers", name, space).get("status") or {}
+        return {condition["reason"] for condition in status.get("conditions") or ()}
+
+    def count(name: str) -> int:
+        found: int = kube.get("trainingjobs", name, space)["spec"]["trainer"]["instances"]
+        return found
+
+    kube.wait_until(lambda: count("set") == 4, 60, "the autoscaler scales the job whose count is set")
+    kube.wait_until(lambda: "ScalingDisabled" in reasons("free"), 60, "the other one says that it is disabled")
+    assert count("free") == 0
+
+
+_CPU_METRIC = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+
+
 @pytest.mark.cluster("kubectl")
 def test_kubectl_shows_the_documented_columns(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("columns")

@@ -6,6 +6,7 @@ The bodies are those of kube-apiserver 1.30 to 1.35, with only the fields that m
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from edl.errors import TemporaryError
+from edl.kube.client.api_errors import LONGEST_RETRY_AFTER_S, error_of
 from edl.model.actions import Action, CreatePod, Outcome, Result
 from edl.model.names import JobKey
 from edl.model.status import JobPhase
@@ -130,3 +133,28 @@ def test_a_very_long_message_of_a_webhook_is_cut(living: Living) -> None:
     degraded = status.condition("Degraded")
     assert degraded is not None
     assert len(degraded.message) == 1024
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "waits_s"),
+    [
+        ("7", None, 7.0),
+        ("0", None, 0.0),
+        ("86400", None, LONGEST_RETRY_AFTER_S),
+        ("9" * 400, None, LONGEST_RETRY_AFTER_S),
+        (None, 20, 20.0),
+        (None, 10**9, LONGEST_RETRY_AFTER_S),
+        (None, -5, 0.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None, None),
+        (None, None, None),
+    ],
+)
+def test_no_server_and_no_webhook_makes_edl_wait_for_longer_than_minutes(
+    header: str | None, details: int | None, waits_s: float | None
+) -> None:
+    status: dict[str, object] = {"kind": "Status", "code": 429, "message": "slow down"}
+    if details is not None:
+        status["details"] = {"retryAfterSeconds": details}
+    error = error_of(429, json.dumps(status).encode(), "POST pods", header)
+    assert isinstance(error, TemporaryError)
+    assert error.retry_after_s == waits_s

@@ -174,7 +174,7 @@ async def test_an_exec_plugin_runs_again_after_a_401(tmp_path: Path, monkeypatch
         '\\"status\\": {\\"token\\": \\"t$n\\"}}"\n'
     )
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr("edl.kube.client.session.RELOAD_PAUSE_S", 0.0)
+    monkeypatch.setattr("edl.kube.client.reloading.RELOAD_PAUSE_S", 0.0)
     api = FakeApi()
     api.faults.append(refusal(401, "Unauthorized"))
     async with api.serve():

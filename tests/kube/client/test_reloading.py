@@ -14,6 +14,7 @@ from aiohttp import web
 from kubernetes.aio.client import Configuration
 
 from edl.errors import TemporaryError
+from edl.kube.client import reloading as reloading_module
 from edl.kube.client import session as session_module
 from edl.kube.client.api_errors import RefusedError, UntrustedError
 from edl.kube.client.session import ApiSession, FencedError
@@ -24,7 +25,7 @@ PODS = "/api/v1/namespaces/a/pods"
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    monkeypatch.setattr(session_module, "RELOAD_PAUSE_S", 0.0)
+    monkeypatch.setattr(reloading_module, "RELOAD_PAUSE_S", 0.0)
     return FakeApi()
 
 
@@ -69,7 +70,7 @@ async def test_a_reload_that_hangs_does_not_hang_the_call(api: FakeApi) -> None:
 async def test_a_reload_ends_at_its_own_limit_and_the_next_one_is_tried(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "RELOAD_LIMIT_S", 0.02)
+    monkeypatch.setattr(reloading_module, "RELOAD_LIMIT_S", 0.02)
     hangs = [True]
 
     async def reload() -> None:
