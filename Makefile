@@ -60,6 +60,9 @@ $(STAMP): $(SANDBOX)
 demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer and a master are killed; nothing stays
 	@$(BIN)/edl sandbox --demo
 
+demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user, without a network, with 127.0.0.1 alone
+	@$(BIN)/python -m tests.sandbox.demo_conditions
+
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
@@ -136,6 +139,12 @@ real-test: $(STAMP) ## as root: the tests of images and installation in real con
 
 page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
 	@$(PYTEST) tests/browser
+
+prometheus-test: $(STAMP) ## rules, alerts and metrics, by promtool (Debian's package prometheus)
+	@$(PYTEST) tests/prometheus
+
+chart-test: $(STAMP) ## the Helm chart, by Helm itself (the first run builds it from its Go module)
+	@$(PYTEST) tests/chart
 
 screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots

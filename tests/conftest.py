@@ -36,7 +36,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "real"))
+_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "chart", "prometheus", "real"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

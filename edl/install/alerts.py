@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from edl.install.objects import COMPONENT_LABELS, CONTROLLER, NAMESPACE
+from edl.install.recording_rules import RECORDING_RULES, SERVING_LIMIT_S, SERVING_OBJECTIVE, late_serving
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 
 Object = dict[str, Any]
@@ -45,6 +46,14 @@ class Alert:
     why: str
     remedy: str
 
+
+def _burning(factor: float, long: str, short: str) -> str:
+    """True while the error budget of serving is used `factor` times as fast as it may be, in both windows."""
+    budget = factor * round(1 - SERVING_OBJECTIVE, 6)
+    return " and ".join(f"{late_serving(window)} > {budget:g}" for window in (long, short))
+
+
+_OBJECTIVE = f"{SERVING_OBJECTIVE:.0%} of serving pods should have a node within {SERVING_LIMIT_S:g} s"
 
 ALERTS: tuple[Alert, ...] = (
     Alert(
@@ -150,6 +159,24 @@ ALERTS: tuple[Alert, ...] = (
         "add nodes, or lower the requests of the pods",
     ),
     Alert(
+        "EdlServingBudgetBurnsFast",
+        _burning(14.4, "1h", "5m"),
+        "2m",
+        Severity.CRITICAL,
+        "{{ $value | humanizePercentage }} of the serving pods of the last hour waited too long for a node",
+        f"{_OBJECTIVE}; at 14.4 times the allowed rate an hour uses 2 % of the budget of 30 days",
+        "look for trainers that stay Terminating; `--serving-headroom` keeps room for the next pods",
+    ),
+    Alert(
+        "EdlServingBudgetBurnsSlowly",
+        _burning(6, "6h", "30m"),
+        "15m",
+        Severity.WARNING,
+        "{{ $value | humanizePercentage }} of the serving pods of the last six hours waited too long for a node",
+        f"{_OBJECTIVE}; at 6 times the allowed rate six hours use 5 % of the budget of 30 days",
+        "set `--serving-headroom`, or shorten `terminationGracePeriodSeconds` of the trainers",
+    ),
+    Alert(
         "EdlServingUnplaceable",
         "max(edl_serving_unplaceable_pods) > 0",
         "10m",
@@ -236,10 +263,45 @@ ALERTS: tuple[Alert, ...] = (
     ),
 )
 
+_OPERATIONS, _TROUBLESHOOTING = "docs/operations.md", "docs/troubleshooting.md"
+RUNBOOKS: dict[str, tuple[str, str]] = {
+    "EdlNobodyLeads": (_TROUBLESHOOTING, "Nothing happens at all"),
+    "EdlTwoLead": (_OPERATIONS, "High availability"),
+    "EdlNoStandby": (_OPERATIONS, "High availability"),
+    "EdlLeadershipFlaps": (_OPERATIONS, "High availability"),
+    "EdlNoRoundSucceeds": (_TROUBLESHOOTING, "Nothing happens at all"),
+    "EdlPlanRefused": (_TROUBLESHOOTING, "Asking for help"),
+    "EdlNoPlan": (_TROUBLESHOOTING, "Nothing happens at all"),
+    "EdlDecisionsSlow": (_OPERATIONS, "High availability"),
+    "EdlPlanFarFromBound": (_TROUBLESHOOTING, "Asking for help"),
+    "EdlServingWaits": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlServingShort": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlServingBudgetBurnsFast": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlServingBudgetBurnsSlowly": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlServingUnplaceable": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlWritesRefused": (_TROUBLESHOOTING, "The job is Degraded"),
+    "EdlObjectsLeftOut": (_TROUBLESHOOTING, "Nothing happens at all"),
+    "EdlJobsStartSlowly": (_TROUBLESHOOTING, "The job stays Creating"),
+    "EdlJobsWait": (_TROUBLESHOOTING, "The job stays Pending"),
+    "EdlJobIsTossedAbout": (_TROUBLESHOOTING, "Trainers disappear"),
+    "EdlMasterDiskFull": (_TROUBLESHOOTING, "The master"),
+    "EdlMasterAlone": (_TROUBLESHOOTING, "The master"),
+    "EdlRecordsLeftOut": (_TROUBLESHOOTING, "The master"),
+}
+"""Alert -> the document and the heading in it that say what to do."""
+
+
+def runbook(alert: str) -> str:
+    """The document of an alert with the anchor of its heading, such as `docs/operations.md#high-availability`."""
+    document, heading = RUNBOOKS[alert]
+    return f"{document}#{heading.lower().replace(' ', '-')}"
+
 
 def rule_groups() -> Object:
-    """The alerts as a rule file of Prometheus; a PrometheusRule has the same content as its `spec`."""
-    return {"groups": [{"name": "edl", "rules": [_rule(alert) for alert in ALERTS]}]}
+    """The rules as a rule file of Prometheus; a PrometheusRule has the same content as its `spec`."""
+    recorded = [{"record": rule.name, "expr": rule.expr} for rule in RECORDING_RULES]
+    groups = (("edl-recorded", recorded), ("edl", [_rule(alert) for alert in ALERTS]))
+    return {"groups": [{"name": name, "rules": rules} for name, rules in groups]}
 
 
 def _rule(alert: Alert) -> Object:
@@ -250,6 +312,7 @@ def _rule(alert: Alert) -> Object:
         "labels": {"severity": alert.severity.value},
         "annotations": {
             "summary": alert.summary,
+            "runbook": runbook(alert.name),
             "description": f"Reason for the threshold: {alert.why}. What to do: {alert.remedy}.",
         },
     }

@@ -16,6 +16,7 @@ import yaml
 from edl.api.crd import render_crd
 from edl.install import objects as install_objects
 from edl.install.alerts import operator_objects, rule_groups
+from edl.install.chart import chart_files
 from edl.install.dashboards import dashboards
 
 CRD_FILE = "crds/paddlepaddle.org_trainingjobs.yaml"
@@ -72,7 +73,7 @@ def generated_files() -> dict[str, str]:
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
-    return files | _monitoring_files()
+    return files | _monitoring_files() | chart_files(_dump, crd_yaml())
 
 
 def _monitoring_files() -> dict[str, str]:

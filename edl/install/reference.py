@@ -178,8 +178,8 @@ def _nodes(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:
 
 
 def _metrics_table(metrics: Iterable[Metric[Any]]) -> str:
-    rows = [(f"`{m.name}`", m.kind, _labels(m), m.help) for m in sorted(metrics, key=lambda m: m.name)]
-    return _table(("metric", "type", "labels", "meaning"), rows)
+    rows = [(f"`{m.name}`", m.kind, _labels(m), m.most_series, m.help) for m in sorted(metrics, key=lambda m: m.name)]
+    return _table(("metric", "type", "labels", "most series", "meaning"), rows)
 
 
 def _labels(metric: Metric[Any]) -> str:

@@ -54,6 +54,18 @@ class MasterMetrics(MetricGroup):
             ),
         ),
     )
+    redispatched = GaugeMetric(
+        "edl_master_redispatched_positions",
+        "Positions of the open epoch that were leased and came back undone; each return counts.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Positions dispatched again",
+                ((f"max(edl_master_redispatched_positions{{{SELECTED_JOB}}})", "positions"),),
+                "Their trainers were killed or lost their leases. Each position still counts once.",
+            ),
+        ),
+    )
     epoch = GaugeMetric(
         "edl_master_epoch",
         "The open epoch, counted from 0.",
@@ -178,6 +190,7 @@ class MasterMetrics(MetricGroup):
         """
         for place in _PLACES:
             self.positions.labels(place).set(status[place])
+        self.redispatched.set(status["redispatched"])
         self.epoch.set(status["epoch"])
         self.sessions.set(status["sessions"]["live"])
         self.records.set(status["records"])

@@ -11,15 +11,29 @@ from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.observability.metric_groups.build import BuildMetrics
 from edl.observability.metric_groups.capacity import CapacityMetrics
 from edl.observability.metric_groups.controllers import ControllerMetrics
+from edl.observability.metric_groups.headroom import HeadroomMetrics
 from edl.observability.metric_groups.jobs import JobMetrics
 from edl.observability.metric_groups.plans import PlanMetrics
+from edl.observability.metric_groups.progress import ProgressMetrics
+from edl.observability.metric_groups.resizing import ResizeMetrics
 from edl.observability.metric_groups.serving import ServingMetrics
+from edl.observability.metric_groups.waits import WaitMetrics
 
-CONTROLLER_GROUPS = (ControllerMetrics, ServingMetrics, JobMetrics, CapacityMetrics, PlanMetrics)
+CONTROLLER_GROUPS = (
+    ControllerMetrics,
+    ServingMetrics,
+    WaitMetrics,
+    HeadroomMetrics,
+    JobMetrics,
+    ProgressMetrics,
+    ResizeMetrics,
+    CapacityMetrics,
+    PlanMetrics,
+)
 """In the order in which a dashboard shows them."""
 
 
@@ -39,6 +53,11 @@ class Metrics:
         """A snapshot was taken."""
         for group in self._groups:
             group.observed(snapshot, leader=leader)
+
+    def limited(self, limits: Limits) -> None:
+        """The limits of the next plan."""
+        for group in self._groups:
+            group.limited(limits)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan has passed its checks."""

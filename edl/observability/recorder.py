@@ -83,6 +83,7 @@ class ControllerRecorder:
                 failure=plan.fallback,
                 victims=victims,
             )
+        self._metrics.limited(limits)
         self._metrics.planned(snapshot, plan)
         if self._onlooker is not None:
             self._onlooker.planned(snapshot, plan)

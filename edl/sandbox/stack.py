@@ -177,6 +177,8 @@ def _controller_spec(settings: StackSettings, kubelet: Kubelet, port: int) -> Pr
         env[network_hook.PORTS_FOLDER] = str(machine.ports)
     argv = [str(machine.programs / "edl"), "controller", "--kubeconfig", str(settings.kubeconfig)]
     argv += ["--listen", f"{_LOOPBACK}:{port}", "--key-file", str(folder / "key"), *settings.controller_flags]
+    # There is one replica, and nobody starts another one for it if a busy or sleeping laptop loses the lease.
+    argv.append("--no-leader-election")
     return ProcessSpec("edl-controller", argv, env, folder, folder / "controller.log")
 
 

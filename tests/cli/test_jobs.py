@@ -159,6 +159,16 @@ def test_a_file_with_another_kind_is_an_error_of_usage_and_creates_nothing(run: 
     assert run("get")[2] == "No resources found in default namespace.\n"
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_file_that_is_not_yaml_is_named_with_the_position(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("apiVersion: paddlepaddle.org/v1\nkind: [TrainingJob\n")
+    code, out, err = run("submit", str(path))
+    assert (code, out) == (2, "")
+    assert f"{path}, line 3, column 1: not YAML" in err
+    assert f"{tmp_path} cannot be read" in run("submit", str(tmp_path))[2]
+
+
 def test_get_prints_the_columns_of_the_crd(run: Run, cluster: Cluster) -> None:
     run("submit", cluster.file("ctr", "longer-name"))
     columns = yaml.safe_load(crd_yaml())["spec"]["versions"][0]["additionalPrinterColumns"]

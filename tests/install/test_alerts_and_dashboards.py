@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from edl.api.manifest import pod_manifest
 from edl.api.v1 import parse_job
-from edl.install.alerts import ALERTS, operator_objects
+from edl.install.alerts import ALERTS, RUNBOOKS, operator_objects, runbook
 from edl.install.dashboards import GROUPS, dashboards
 from edl.install.manifests import generated_files
 from edl.install.objects import workload
+from edl.install.recording_rules import RECORDING_RULES
 from edl.install.reference import CONTROLLER_METRICS, MASTER_METRICS
 from edl.master.metrics import MasterMetrics
 from edl.model.names import Role
@@ -28,6 +29,7 @@ from tests.worlds.hostile.manifests import make_manifest
 
 ROOT = Path(__file__).parents[2]
 EXPORTED = {series: metric for metric in (*CONTROLLER_METRICS, *MASTER_METRICS) for series in metric.series}
+RECORDED = {rule.name: rule for rule in RECORDING_RULES}
 POD_LABELS = ("namespace", "job")  # the PodMonitor adds them to every metric of a master
 VARIABLE = re.compile(r"label_values\((?P<selector>.+), (?P<label>\w+)\)")
 
@@ -38,6 +40,7 @@ PANELS = {
     if panel["type"] != "row"
 }
 EXPRESSIONS = {
+    **{rule.name: rule.expr for rule in RECORDING_RULES},
     **{alert.name: alert.expr for alert in ALERTS},
     **{f"{title} {t['refId']}": t["expr"] for title, panel in PANELS.items() for t in panel["targets"]},
 }
@@ -64,10 +67,17 @@ def labels_of(metric: Metric[Any]) -> set[str]:
     return {*metric.labels, *bucket, *(POD_LABELS if metric in MASTER_METRICS else ())}
 
 
+def labels_selected(series: str) -> set[str]:
+    """The labels of exported or of recorded series."""
+    return set(RECORDED[series].labels) if series in RECORDED else labels_of(EXPORTED[series])
+
+
 def mistakes(expression: str) -> list[str]:
     """What an expression names although no process exports it."""
     found = []
     for selector in selectors(expression):
+        if selector.name in RECORDED:
+            continue
         metric = EXPORTED.get(selector.name)
         if metric is None:
             found.append(f"no metric {selector.name}")
@@ -93,7 +103,7 @@ def test_every_expression_names_exported_metrics(name: str) -> None:
     expression = EXPRESSIONS[name]
     assert selectors(expression), "an expression without a selector never fires"
     assert mistakes(expression) == []
-    known = set().union(*(labels_of(EXPORTED[s.name]) for s in selectors(expression)))
+    known = set().union(*(labels_selected(selector.name) for selector in selectors(expression)))
     assert grouped_by(expression) <= known
 
 
@@ -177,8 +187,8 @@ def test_panels_do_not_overlap_and_variables_query_exported_metrics(file: str) -
 
 def test_summaries_name_only_labels_that_their_alert_keeps() -> None:
     for alert in ALERTS:
-        metrics = [EXPORTED[s.name] for s in selectors(alert.expr)]
-        kept = grouped_by(alert.expr, "by") or set().union(*map(labels_of, metrics))
+        found = (labels_selected(selector.name) for selector in selectors(alert.expr))
+        kept = grouped_by(alert.expr, "by") or set().union(*found)
         assert set(re.findall(r"\$labels\.(\w+)", alert.summary)) <= kept
 
 
@@ -187,8 +197,19 @@ def test_both_rule_files_contain_the_same_alerts() -> None:
     plain = yaml.safe_load(files["deploy/prometheus/alerts.yaml"])
     operated = yaml.safe_load(files["deploy/prometheus/prometheusrule.yaml"])
     assert plain == operated["spec"]
-    assert [rule["alert"] for rule in plain["groups"][0]["rules"]] == [alert.name for alert in ALERTS]
-    assert all(re.fullmatch(r"\d+[mh]", rule.get("for", "1m")) for rule in plain["groups"][0]["rules"])
+    recorded, alerts = (group["rules"] for group in plain["groups"])
+    assert [rule["record"] for rule in recorded] == [rule.name for rule in RECORDING_RULES]
+    assert [rule["alert"] for rule in alerts] == [alert.name for alert in ALERTS]
+    assert all(re.fullmatch(r"\d+[mh]", rule.get("for", "1m")) for rule in alerts)
+
+
+def test_every_alert_links_to_a_heading_that_exists() -> None:
+    assert set(RUNBOOKS) == {alert.name for alert in ALERTS}
+    for alert in ALERTS:
+        document, _, anchor = runbook(alert.name).partition("#")
+        headings = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(), re.MULTILINE)
+        assert RUNBOOKS[alert.name][1] in headings
+        assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 
 def test_monitors_select_objects_that_exist() -> None:
@@ -214,6 +235,12 @@ def test_documents_name_metrics_and_alerts_that_exist() -> None:
     alerts = {alert.name for alert in ALERTS}
     documents = set((ROOT / "docs").rglob("*.md")) - {ROOT / "docs/how-to/add-a-metric.md"}  # an example metric
     for document in (*sorted(documents), ROOT / "README.md", ROOT / "CHANGELOG.md"):
-        text = document.read_text()
+        text = re.sub(r"`[a-z_]+:edl_[a-z_]+:ratio`", lambda found: recorded(found[0]), document.read_text())
         assert set(re.findall(r"\bedl_(?!controller\b)[a-z_]+\b(?!\.\w)", text)) - {"edl_master_"} <= known, document
         assert set(re.findall(r"`(Edl[A-Z]\w+)`", text)) <= alerts | {"EdlError"}, document
+
+
+def recorded(name: str) -> str:
+    """Nothing in place of the name of a recording rule."""
+    assert name.strip("`") in RECORDED
+    return ""

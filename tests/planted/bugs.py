@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.planted import (
     Bug,
     acting,
+    api_answers,
     controller,
     histories,
     install_and_cli,
@@ -16,9 +17,9 @@ from tests.planted import (
     pod,
 )
 
-BUGS = tuple(
-    value
-    for module in (lifecycle, masters, controller, acting, histories, planner, kube, ledger, pod, install_and_cli)
-    for value in vars(module).values()
-    if isinstance(value, Bug)
+_MODULES = (
+    *(lifecycle, masters, controller, acting, histories),
+    *(planner, kube, api_answers, ledger, pod, install_and_cli),
 )
+BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
+"""In the order in which `make planted` plants them."""

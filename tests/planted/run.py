@@ -71,6 +71,12 @@ def pytest(tests: Sequence[str], environment: dict[str, str], *flags: str) -> su
     sources = {test.partition("::")[0] for test in tests}
     if not any("schemathesis" in (ROOT / source).read_text() for source in sources):
         flags = ("-p", "no:schemathesis", *flags)  # it takes longer to import than most tests take
+    if any(test.startswith("tests/e2e/calls/") for test in tests):
+        flags = (
+            "--campaign",
+            "full",
+            *flags,
+        )  # else there is only a sample of the cases
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags, *tests]
     given = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     given.pop("PYTEST_XDIST_WORKER", None)  # else it would wait for the turn of the test that started it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import random
 import re
@@ -9,15 +11,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
 
+from edl.errors import ConfigError
+from edl.sandbox.command import serve_sandbox
+from edl.sandbox.stack import StackSettings
+from edl.settings.sandbox import SandboxSettings
 from tests.e2e.control_plane.kube import Kube
 from tests.sandbox.pods import make_pod
 from tests.sandbox.sandboxes import STOP_S, launch, leftovers, sandbox, wait_until_ready
@@ -53,6 +60,7 @@ def test_a_real_job_trains_to_its_end_and_its_data_is_accounted_for(kube: Kube) 
         return bool(kube.get("trainingjobs", "fit-flights").get("status", {}).get("phase") == "Succeeded")
 
     kube.wait_until(has_succeeded, 240, "the job succeeds")
+    assert not kube.list("leases", "paddlecloud"), "the controller has no lease that a busy machine could lose"
     (claim,) = kube.list("persistentvolumeclaims", "default")
     folder = kube.kubeconfig.parent / "claims" / "default" / claim["metadata"]["name"]
     audit = subprocess.run([EDL, "audit", str(folder)], capture_output=True, text=True, check=True, timeout=120)
@@ -206,6 +214,20 @@ def test_a_folder_that_does_not_take_a_kubeconfig_is_named(tmp_path: Path) -> No
     assert "/proc/none/config: the kubeconfig cannot be written" in refused(
         tmp_path, "--kubeconfig", "/proc/none/config"
     )
+
+
+def test_a_full_disk_ends_it_with_a_remedy_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fills_up(settings: StackSettings) -> NoReturn:
+        settings.kubeconfig.write_text("half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(settings.folder / "key"))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("edl.sandbox.command.started", fills_up)
+    with pytest.raises(ConfigError, match=r"/key: cannot be written: No space left on device; free some space"):
+        asyncio.run(serve_sandbox(SandboxSettings()))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_kubeconfig_of_a_sandbox_that_runs_is_not_overwritten(kube: Kube) -> None:

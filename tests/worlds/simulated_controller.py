@@ -78,10 +78,10 @@ class Access:
 class Living:
     """A simulated cluster and its controller; virtual time continues between the calls."""
 
-    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS) -> None:
+    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS, recorder: FakeRecorder | None = None) -> None:
         self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.world = World(nodes={node.name: node for node in nodes})
-        self.recorder = FakeRecorder()
+        self.recorder = recorder or FakeRecorder()
         self.lease = FakeLease()
         self.limits = limits
         self.run(self._new())

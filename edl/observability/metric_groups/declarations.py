@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf, prod
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -21,6 +22,18 @@ SELECTED_JOB = 'namespace="$namespace", job="$job"'
 """Matchers for the job that is selected in the job dashboard."""
 SELECTED_NAMESPACES = 'namespace=~"$namespace"'
 """Matcher for the namespaces that are selected in the scaling dashboard."""
+
+LABELS_WITHOUT_LIST = {
+    "namespace": "",
+    "job": "jobs",
+    "resource": "resources of nodes",
+    "reason": "reasons",
+    "action": "kinds of writes",
+    "route": "routes",
+    "code": "status codes",
+    "version": "",
+}
+"""Label whose values differ between clusters or are many -> what bounds their number; empty if it adds none."""
 
 
 class Dashboard(StrEnum):
@@ -83,6 +96,20 @@ class Metric(ABC, Generic[C]):
         """The names of its series in Prometheus."""
         return (self.name,)
 
+    @property
+    def samples(self) -> int:
+        """How many series one set of labels has."""
+        return 1
+
+    @property
+    def most_series(self) -> str:
+        """How many series a process exports at most: a number, times what bounds the labels without a list."""
+        values: Mapping[str, tuple[str, ...]] = self.values
+        number: int = self.samples * prod(len(values[label]) for label in self.labels if label in values)
+        named = [LABELS_WITHOUT_LIST[label] for label in self.labels if label not in values]
+        parts: list[str] = [name for name in named if name]
+        return " x ".join(parts if parts and number == 1 else [*parts, str(number)])
+
     @overload
     def __get__(self, group: None, owner: type[MetricGroup]) -> Self: ...
 
@@ -111,6 +138,11 @@ class CounterMetric(Metric[Counter]):
 
     kind: ClassVar[str] = "counter"
 
+    @property
+    def samples(self) -> int:
+        """See `Metric.samples`: the count and the time of creation."""
+        return 2
+
     def create(self, registry: CollectorRegistry) -> Counter:
         """See `Metric.create`."""
         return Counter(self.name, self.help, self.labels, registry=registry)
@@ -130,6 +162,11 @@ class HistogramMetric(Metric[Histogram]):
     def create(self, registry: CollectorRegistry) -> Histogram:
         """See `Metric.create`."""
         return Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+
+    @property
+    def samples(self) -> int:
+        """See `Metric.samples`: the buckets, the one without a bound, the count, the sum and the time of creation."""
+        return len([bound for bound in self.buckets if bound != inf]) + 4
 
     @property
     def series(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.observability.metric_groups.declarations import MetricGroup
 
 
@@ -15,6 +15,9 @@ class ControllerMetricGroup(MetricGroup):
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken; `leader` is True if this replica leads."""
+
+    def limited(self, limits: Limits) -> None:
+        """The next plan keeps these limits."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan has passed its checks; `plan.fallback` is set if it is a fallback plan."""

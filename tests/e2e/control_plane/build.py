@@ -20,6 +20,7 @@ from typing import IO
 from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
+    CHART_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PROGRAMS,
@@ -73,6 +74,15 @@ def ensure_node_binaries() -> NodeBinaries:
         ControlPlaneError: there is no Go and none can be fetched, or a build failed.
     """
     return NodeBinaries(**_ensure(NODE_PROGRAMS))
+
+
+def ensure_helm() -> Path:
+    """The same for Helm.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return _ensure(CHART_PROGRAMS)["helm"]
 
 
 def _ensure(programs: Sequence[Program]) -> dict[str, Path]:

@@ -294,13 +294,15 @@ def test_lost_node_keeps_its_pods_until_it_is_back(control_plane: ControlPlanes)
     run(kube, "default", make_pod("c", nodeSelector={"kubernetes.io/hostname": "n-0"}))
 
 
-@pytest.mark.cluster("RBAC")
 def test_service_account_has_its_own_rights_only(plane: ControlPlane, namespace: str) -> None:
-    kube = plane.kube
-    kube.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
-    kube.kubectl("create", "role", "r", "--verb=list", "--resource=pods", "-n", namespace)
-    binding = ("--role=r", f"--serviceaccount={namespace}:viewer")
-    kube.kubectl("create", "rolebinding", "r", *binding, "-n", namespace)
+    kube, rbac = plane.kube, "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    subject = {"kind": "ServiceAccount", "name": "viewer", "namespace": namespace}
+    named = {"apiVersion": f"{rbac}/v1", "metadata": {"name": "r"}}
+    kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer"}}, namespace)
+    kube.create({**named, "kind": "Role", "rules": [rule]}, namespace)
+    reference = {"apiGroup": rbac, "kind": "Role", "name": "r"}
+    kube.create({**named, "kind": "RoleBinding", "subjects": [subject], "roleRef": reference}, namespace)
 
     with Kube(plane.kubeconfig_for("viewer", namespace)) as viewer:
         viewer.wait_until(lambda: viewer.list("pods", namespace) == [], 10, "the role is in force")
@@ -308,7 +310,7 @@ def test_service_account_has_its_own_rights_only(plane: ControlPlane, namespace:
             viewer.list("pods", "default")
 
 
-@pytest.mark.cluster("the programs of the control plane")
+@pytest.mark.cluster("a namespace that is deleted stays for a while; in the sandbox an empty one is gone at once")
 def test_running_cluster_is_used_and_left(plane: ControlPlane, tmp_path: Path) -> None:
     with ControlPlane.attach(plane.kubeconfig, tmp_path, settings=plane.settings) as same:
         assert same.ready_nodes() == plane.ready_nodes()

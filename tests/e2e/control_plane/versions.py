@@ -52,18 +52,22 @@ NODE_PROGRAMS = (
     Program("pause", "nodes", "./pause"),
 )
 
+# What only the tests of the chart need.
+CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
+
 _REQUIRED = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kwok": "sigs.k8s.io/kwok",
 }
 _REQUIRED_OF_NODES = {"nodes": "github.com/coredns/coredns"}
+_REQUIRED_OF_CHARTS = {"helm": "helm.sh/helm/v3"}
 
 
 def version_of(module: str) -> str:
     """The version that `modules/<module>/go.mod` requires, such as `v1.36.3`."""
     path = MODULES / module / "go.mod"
-    required = {**_REQUIRED, **_REQUIRED_OF_NODES}[module]
+    required = {**_REQUIRED, **_REQUIRED_OF_NODES, **_REQUIRED_OF_CHARTS}[module]
     wanted = re.escape(required)
     found = re.search(rf"^\s*(?:require\s+)?{wanted} (v\S+)", path.read_text(), re.MULTILINE)
     if found is None:

@@ -122,7 +122,7 @@ def _webhook(name: str, space: str, url: str, certificate: bytes) -> Object:
     }  # fmt: skip
 
 
-@pytest.mark.cluster("quotas, limits and admission webhooks")
+@pytest.mark.cluster("Pod Security and admission webhooks")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_denial_is_that_jobs_condition_and_ends_with_the_rule(running: Stage, seen: Seen, row: Row) -> None:
     degraded = seen.conditions[row.name]
@@ -137,7 +137,6 @@ def test_a_denial_is_that_jobs_condition_and_ends_with_the_rule(running: Stage, 
     assert len(running.pods_of(row.name)) == 1 + GROWN
 
 
-@pytest.mark.cluster("quotas")
 def test_a_resource_quota_is_planned_for_and_no_pod_is_refused(running: Stage) -> None:
     kube, space = running.here.kube, running.here.plane.namespace("quota")
     quota = {

@@ -356,7 +356,6 @@ def test_no_job_runs_beside_the_controller(kube: Kube) -> None:
         kube.create(make_manifest(), NAMESPACE)
 
 
-@pytest.mark.cluster("RBAC")
 def test_who_may_not_create_pods_may_not_create_or_change_jobs(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("rights")
     grant(kube, space, "trainingjobs", "paddlepaddle.org", ["create", "update", "get"])
@@ -378,7 +377,7 @@ def test_who_may_not_create_pods_may_not_create_or_change_jobs(plane: ControlPla
         user.close()
 
 
-@pytest.mark.cluster("RBAC")
+@pytest.mark.cluster("kubectl, and kube-controller-manager, which adds to the role `edit`")
 def test_the_usual_roles_may_write_jobs_and_the_role_for_jobs_alone_may_not(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("users")
     body = yaml.safe_dump(make_manifest())

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.worlds.harness import Object, World
 from tests.e2e.worlds.jobs import training_job
@@ -51,7 +49,6 @@ def progress(here: World, name: str) -> tuple[int, int, int]:
     return dataset.get("epoch", -1), dataset.get("done", -1), dataset.get("total", -1)
 
 
-@pytest.mark.cluster("a claim that is bound to a volume made by hand")
 def test_a_job_with_a_real_master_from_its_first_lease_to_its_end(
     control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:

@@ -4,126 +4,78 @@ from __future__ import annotations
 
 from edl.sandbox.apiserver.kinds import defaults
 from edl.sandbox.apiserver.kinds.groups.events import EVENT_FIELDS, new_event_fields
-from edl.sandbox.apiserver.kinds.kind import Kind
-from edl.sandbox.apiserver.kinds.rows import cluster as cluster_rows
+from edl.sandbox.apiserver.kinds.groups.group import Group
+from edl.sandbox.apiserver.kinds.rows import cluster as rows
 from edl.sandbox.apiserver.kinds.rows import core as core_rows
 
-_ADMISSION = "io.k8s.api.admissionregistration.v1."
-
+_LEASES = Group("coordination.k8s.io", "io.k8s.api.coordination.v1")
+_DISCOVERY = Group("discovery.k8s.io", "io.k8s.api.discovery.v1")
+_EVENTS = Group("events.k8s.io", "io.k8s.api.events.v1")
+_NETWORKING = Group("networking.k8s.io", "io.k8s.api.networking.v1")
+_SCHEDULING = Group("scheduling.k8s.io", "io.k8s.api.scheduling.v1")
+_STORAGE = Group("storage.k8s.io", "io.k8s.api.storage.v1")
+_ADMISSION = Group("admissionregistration.k8s.io", "io.k8s.api.admissionregistration.v1")
+_EXTENSIONS = Group("apiextensions.k8s.io", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1")
 
 KINDS = (
-    Kind(
-        "coordination.k8s.io",
-        "v1",
-        "Lease",
-        "leases",
-        namespaced=True,
-        type_name="io.k8s.api.coordination.v1.Lease",
-        columns=cluster_rows.LEASE_COLUMNS,
-        row=cluster_rows.lease_row,
-        rules=defaults.lease_rules,
-    ),
-    Kind(
-        "discovery.k8s.io",
-        "v1",
-        "EndpointSlice",
-        "endpointslices",
-        namespaced=True,
-        type_name="io.k8s.api.discovery.v1.EndpointSlice",
-        columns=cluster_rows.SLICE_COLUMNS,
-        row=cluster_rows.slice_row,
-        has_generation=True,
-    ),
-    Kind(
-        "events.k8s.io",
-        "v1",
+    _LEASES.kind("Lease", rows.LEASE_COLUMNS, rows.lease_row, rules=defaults.lease_rules),
+    _DISCOVERY.kind("EndpointSlice", rows.SLICE_COLUMNS, rows.slice_row, has_generation=True),
+    _EVENTS.kind(
         "Event",
-        "events",
-        namespaced=True,
-        type_name="io.k8s.api.events.v1.Event",
-        short_names=("ev",),
-        columns=core_rows.EVENT_COLUMNS,
-        row=core_rows.event_row,
+        core_rows.EVENT_COLUMNS,
+        core_rows.event_row,
+        short="ev",
         stored_as="events",
         selectable=(*EVENT_FIELDS, "reportingController"),
         fields_of=new_event_fields,
         rules=defaults.event_rules,
     ),
-    Kind(
-        "networking.k8s.io",
-        "v1",
-        "NetworkPolicy",
-        "networkpolicies",
-        namespaced=True,
-        type_name="io.k8s.api.networking.v1.NetworkPolicy",
-        short_names=("netpol",),
-        columns=cluster_rows.NETWORK_POLICY_COLUMNS,
-        row=cluster_rows.network_policy_row,
-        has_generation=True,
+    _NETWORKING.kind(
+        "NetworkPolicy", rows.NETWORK_POLICY_COLUMNS, rows.network_policy_row, short="netpol", has_generation=True
     ),
-    Kind(
-        "scheduling.k8s.io",
-        "v1",
+    _SCHEDULING.kind(
         "PriorityClass",
-        "priorityclasses",
+        rows.PRIORITY_CLASS_COLUMNS,
+        rows.priority_class_row,
         namespaced=False,
-        type_name="io.k8s.api.scheduling.v1.PriorityClass",
-        short_names=("pc",),
-        columns=cluster_rows.PRIORITY_CLASS_COLUMNS,
-        row=cluster_rows.priority_class_row,
+        short="pc",
         has_generation=True,
         prepare=defaults.priority_class,
         rules=defaults.priority_class_rules,
     ),
-    Kind(
-        "storage.k8s.io",
-        "v1",
+    _STORAGE.kind(
         "StorageClass",
-        "storageclasses",
+        rows.STORAGE_CLASS_COLUMNS,
+        rows.storage_class_row,
         namespaced=False,
-        type_name="io.k8s.api.storage.v1.StorageClass",
-        short_names=("sc",),
-        columns=cluster_rows.STORAGE_CLASS_COLUMNS,
-        row=cluster_rows.storage_class_row,
+        short="sc",
         prepare=defaults.storage_class,
     ),
-    Kind(
-        "admissionregistration.k8s.io",
-        "v1",
+    _ADMISSION.kind(
         "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
+        rows.POLICY_COLUMNS,
+        rows.admission_policy_row,
         namespaced=False,
-        type_name=f"{_ADMISSION}ValidatingAdmissionPolicy",
-        columns=cluster_rows.POLICY_COLUMNS,
-        row=cluster_rows.admission_policy_row,
         has_status=True,
         has_generation=True,
         categories=("api-extensions",),
         prepare=defaults.admission_policy,
     ),
-    Kind(
-        "admissionregistration.k8s.io",
-        "v1",
+    _ADMISSION.kind(
         "ValidatingAdmissionPolicyBinding",
-        "validatingadmissionpolicybindings",
+        rows.POLICY_BINDING_COLUMNS,
+        rows.admission_binding_row,
         namespaced=False,
-        type_name=f"{_ADMISSION}ValidatingAdmissionPolicyBinding",
-        columns=cluster_rows.POLICY_BINDING_COLUMNS,
-        row=cluster_rows.admission_binding_row,
         has_generation=True,
         categories=("api-extensions",),
     ),
-    Kind(
-        "apiextensions.k8s.io",
-        "v1",
+    _EXTENSIONS.kind(
         "CustomResourceDefinition",
-        "customresourcedefinitions",
+        rows.CREATED_AT,
+        rows.created_at_row,
         namespaced=False,
-        type_name="io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
-        short_names=("crd", "crds"),
+        short="crd crds",
         categories=("api-extensions",),
-        columns=cluster_rows.CREATED_AT,
-        row=cluster_rows.created_at_row,
         has_status=True,
         has_generation=True,
     ),

@@ -1,18 +1,17 @@
-"""The kinds of the core group. The fields of `Kind` say what an entry means."""
+"""The kinds of the core group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from edl.sandbox.apiserver.kinds import defaults, pods
 from edl.sandbox.apiserver.kinds.groups.events import EVENT_FIELDS, event_fields
-from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
+from edl.sandbox.apiserver.kinds.groups.group import Group
+from edl.sandbox.apiserver.kinds.kind import Object, dig
 from edl.sandbox.apiserver.kinds.rows import cluster as cluster_rows
-from edl.sandbox.apiserver.kinds.rows import core as core_rows
+from edl.sandbox.apiserver.kinds.rows import core as rows
 
-_kind = partial(Kind, "", "v1")
-_CORE = "io.k8s.api.core.v1."
+_CORE = Group("", "io.k8s.api.core.v1")
 _CREATE = ("create",)
 
 
@@ -29,57 +28,33 @@ def _phase_field(value: Object) -> Mapping[str, str]:
 
 
 KINDS = (
-    _kind("Binding", "bindings", namespaced=True, type_name=f"{_CORE}Binding", verbs=_CREATE),
-    _kind(
-        "ConfigMap",
-        "configmaps",
-        namespaced=True,
-        type_name=f"{_CORE}ConfigMap",
-        short_names=("cm",),
-        columns=core_rows.CONFIG_MAP_COLUMNS,
-        row=core_rows.config_map_row,
-        rules=defaults.immutable_data,
+    _CORE.kind("Binding", verbs=_CREATE),
+    _CORE.kind("ConfigMap", rows.CONFIG_MAP_COLUMNS, rows.config_map_row, short="cm", rules=defaults.immutable_data),
+    _CORE.kind(
+        "Endpoints", rows.ENDPOINTS_COLUMNS, rows.endpoints_row, plural="endpoints", short="ep", singular="endpoints"
     ),
-    _kind(
-        "Endpoints",
-        "endpoints",
-        namespaced=True,
-        type_name=f"{_CORE}Endpoints",
-        singular="endpoints",
-        short_names=("ep",),
-        columns=core_rows.ENDPOINTS_COLUMNS,
-        row=core_rows.endpoints_row,
-    ),
-    _kind(
+    _CORE.kind(
         "Event",
-        "events",
-        namespaced=True,
-        type_name=f"{_CORE}Event",
-        short_names=("ev",),
-        columns=core_rows.EVENT_COLUMNS,
-        row=core_rows.event_row,
+        rows.EVENT_COLUMNS,
+        rows.event_row,
+        short="ev",
         selectable=EVENT_FIELDS,
         fields_of=event_fields,
         rules=defaults.event_rules,
     ),
-    _kind(
+    _CORE.kind(
         "LimitRange",
-        "limitranges",
-        namespaced=True,
-        type_name=f"{_CORE}LimitRange",
-        short_names=("limits",),
-        columns=cluster_rows.CREATED_AT,
-        row=cluster_rows.created_at_row,
+        cluster_rows.CREATED_AT,
+        cluster_rows.created_at_row,
+        short="limits",
         prepare=defaults.limit_range,
     ),
-    _kind(
+    _CORE.kind(
         "Namespace",
-        "namespaces",
+        rows.NAMESPACE_COLUMNS,
+        rows.namespace_row,
         namespaced=False,
-        type_name=f"{_CORE}Namespace",
-        short_names=("ns",),
-        columns=core_rows.NAMESPACE_COLUMNS,
-        row=core_rows.namespace_row,
+        short="ns",
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         has_status=True,
         subresources={"finalize": ("", "v1", "Namespace", ("update",))},
@@ -88,51 +63,41 @@ KINDS = (
         prepare=defaults.namespace,
         name_form="label",
     ),
-    _kind(
+    _CORE.kind(
         "Node",
-        "nodes",
+        rows.NODE_COLUMNS,
+        rows.node_row,
         namespaced=False,
-        type_name=f"{_CORE}Node",
-        short_names=("no",),
-        columns=core_rows.NODE_COLUMNS,
-        row=core_rows.node_row,
+        short="no",
         has_status=True,
         selectable=("spec.unschedulable",),
         fields_of=_node_fields,
         prepare=defaults.node,
     ),
-    _kind(
+    _CORE.kind(
         "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        namespaced=True,
-        type_name=f"{_CORE}PersistentVolumeClaim",
-        short_names=("pvc",),
-        columns=core_rows.CLAIM_COLUMNS,
-        row=core_rows.claim_row,
+        rows.CLAIM_COLUMNS,
+        rows.claim_row,
+        short="pvc",
         has_status=True,
         prepare=defaults.claim,
         rules=defaults.claim_rules,
     ),
-    _kind(
+    _CORE.kind(
         "PersistentVolume",
-        "persistentvolumes",
+        rows.VOLUME_COLUMNS,
+        rows.volume_row,
         namespaced=False,
-        type_name=f"{_CORE}PersistentVolume",
-        short_names=("pv",),
-        columns=core_rows.VOLUME_COLUMNS,
-        row=core_rows.volume_row,
+        short="pv",
         has_status=True,
         prepare=defaults.volume,
     ),
-    _kind(
+    _CORE.kind(
         "Pod",
-        "pods",
-        namespaced=True,
-        type_name=f"{_CORE}Pod",
-        short_names=("po",),
+        pods.COLUMNS,
+        pods.row,
+        short="po",
         categories=("all",),
-        columns=pods.COLUMNS,
-        row=pods.row,
         has_status=True,
         has_generation=True,
         subresources={
@@ -146,48 +111,36 @@ KINDS = (
         prepare=pods.prepare,
         rules=pods.rules,
     ),
-    _kind(
+    _CORE.kind(
         "ResourceQuota",
-        "resourcequotas",
-        namespaced=True,
-        type_name=f"{_CORE}ResourceQuota",
-        short_names=("quota",),
-        columns=core_rows.QUOTA_COLUMNS,
-        row=core_rows.quota_row,
+        rows.QUOTA_COLUMNS,
+        rows.quota_row,
+        short="quota",
         has_status=True,
         prepare=defaults.emptied_status,
     ),
-    _kind(
+    _CORE.kind(
         "Secret",
-        "secrets",
-        namespaced=True,
-        type_name=f"{_CORE}Secret",
-        columns=core_rows.SECRET_COLUMNS,
-        row=core_rows.secret_row,
+        rows.SECRET_COLUMNS,
+        rows.secret_row,
         selectable=("type",),
         fields_of=_type_field,
         prepare=defaults.secret,
         rules=defaults.secret_rules,
     ),
-    _kind(
+    _CORE.kind(
         "ServiceAccount",
-        "serviceaccounts",
-        namespaced=True,
-        type_name=f"{_CORE}ServiceAccount",
-        short_names=("sa",),
-        columns=core_rows.SERVICE_ACCOUNT_COLUMNS,
-        row=core_rows.aged_row,
+        rows.SERVICE_ACCOUNT_COLUMNS,
+        rows.aged_row,
+        short="sa",
         subresources={"token": ("authentication.k8s.io", "v1", "TokenRequest", _CREATE)},
     ),
-    _kind(
+    _CORE.kind(
         "Service",
-        "services",
-        namespaced=True,
-        type_name=f"{_CORE}Service",
-        short_names=("svc",),
+        rows.SERVICE_COLUMNS,
+        rows.service_row,
+        short="svc",
         categories=("all",),
-        columns=core_rows.SERVICE_COLUMNS,
-        row=core_rows.service_row,
         has_status=True,
         prepare=defaults.service,
         rules=defaults.service_rules,

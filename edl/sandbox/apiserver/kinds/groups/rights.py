@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from edl.sandbox.apiserver.kinds import defaults
-from edl.sandbox.apiserver.kinds.kind import Kind
-from edl.sandbox.apiserver.kinds.rows import cluster as cluster_rows
+from edl.sandbox.apiserver.kinds.groups.group import Group
+from edl.sandbox.apiserver.kinds.rows import cluster as rows
 
-_kind = partial(Kind, "rbac.authorization.k8s.io", "v1")
-_RBAC = "io.k8s.api.rbac.v1."
+_RBAC = Group("rbac.authorization.k8s.io", "io.k8s.api.rbac.v1")
+_AUTHENTICATION = Group("authentication.k8s.io", "io.k8s.api.authentication.v1")
+_AUTHORIZATION = Group("authorization.k8s.io", "io.k8s.api.authorization.v1")
 _CREATE = ("create",)
 
 
 KINDS = (
-    _kind(
-        "ClusterRole",
-        "clusterroles",
-        namespaced=False,
-        type_name=f"{_RBAC}ClusterRole",
-        columns=cluster_rows.CREATED_AT,
-        row=cluster_rows.created_at_row,
-        name_form="path",
-    ),
-    _kind(
+    _RBAC.kind("ClusterRole", rows.CREATED_AT, rows.created_at_row, namespaced=False, name_form="path"),
+    _RBAC.kind(
         "ClusterRoleBinding",
-        "clusterrolebindings",
+        rows.BINDING_COLUMNS,
+        rows.binding_row,
         namespaced=False,
-        type_name=f"{_RBAC}ClusterRoleBinding",
-        columns=cluster_rows.BINDING_COLUMNS,
-        row=cluster_rows.binding_row,
         name_form="path",
         prepare=defaults.role_binding,
         rules=defaults.role_binding_rules,
     ),
-    _kind(
-        "Role",
-        "roles",
-        namespaced=True,
-        type_name=f"{_RBAC}Role",
-        columns=cluster_rows.CREATED_AT,
-        row=cluster_rows.created_at_row,
-        name_form="path",
-    ),
-    _kind(
+    _RBAC.kind("Role", rows.CREATED_AT, rows.created_at_row, name_form="path"),
+    _RBAC.kind(
         "RoleBinding",
-        "rolebindings",
-        namespaced=True,
-        type_name=f"{_RBAC}RoleBinding",
-        columns=cluster_rows.BINDING_COLUMNS,
-        row=cluster_rows.binding_row,
+        rows.BINDING_COLUMNS,
+        rows.binding_row,
         name_form="path",
         prepare=defaults.role_binding,
         rules=defaults.role_binding_rules,
@@ -57,50 +35,10 @@ KINDS = (
 )
 
 REVIEWS = (
-    Kind(
-        "authentication.k8s.io",
-        "v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        namespaced=False,
-        type_name="io.k8s.api.authentication.v1.SelfSubjectReview",
-        verbs=_CREATE,
-    ),
-    Kind(
-        "authentication.k8s.io",
-        "v1",
-        "TokenReview",
-        "tokenreviews",
-        namespaced=False,
-        type_name="io.k8s.api.authentication.v1.TokenReview",
-        verbs=_CREATE,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        namespaced=False,
-        type_name="io.k8s.api.authorization.v1.SelfSubjectAccessReview",
-        verbs=_CREATE,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        namespaced=False,
-        type_name="io.k8s.api.authorization.v1.SelfSubjectRulesReview",
-        verbs=_CREATE,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "v1",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        namespaced=False,
-        type_name="io.k8s.api.authorization.v1.SubjectAccessReview",
-        verbs=_CREATE,
-    ),
+    _AUTHENTICATION.kind("SelfSubjectReview", namespaced=False, verbs=_CREATE),
+    _AUTHENTICATION.kind("TokenReview", namespaced=False, verbs=_CREATE),
+    _AUTHORIZATION.kind("SelfSubjectAccessReview", namespaced=False, verbs=_CREATE),
+    _AUTHORIZATION.kind("SelfSubjectRulesReview", namespaced=False, verbs=_CREATE),
+    _AUTHORIZATION.kind("SubjectAccessReview", namespaced=False, verbs=_CREATE),
 )
 """Kinds that are answered and never stored."""

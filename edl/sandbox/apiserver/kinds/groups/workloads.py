@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from edl.sandbox.apiserver.kinds import defaults
-from edl.sandbox.apiserver.kinds.kind import Kind, Object, Scale, dig
-from edl.sandbox.apiserver.kinds.rows import workloads as workloads_rows
+from edl.sandbox.apiserver.kinds.groups.group import Group
+from edl.sandbox.apiserver.kinds.kind import Object, Scale, dig
+from edl.sandbox.apiserver.kinds.rows import workloads as rows
 
-_app, _batch, _policy = partial(Kind, "apps", "v1"), partial(Kind, "batch", "v1"), partial(Kind, "policy", "v1")
-_APPS = "io.k8s.api.apps.v1."
+_APPS = Group("apps", "io.k8s.api.apps.v1")
+_BATCH = Group("batch", "io.k8s.api.batch.v1")
+_POLICY = Group("policy", "io.k8s.api.policy.v1")
 _REPLICAS = Scale(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
 
 
@@ -23,44 +24,35 @@ def _job_fields(value: Object) -> Mapping[str, str]:
 
 
 KINDS = (
-    _app(
+    _APPS.kind(
         "DaemonSet",
-        "daemonsets",
-        namespaced=True,
-        type_name=f"{_APPS}DaemonSet",
-        short_names=("ds",),
+        rows.DAEMON_SET_COLUMNS,
+        rows.daemon_set_row,
+        short="ds",
         categories=("all",),
-        columns=workloads_rows.DAEMON_SET_COLUMNS,
-        row=workloads_rows.daemon_set_row,
         has_status=True,
         has_generation=True,
         prepare=defaults.daemon_set,
         rules=defaults.template_rules,
     ),
-    _app(
+    _APPS.kind(
         "Deployment",
-        "deployments",
-        namespaced=True,
-        type_name=f"{_APPS}Deployment",
-        short_names=("deploy",),
+        rows.DEPLOYMENT_COLUMNS,
+        rows.deployment_row,
+        short="deploy",
         categories=("all",),
-        columns=workloads_rows.DEPLOYMENT_COLUMNS,
-        row=workloads_rows.deployment_row,
         has_status=True,
         has_generation=True,
         scale=_REPLICAS,
         prepare=defaults.deployment,
         rules=defaults.template_rules,
     ),
-    _app(
+    _APPS.kind(
         "ReplicaSet",
-        "replicasets",
-        namespaced=True,
-        type_name=f"{_APPS}ReplicaSet",
-        short_names=("rs",),
+        rows.REPLICA_SET_COLUMNS,
+        rows.replica_set_row,
+        short="rs",
         categories=("all",),
-        columns=workloads_rows.REPLICA_SET_COLUMNS,
-        row=workloads_rows.replica_set_row,
         has_status=True,
         has_generation=True,
         scale=_REPLICAS,
@@ -69,14 +61,11 @@ KINDS = (
         prepare=defaults.replica_set,
         rules=defaults.template_rules,
     ),
-    _batch(
+    _BATCH.kind(
         "Job",
-        "jobs",
-        namespaced=True,
-        type_name="io.k8s.api.batch.v1.Job",
+        rows.JOB_COLUMNS,
+        rows.job_row,
         categories=("all",),
-        columns=workloads_rows.JOB_COLUMNS,
-        row=workloads_rows.job_row,
         has_status=True,
         has_generation=True,
         selectable=("status.successful",),
@@ -84,14 +73,11 @@ KINDS = (
         prepare=defaults.job,
         rules=defaults.template_rules,
     ),
-    _policy(
+    _POLICY.kind(
         "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        namespaced=True,
-        type_name="io.k8s.api.policy.v1.PodDisruptionBudget",
-        short_names=("pdb",),
-        columns=workloads_rows.BUDGET_COLUMNS,
-        row=workloads_rows.budget_row,
+        rows.BUDGET_COLUMNS,
+        rows.budget_row,
+        short="pdb",
         has_status=True,
         has_generation=True,
         prepare=defaults.budget,

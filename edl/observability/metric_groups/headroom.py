@@ -1,0 +1,76 @@
+"""The capacity that `--serving-headroom` keeps free: how many pods it is for, and for how many it suffices now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.plan import Limits, ScalePlan
+from edl.model.resources import PodShape, Resources
+from edl.observability.metric_groups.declarations import Dashboard, GaugeMetric, Panel
+from edl.observability.metric_groups.events import ControllerMetricGroup
+from edl.planner.eligibility import takes
+
+_STATES = ("wanted", "held")
+
+
+class HeadroomMetrics(ControllerMetricGroup):
+    """Capacity kept free for serving pods that do not exist yet."""
+
+    title = "Headroom"
+
+    pods = GaugeMetric(
+        "edl_headroom_pods",
+        "Serving pods for which --serving-headroom keeps capacity (wanted), and those that would fit now (held);"
+        " each shape is judged alone.",
+        ("state",),
+        {"state": _STATES},
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Headroom for serving",
+                (
+                    ('max(edl_headroom_pods{state="held"})', "held"),
+                    ('max(edl_headroom_pods{state="wanted"}) - max(edl_headroom_pods{state="held"})', "used"),
+                ),
+                "Used: serving pods have taken it, and training has not given it back yet.",
+                stacked=True,
+            ),
+        ),
+    )
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
+        """Set both counts."""
+        serving = (pod for pod in snapshot.pods if pod.is_live and pod.priority >= 0 and not pod.daemon)
+        shapes = {pod.shape for pod in serving} if self._wanted else set()
+        free = _free(snapshot) if shapes else {}
+        held = sum(_fitting(shape, snapshot.nodes, free, self._wanted) for shape in shapes)
+        self.pods.labels("wanted").set(self._wanted * len(shapes))
+        self.pods.labels("held").set(held)
+
+    def limited(self, limits: Limits) -> None:
+        """Remember how much is wanted for each shape."""
+        self._wanted = limits.serving_headroom
+
+    _wanted = 0
+
+
+def _free(snapshot: ClusterSnapshot) -> dict[str, Resources]:
+    """Node -> what no pod on it requests."""
+    free = {node.name: node.allocatable - node.reserved for node in snapshot.nodes}
+    for pod in (*snapshot.pods, *(pod for job in snapshot.jobs for pod in job.pods)):
+        if pod.node in free and not pod.is_finished:
+            free[pod.node] -= pod.shape.request
+    return free
+
+
+def _fitting(shape: PodShape, nodes: Iterable[Node], free: dict[str, Resources], most: int) -> int:
+    """How many pods of a shape fit, at most `most`."""
+    found = 0
+    for node in nodes:
+        room = free[node.name]
+        if shape.request.fits(room) and takes(node, shape.placement):
+            found += min(room[name] // amount for name, amount in shape.request.amounts if amount)
+        if found >= most:
+            return most
+    return found

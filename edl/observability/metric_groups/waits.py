@@ -1,0 +1,159 @@
+"""How long people wait: jobs from their creation to their trainers, serving pods from their creation to a node.
+
+A wait is counted once, when it ends, by the replica that leads. What a controller finds already running when it
+starts is not counted, because it did not see the wait end; so a restart loses a few waits and repeats none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.plan import ScalePlan
+from edl.model.pods import Pod
+from edl.model.status import Reason
+from edl.observability.metric_groups.declarations import (
+    Dashboard,
+    GaugeMetric,
+    HistogramMetric,
+    Panel,
+)
+from edl.observability.metric_groups.events import ControllerMetricGroup
+
+_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0)
+_REACHED = ("first", "minimum", "maximum")
+_TRAINING, _OTHER = "training", "other"
+
+
+class WaitMetrics(ControllerMetricGroup):
+    """The waits of jobs and of serving pods."""
+
+    title = "Waiting"
+
+    jobs = HistogramMetric(
+        "edl_job_wait_seconds",
+        "From the creation of a job until its first, its minimum and its maximum number of trainers were ready."
+        " Jobs that were ever suspended do not count.",
+        ("reached",),
+        {"reached": _REACHED},
+        buckets=_BUCKETS_S,
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Wait of jobs for their trainers, 0.9 quantile",
+                (
+                    (
+                        "histogram_quantile(0.9, sum by (le, reached) (rate(edl_job_wait_seconds_bucket[1h])))",
+                        "{{reached}}",
+                    ),
+                ),
+                "Of the jobs that reached their first, their minimum or their maximum count within the last hour.",
+                "s",
+            ),
+        ),
+    )
+    oldest = GaugeMetric(
+        "edl_oldest_waiting_job_seconds",
+        "Age of the oldest job that may have trainers and never had its minimum ready; 0 if there is none.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Oldest job without its minimum",
+                (("max(edl_oldest_waiting_job_seconds)", "age"),),
+                "The histograms count a wait when it ends; this one has not ended.",
+                "s",
+            ),
+        ),
+    )
+    serving = HistogramMetric(
+        "edl_serving_wait_seconds",
+        "From the creation of a serving pod until it had a node; behind: training if trainers gave way for it.",
+        ("behind",),
+        {"behind": (_TRAINING, _OTHER)},
+        buckets=_BUCKETS_S,
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Wait of serving pods for a node",
+                tuple(
+                    (
+                        f"histogram_quantile({q}, sum by (le, behind) (rate(edl_serving_wait_seconds_bucket[10m])))",
+                        f"{q:g} behind {{{{behind}}}}",
+                    )
+                    for q in (0.5, 0.99)
+                ),
+                "Behind training: trainers were deleted or preempted while the pod waited.",
+                "s",
+            ),
+        ),
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        for reached in _REACHED:  # a rate needs the series from the start
+            self.jobs.labels(reached)
+        for behind in (_TRAINING, _OTHER):
+            self.serving.labels(behind)
+        self._is_first = True
+        self._left: dict[str, frozenset[str]] = {}
+        self._pods: set[str] = set()
+        self._waiting: dict[str, str] = {}
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """Count each wait that ended since the last snapshot."""
+        self._observe_jobs(snapshot, leader=leader)
+        self._observe_serving(snapshot, leader=leader)
+        self._is_first = False
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Remember which pods wait for trainers that the plan deletes."""
+        if any(d.victims and d.shrink_reason == Reason.SERVING_NEEDS_ROOM for d in plan.decisions):
+            self._waiting |= {pod.uid: _TRAINING for pod in snapshot.pods if pod.needs_room}
+
+    def _observe_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        now_s, left, oldest_s = snapshot.observed_at_s, {}, 0.0
+        for job in snapshot.jobs:
+            before = self._left.get(job.uid)
+            wanted = self._to_count(job) if before is None else before
+            reached = frozenset(_reached(job)) & wanted
+            if leader and not self._is_first:
+                for milestone in reached:
+                    self.jobs.labels(milestone).observe(max(0.0, now_s - job.created_s))
+            left[job.uid] = frozenset() if job.suspended or job.finished else wanted - reached
+            if "minimum" in left[job.uid] and job.is_schedulable:
+                oldest_s = max(oldest_s, now_s - job.created_s)
+        self._left = left
+        self.oldest.set(oldest_s)
+
+    def _to_count(self, job: Job) -> frozenset[str]:
+        """The milestones that a job which is seen for the first time has yet to reach."""
+        has_run = job.status is not None and job.status.start_s is not None
+        return frozenset() if self._is_first and has_run else frozenset(_REACHED)
+
+    def _observe_serving(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        serving = [pod for pod in snapshot.pods if pod.priority >= 0 and not pod.daemon and not pod.gated]
+        waiting: dict[str, str] = {}
+        for pod in serving:
+            before = self._waiting.get(pod.uid)
+            if not pod.node:
+                # A pod that had a gate was created long before anybody could place it.
+                if before is not None or pod.uid not in self._pods:
+                    waiting[pod.uid] = _TRAINING if pod.nominated else before or _OTHER
+            elif leader and (before or not (self._is_first or pod.uid in self._pods)):
+                self.serving.labels(before or _OTHER).observe(_wait_s(pod, snapshot.observed_at_s))
+        self._pods, self._waiting = {pod.uid for pod in snapshot.pods}, waiting
+
+
+def _reached(job: Job) -> Iterator[str]:
+    ready = sum(pod.ready for pod in job.live_trainers)
+    needed = (1, job.bounds.min_trainers, job.bounds.max_trainers)
+    return (milestone for milestone, count in zip(_REACHED, needed, strict=True) if ready >= count)
+
+
+def _wait_s(pod: Pod, now_s: float) -> float:
+    """Until kube-scheduler found a node, or until now if its answer has no time."""
+    end_s = now_s if pod.answered_s is None else pod.answered_s
+    return max(0.0, end_s - pod.created_s)

@@ -1,0 +1,76 @@
+"""Helm renders the objects of the manifests, applies values, and refuses wrong ones."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edl.install.chart import FOLDER
+from edl.install.manifests import CRD_FILE, controller_manifests
+from tests.e2e.control_plane.build import ensure_helm
+
+ROOT = Path(__file__).parents[2]
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return ensure_helm()
+
+
+def helm(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(program), *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def rendered(program: Path, *flags: str, namespace: str = "paddlecloud") -> dict[tuple[str, str], Object]:
+    """(kind, name) -> object."""
+    words = ("template", "edl", FOLDER, "--namespace", namespace, "--kube-version", "1.36.0", *flags)
+    done = helm(program, *words)
+    assert done.returncode == 0, done.stderr
+    return {(body["kind"], body["metadata"]["name"]): body for body in yaml.safe_load_all(done.stdout) if body}
+
+
+def test_helm_lint_finds_nothing_wrong(program: Path) -> None:
+    done = helm(program, "lint", "--strict", FOLDER)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_chart_renders_the_objects_of_the_manifests(program: Path) -> None:
+    elsewhere = {"Namespace", "CustomResourceDefinition"}
+    wanted = {(b["kind"], b["metadata"]["name"]): b for b in controller_manifests() if b["kind"] not in elsewhere}
+    assert rendered(program) == wanted
+    assert (ROOT / FOLDER / "crds" / "trainingjobs.yaml").read_text() == (ROOT / CRD_FILE).read_text()
+
+
+def test_values_reach_the_deployment(program: Path) -> None:
+    values = ("--set", "image=you/edl:1,replicas=1,logLevel=info", "--set", "flags={--serving-headroom=2}")
+    found = rendered(program, *values)
+    spec = found["Deployment", "training-job-controller"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 1
+    assert container["image"] == container["env"][0]["value"] == "you/edl:1"
+    assert container["args"][-2:] == ["--log-level=info", "--serving-headroom=2"]
+    assert not [kind for kind, _ in found if kind == "PodDisruptionBudget"]
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [("replicas=0", "replicas"), ("logLevel=loud", "logLevel"), ("flags={headroom}", "flags"), ("imag=x", "imag")],
+)
+def test_a_wrong_value_is_refused_by_its_name(program: Path, value: str, rule: str) -> None:
+    done = helm(
+        program, "template", "edl", FOLDER, "--namespace", "paddlecloud", "--kube-version", "1.36.0", "--set", value
+    )
+    assert done.returncode != 0
+    assert rule in done.stderr
+
+
+def test_another_namespace_is_refused_with_the_remedy(program: Path) -> None:
+    done = helm(program, "template", "edl", FOLDER, "--namespace", "ads", "--kube-version", "1.36.0")
+    assert done.returncode != 0
+    assert "add --namespace paddlecloud" in done.stderr
