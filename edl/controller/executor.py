@@ -1,11 +1,11 @@
 """Writes what a round decided: first everything that shrinks, then what grows, then status and events.
 
-Refused writes are repeated after growing pauses (`backoff`). A failed write of one job never stops another job.
+`write_queue` holds their order, and `write_pool` sends them until they are done or a newer plan is due. Refused
+writes are repeated after growing pauses (`backoff`). A failed write of one job never stops another job.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,17 +13,20 @@ from random import random
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
+from edl.controller.concurrency import Concurrency
 from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
+from edl.controller.write_pool import WritePool
+from edl.controller.write_queue import Lane, Worth, Write, creation_lane, deletion_lane, status_lane
 from edl.explain.refusals import who_refuses
-from edl.lifecycle.action_order import creations, degraded_update, status_updates
+from edl.lifecycle.action_order import degraded_update, status_updates
 from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.pod_actions import needs
 from edl.lifecycle.tenancy import limited_priority
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, ProbePod, Result
+from edl.model.actions import Action, CreatePod, MarkPod, Need, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
@@ -47,7 +50,13 @@ class Executor:
         recorder: gets each outcome.
         limits: what the operator allows.
         master_view: what the master monitor knows about a job's master.
-        writes: how many requests may be under way at once.
+        writes: the most requests that may be under way at once.
+        is_due: asked before each write of `act`; once it is True nothing more is sent.
+
+    Attributes:
+        last_write_s: monotonic time at which the last write ended.
+        left: how many writes the last `act` dropped because a newer plan was due.
+        made_progress: some write of the last `act` succeeded.
     """
 
     def __init__(
@@ -60,9 +69,12 @@ class Executor:
         limits: Limits,
         master_view: Callable[[Job], MasterView | None],
         writes: int,
+        is_due: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
-        self._limits, self._master_view, self._writes = limits, master_view, writes
+        self._limits, self._master_view, self._is_due = limits, master_view, is_due
+        self._pool = WritePool(self._apply, clock, Concurrency(writes))
+        self.left, self.made_progress = 0, False
         self._loose: dict[tuple[str, str], float] = {}
         self.last_write_s = float("-inf")
         self._backoff = Backoff()
@@ -94,7 +106,8 @@ class Executor:
         """
         now_s = self._clock.monotonic_s()
         growing = {d.job for d in plan.decisions if d.admitted and (d.nodes or d.fixed_nodes)}
-        chains, quota = [], QuotaNow(view)
+        quota = QuotaNow(view)
+        chains: list[JobActions] = []
         for job in view.jobs:
             refused = self._backoff.refused_creation(job.uid, now_s)
             is_due = refused is not None and refused.accepted_s is None and now_s >= refused.until_s
@@ -103,14 +116,17 @@ class Executor:
             if (is_due or is_new) and wants_pods(job) and all(quota.has(job, role) for role in missing_roles(job)):
                 first = (refused.action,) if refused is not None and isinstance(refused.action, Need) else ()
                 chains.append((job, (*first, *_probes(job))))
-        gate = asyncio.Semaphore(self._writes)
         before = [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
-        answers = await asyncio.gather(*(self._apply_chain(chain, gate) for _, chain in chains[:MOST_PROBES]))
+        lanes: list[Lane] = [((Write(chain, Worth.BASE),),) for _, chain in chains[:MOST_PROBES]]
+        outcomes, _ = await self._pool.run(lanes, lambda: False)
         now_s = self._clock.monotonic_s()
-        for (job, _), outcomes in zip(chains, answers, strict=False):
-            if all(o.is_ok or o.result is Result.REFUSED for o in outcomes):
+        answers: dict[str, list[Outcome]] = defaultdict(list)
+        for outcome in outcomes:
+            answers[outcome.action.job_uid].append(outcome)
+        for job, _ in chains:
+            if answers[job.uid] and all(o.is_ok or o.result is Result.REFUSED for o in answers[job.uid]):
                 self._tried[job.uid] = job.generation
-        has_learned = any(o.result is Result.DONE for outcomes in answers for o in outcomes if _is_probe(o))
+        has_learned = any(o.result is Result.DONE for o in outcomes if isinstance(o.action, ProbePod))
         return has_learned or before != [self._refusal(job, now_s) for job, _ in chains[:MOST_PROBES]]
 
     def _refusal(self, job: Job, now_s: float) -> Refusal | None:
@@ -142,6 +158,7 @@ class Executor:
             places[start.job].append((start.role, start.node))
         uids = {job.uid for job in snapshot.jobs}
         self._backoff.keep_only(uids)
+        self._pool.turns.keep_only(uids)
         self._repaired = {uid: due for uid, due in self._repaired.items() if uid in uids}
         self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
         wanted: list[JobActions] = []
@@ -196,58 +213,40 @@ class Executor:
         return None
 
     async def _write(self, wanted: Sequence[JobActions]) -> RoundResult:
-        """Write the deletions of every job, then creations and status; one failure does not stop the rest."""
-        gate = asyncio.Semaphore(self._writes)
-        first = [a for _, actions in wanted for a in actions if isinstance(a, MarkPod | DeletePod)]
-        outcomes = list(await asyncio.gather(*(self._apply(a, gate) for a in first)))
-        unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
-        chains = [
-            chain
+        """Write the deletions of every job, then creations and status; one failure does not stop the rest.
+
+        A new job's status does not wait for the deletions of other jobs.
+        """
+        ends = {job.uid: deletion_lane(actions) for job, actions in wanted}
+        news = {
+            job.uid: lane
             for job, actions in wanted
-            for chain in (
-                creations(actions),
-                degraded_update(job, actions) if job.uid in unmarked else status_updates(actions),
-            )
-            if chain
-        ]
-        for done in await asyncio.gather(*(self._apply_chain(chain, gate) for chain in chains)):
-            outcomes += done
-        broken = any(o.result in {Result.FAILED, Result.NOT_LEADER} for o in outcomes)
+            if not any(ends[job.uid]) and _is_news(lane := status_lane(job, status_updates(actions)))
+        }
+        if not any(map(any, ends.values())):
+            news = {}
+        outcomes, self.left = await self._pool.run([*ends.values(), *news.values()], self._is_due)
+        if not (self.left or _is_lost(outcomes)):
+            unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
+            lanes = [creation_lane(job, actions) for job, actions in wanted]
+            for job, actions in wanted:
+                if job.uid not in news:
+                    updates = degraded_update(job, actions) if job.uid in unmarked else status_updates(actions)
+                    lanes.append(status_lane(job, updates))
+            more, self.left = await self._pool.run(lanes, self._is_due)
+            outcomes += more
+        self.made_progress = any(outcome.is_ok for outcome in outcomes)
+        broken = _is_lost(outcomes) or any(o.result is Result.FAILED for o in outcomes)
         return RoundResult.FAILED if broken else RoundResult.ACTED
 
-    async def _apply_chain(self, chain: Sequence[Action], gate: asyncio.Semaphore) -> list[Outcome]:
-        """Apply one action after the other until one fails, because each needs the one before it.
-
-        Pods come last and are created together.
-        """
-        outcomes: list[Outcome] = []
-        for action in chain:
-            if outcomes and not outcomes[-1].is_ok and not isinstance(outcomes[-1].action, EmitEvent):
-                break
-            if isinstance(action, CreatePod):
-                return [*outcomes, *await self._create([a for a in chain if isinstance(a, CreatePod)], gate)]
-            outcomes.append(await self._apply(action, gate))
-        return outcomes
-
-    async def _create(self, pods: Sequence[CreatePod], gate: asyncio.Semaphore) -> list[Outcome]:
-        """Create masters and pservers, then the trainers, which cannot work without them."""
-        base = [pod for pod in pods if pod.role is not Role.TRAINER]
-        outcomes = list(await asyncio.gather(*(self._apply(pod, gate) for pod in base)))
-        if all(outcome.is_ok for outcome in outcomes):
-            trainers = [pod for pod in pods if pod.role is Role.TRAINER]
-            outcomes += await asyncio.gather(*(self._apply(pod, gate) for pod in trainers))
-        return outcomes
-
-    async def _apply(self, action: Action, gate: asyncio.Semaphore) -> Outcome:
-        async with gate:
-            if not self._lease.is_held():
-                outcome = Outcome(action, Result.NOT_LEADER, "NotLeader", "the lease was lost before this write")
-            elif not self._backoff.allows(action.job_uid, type(action), self._clock.monotonic_s()):
-                return Outcome(
-                    action, Result.REFUSED, *(self._backoff.refusal(action.job_uid, self._clock.monotonic_s()) or ())
-                )
-            else:
-                outcome = await self._try(action)
+    async def _apply(self, action: Action) -> Outcome:
+        now_s = self._clock.monotonic_s()
+        if not self._lease.is_held():
+            outcome = Outcome(action, Result.NOT_LEADER, "NotLeader", "the lease was lost before this write")
+        elif not self._backoff.allows(action.job_uid, type(action), now_s):
+            return Outcome(action, Result.REFUSED, *(self._backoff.refusal(action.job_uid, now_s) or ()))
+        else:
+            outcome = await self._try(action)
         self._backoff.record(outcome, self._clock.monotonic_s())
         self._recorder.acted(outcome)
         return outcome
@@ -263,8 +262,12 @@ class Executor:
         return replace(outcome, seconds=self.last_write_s - started_s)
 
 
-def _is_probe(outcome: Outcome) -> bool:
-    return isinstance(outcome.action, ProbePod)
+def _is_news(lane: Lane) -> bool:
+    return bool(lane) and lane[0][0].worth is Worth.NEWS
+
+
+def _is_lost(outcomes: Iterable[Outcome]) -> bool:
+    return any(outcome.result is Result.NOT_LEADER for outcome in outcomes)
 
 
 def _probes(job: Job) -> tuple[Action, ...]:

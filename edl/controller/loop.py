@@ -1,9 +1,11 @@
 """The loop of the controller: observe, plan, act, record, repeat.
 
 A round takes one snapshot (`observer`), makes one checked plan in a thread (`plan_maker`) and writes the changes
-(`executor`): first what shrinks, then growth into capacity that is free now. Everything here is written against
-`ports`, so the tests run the same rounds as a cluster. The controller may lose what it remembers between rounds at
-any moment: a restart costs time and never correctness.
+(`executor`): first what shrinks, then growth into capacity that is free now. If something changes meanwhile that
+cannot wait, the round drops the writes that it has not sent, and the next one decides again (`hand_back`).
+
+Everything here is written against `ports`, so the tests run the same rounds as a cluster. The controller may lose
+what it remembers between rounds at any moment: a restart costs time and never correctness.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 from edl.clock import Clock
 from edl.controller.executor import Executor
+from edl.controller.hand_back import HandBack
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
@@ -34,11 +37,13 @@ class Pace:
     """How often the controller runs rounds, and how many requests it sends at once.
 
     Attributes:
-        interval_s: the longest time between two rounds.
-        debounce_s: from the first change to the round that reacts to it.
+        interval_s: the longest time between two rounds, and the longest time that a round writes.
+        debounce_s: from the first change to the round that reacts to it, and the shortest time that a round writes
+            before it hands writes back.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: pause after a round whose writes failed; doubled each time, with jitter.
-        writes: how many requests may be under way at once.
+        writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
+        settle_s: from a round that handed writes back to the next one: the cache must show what was written.
     """
 
     interval_s: float = 5.0
@@ -46,7 +51,8 @@ class Pace:
     unreachable_s: float = 30.0
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
-    writes: int = 16
+    writes: int = 64
+    settle_s: float = 0.1
 
 
 class Controller:
@@ -86,8 +92,16 @@ class Controller:
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
         self._plans = PlanMaker(planner, limits, recorder)
         self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
+        self._hand_back = HandBack(cluster, clock, debounce_s=self._pace.debounce_s, interval_s=self._pace.interval_s)
         self._executor = Executor(
-            cluster, clock, lease, recorder, limits=limits, master_view=self._master_view, writes=self._pace.writes
+            cluster,
+            clock,
+            lease,
+            recorder,
+            limits=limits,
+            master_view=self._master_view,
+            writes=self._pace.writes,
+            is_due=self._hand_back.is_due,
         )
         self._failed_rounds = 0
         self._wake_in_s: float | None = None
@@ -104,23 +118,29 @@ class Controller:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run rounds until `stop` is set; no error in a round ends the loop."""
+        self._hand_back.is_stopping = stop.is_set
         while not stop.is_set():
             result = await self.round()
             await wait_for_first(self._rest(result), stop.wait())
 
     async def once(self, timeout_s: float) -> RoundResult:
-        """Run one round on a synced cluster with the lease held; SKIPPED or FOLLOWED if that takes too long."""
+        """Run one whole round on a synced cluster with the lease held; SKIPPED or FOLLOWED if that takes too long."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
-            result = await self.round()
+            result = await self.round(to_the_end=True)
             if result not in {RoundResult.SKIPPED, RoundResult.FOLLOWED} or self._clock.monotonic_s() >= deadline_s:
                 return result
             await self._clock.sleep(self._pace.debounce_s)
 
-    async def round(self) -> RoundResult:
-        """Observe, plan, act and record once."""
+    async def round(self, *, to_the_end: bool = False) -> RoundResult:
+        """Observe, plan, act and record once.
+
+        Args:
+            to_the_end: carry out every write of the plan, even if a newer plan is due.
+        """
         self.last_round_s = self._clock.monotonic_s()
-        self._wake_in_s, self._is_outdated = None, False
+        self._wake_in_s, self._is_outdated, self._executor.left = None, False, 0
+        self._hand_back.begin(may=not to_the_end)
         try:
             result = await self._round()
         except EdlError as error:
@@ -129,14 +149,17 @@ class Controller:
         except Exception as error:  # a bug in one round must not stop the next rounds
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
+        if self._executor.left:
+            self._recorder.postponed(f"{self._executor.left} writes: a newer plan is due first")
         if result is RoundResult.FAILED:
-            self._failed_rounds += 1
+            self._failed_rounds += not self._goes_on_at_once
         elif result is not RoundResult.SKIPPED:  # a skipped round wrote nothing, so it proves no recovery
             self._failed_rounds = 0
         self._recorder.ended(result, self._clock.monotonic_s() - self.last_round_s)
         return result
 
     async def _round(self) -> RoundResult:
+        self._hand_back.observe()
         snapshot = await self._cluster.observe()
         leads = self._lease.is_held()
         self._recorder.observed(snapshot, leader=leads)
@@ -148,6 +171,7 @@ class Controller:
         view = await self._observer.planner_view(snapshot, self._is_finishing)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
         self._wake_in_s = min(serving_grace_left_s(view, self._limits).values(), default=None)
+        self._hand_back.wake(self._wake_in_s)
         if self._show is not None:
             plan = await self._plans.plan(view)
             if plan is not None:
@@ -155,10 +179,12 @@ class Controller:
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
         snapshot, view, plan = await self._plan_what_is_allowed(snapshot, view)
         if plan is None:
+            self._hand_back.write()
             return await self._executor.act(snapshot, {}, (), lost)
         starts = await self._plans.startable(view, plan)
         postponed = await self._postponed(view, plan)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
+        self._hand_back.write()
         return await self._executor.act(snapshot, decisions, starts, lost)
 
     async def _plan_what_is_allowed(
@@ -169,6 +195,7 @@ class Controller:
         plan = await self._plans.plan(allowed)
         if plan is not None and plan.fallback is None and await self._executor.probe(view, plan):
             self._is_outdated = await self._cluster.wait_for_change(0.0)
+            self._hand_back.observe()
             snapshot = await self._cluster.observe()
             view = await self._observer.planner_view(snapshot, self._is_finishing)
             allowed = self._executor.allowed(view)
@@ -203,6 +230,11 @@ class Controller:
         master_view = self._master_view(job)
         return master_view is not None and master_view.is_finished
 
+    @property
+    def _goes_on_at_once(self) -> bool:
+        """True after a round that handed writes back, unless the API server took none of those it was sent."""
+        return self._executor.left > 0 and self._executor.made_progress
+
     async def _rest(self, result: RoundResult) -> None:
         """Wait for a change and a little longer, because changes come in groups; at most until the interval ends."""
         due_s = self.last_round_s + self._pace.interval_s
@@ -213,11 +245,14 @@ class Controller:
         if result is RoundResult.SKIPPED:
             await self._clock.sleep(self._pace.debounce_s)
             return
+        if self._goes_on_at_once:
+            await self._clock.sleep(self._pace.settle_s)
+            return
         if self._failed_rounds:
             await self._clock.sleep(
                 retry_pause_s(self._failed_rounds, self._pace.retry_s, self._pace.retry_at_most_s)
             )
-        if self._is_outdated:
+        if self._is_outdated or self._executor.left:
             await self._clock.sleep(self._pace.debounce_s)
             return
         left_s = max(0.0, due_s - self._clock.monotonic_s())

@@ -583,7 +583,7 @@ def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
 
         stage.cluster.delay_s = 4.0
         stage.cluster.policies = slow
-        await controller.round()
+        await controller.round(to_the_end=True)
 
     play(stage, script)
     assert len(ages) > 40

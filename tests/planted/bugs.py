@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.planted import (
     Bug,
+    acting,
     api_answers,
     controller,
     histories,
@@ -16,6 +17,9 @@ from tests.planted import (
     pod,
 )
 
-_MODULES = (lifecycle, masters, controller, histories, planner, kube, api_answers, ledger, pod, install_and_cli)
+_MODULES = (
+    *(lifecycle, masters, controller, acting, histories),
+    *(planner, kube, api_answers, ledger, pod, install_and_cli),
+)
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

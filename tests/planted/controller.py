@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from edl.controller.ports import RoundResult
+from edl.controller.write_queue import Lane
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
-from edl.model.actions import CreatePod, Outcome
+from edl.model.actions import Action
 from edl.model.jobs import Job
-from edl.model.names import Role
 from tests.planted import Right, bug, targets
 
 Roster = tuple[RosterEntry, ...]
@@ -28,14 +28,14 @@ def refused_action_repeated_at_once(_: Right) -> Right:
 
 @bug(
     "trainers start although their pservers could not be created",
-    at=targets.CREATE_PODS,
+    at=targets.CREATION_LANE,
     caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
 )
 def trainers_without_pservers(right: Right) -> Right:
-    async def wrong(self: Any, pods: Sequence[CreatePod], gate: Any) -> list[Outcome]:
-        base = [pod for pod in pods if pod.role is not Role.TRAINER]
-        trainers = [pod for pod in pods if pod.role is Role.TRAINER]
-        return [*await right(self, base, gate), *await right(self, trainers, gate)]
+    def wrong(job: Job, actions: Iterable[Action]) -> Lane:
+        stages: Lane = right(job, actions)
+        *needs, base, trainers = stages if len(stages) > 1 else ((), (), *stages)
+        return (*needs, (*base, *trainers))
 
     return wrong
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from edl.controller.loop import _deletes_for_serving
 from edl.controller.ports import RoundResult
+from edl.controller.write_queue import Write
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -26,13 +27,13 @@ def serving_waits_for_ever(_: Right) -> Right:
     return wrong
 
 
-@bug("a pod whose creation was not answered is created again at once", at=targets.CREATE_PODS, caught_by=HISTORIES)
+@bug("a pod whose creation was not answered is created again at once", at=targets.CARRY_OUT, caught_by=HISTORIES)
 def created_again_without_an_answer(right: Right) -> Right:
-    async def wrong(self: Any, pods: Sequence[CreatePod], gate: Any) -> list[Outcome]:
-        outcomes: list[Outcome] = await right(self, pods, gate)
+    async def wrong(self: Any, write: Write) -> list[Outcome]:
+        outcomes: list[Outcome] = await right(self, write)
         failed = [one.action for one in outcomes if one.result is Result.FAILED and isinstance(one.action, CreatePod)]
-        again = [replace(action, index=action.index + 10) for action in failed]
-        return [*outcomes, *(await right(self, again, gate) if again else [])]
+        again = tuple(replace(action, index=action.index + 10) for action in failed)
+        return [*outcomes, *(await right(self, replace(write, actions=again)) if again else [])]
 
     return wrong
 

@@ -160,12 +160,21 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
+        self._urgent = 0
         self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
 
     def touch(self) -> None:
         """Wake up the controller."""
         self._changed.set()
+
+    def urge(self) -> None:
+        """Something has changed that cannot wait for the writes under way."""
+        self._changed.set()
+        self._urgent += 1
+
+    def urgent_changes(self) -> int:
+        return self._urgent
 
     async def observe(self) -> ClusterSnapshot:
         self.on_observe()

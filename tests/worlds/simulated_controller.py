@@ -55,6 +55,9 @@ class Access:
             return False
         return True
 
+    def urgent_changes(self) -> int:
+        return 0
+
     async def apply(self, action: Action) -> Outcome:
         await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
         if not self.alive:

@@ -20,6 +20,7 @@ from edl.kube.client.session import ApiSession
 from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
+from edl.kube.mirror.urgency import is_urgent
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
@@ -53,6 +54,9 @@ class ClusterCache:
         controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
         pace: sizes and times of every reflector.
         overdue_s: how long the event of edl's own write may take before everything of that kind is listed again.
+
+    Attributes:
+        urgent_changes: how many urgent changes the watches have brought; see `urgency`.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class ClusterCache:
         self._clock = clock
         self._pace = pace or ReflectorPace()
         self._changed = asyncio.Event()
+        self.urgent_changes = 0
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
@@ -221,8 +226,12 @@ class ClusterCache:
             ObjectStore[T](arrivals),
             self._clock,
             on_change=self._changed.set,
+            on_event=self._note,
             pace=self._pace,
         )
+
+    def _note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
+        self.urgent_changes += is_urgent(before, after)
 
     def _all(self) -> tuple[Reflector[Any], ...]:
         return (*self._needed(), self._quotas)

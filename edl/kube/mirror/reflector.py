@@ -104,6 +104,7 @@ class Reflector(Generic[T]):
         clock: Clock,
         *,
         on_change: Callable[[], None] = lambda: None,
+        on_event: Callable[[T | None, T | None], None] = lambda _before, _after: None,
         pace: ReflectorPace | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -116,6 +117,8 @@ class Reflector(Generic[T]):
             store: receives the objects.
             clock: for pauses and for `last_contact_s`.
             on_change: called after each change that a decision must take into account, and after each complete list.
+            on_event: called with the object before and after each change that a watch event brings; None if there was
+                none, or if there is none any more.
             pace: sizes and times.
             rng: for jitter, so that many reflectors do not send requests at the same moment.
         """
@@ -129,7 +132,7 @@ class Reflector(Generic[T]):
         self._session = session
         self._decoder = decoder
         self._clock = clock
-        self._on_change = on_change
+        self._on_change, self._on_event = on_change, on_event
         self._pace = pace = pace or ReflectorPace()
         self._rng = rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pauses = RetryPauses(clock, first_s=pace.backoff_s, longest_s=pace.backoff_cap_s, rng=rng)
@@ -270,12 +273,14 @@ class Reflector(Generic[T]):
             self._on_change()
             return
         metadata = item.metadata or ObjectMetadata()
+        before = self.store.objects.get(key_of(metadata))
         if event.type == "DELETED":
             changed = self.store.remove(key_of(metadata), metadata.uid or "", metadata.resource_version or "")
         else:
             changed = self.store.add(item, is_known=event.type == "MODIFIED")
         self._advance(metadata)
         if changed:
+            self._on_event(before, self.store.objects.get(key_of(metadata)))
             self._on_change()
 
     def _advance(self, metadata: ObjectMetadata | None) -> None:

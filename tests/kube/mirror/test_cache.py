@@ -252,6 +252,20 @@ async def test_waiting_ends_after_a_change_and_the_debounce_time() -> None:
         assert await w.cache.wait_for_change(5.0) is False
 
 
+async def test_urgent_changes_are_counted_and_others_are_not() -> None:
+    async with world() as w:
+        await w.settled()
+        w.api.put(JOBS, job())
+        await eventually(lambda: w.cache.urgent_changes == 1)
+        w.api.put(PODS, pod("ctr-trainer-7", labels=OURS))
+        w.api.put(JOBS, {**job(), "status": {"phase": "Running"}})
+        await eventually(lambda: ("ads", "ctr-trainer-7") in w.cache._pods[0].store.objects)
+        await eventually(lambda: stored_status(w) == {"phase": "Running"})
+        assert w.cache.urgent_changes == 1
+        w.api.put(NODES, {"metadata": {"name": "n9"}})
+        await eventually(lambda: w.cache.urgent_changes == 2)
+
+
 async def test_unreadable_objects_are_reported_by_name() -> None:
     api = FakeApi()
     api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "lots"}}})

@@ -58,11 +58,14 @@ class Reach:
     Attributes:
         broken: rules that its writes broke.
         dies_at: the number of the write at which the controller crashes; None for never.
+        urges_at: the number of the write after which something urgent changes; None for never.
     """
 
     world: World
     broken: list[str]
     dies_at: int | None = None
+    urges_at: int | None = None
+    urged: int = 0
     wrote: int = 0
     alive: bool = True
     served: bool = False
@@ -78,9 +81,16 @@ class Reach:
         assert not timeout_s, f"a history calls each round itself; nothing waits {timeout_s} s"
         return False
 
+    def urgent_changes(self) -> int:
+        if self.urges_at is not None and self.wrote >= self.urges_at:
+            self.urges_at, self.urged = None, self.urged + 1
+        return self.urged
+
     async def apply(self, action: Action) -> Outcome:
         if not self.alive:
             raise Crash
+        if self.urges_at is not None:
+            await asyncio.sleep(0)  # the writes under way end one after the other
         self.wrote += 1
         if isinstance(action, MarkPod | DeletePod):
             self._judge(action)
@@ -158,7 +168,7 @@ class History:
             recorder=self.recorder,
             planner=Planner(self.plans.decide, check, startable, InlineRunner),
             limits=UNHURRIED,
-            pace=Pace(unreachable_s=STRANDED_S),
+            pace=Pace(unreachable_s=STRANDED_S, debounce_s=0.0, writes=2),
         )
 
     async def play(self) -> None:
@@ -302,6 +312,10 @@ class History:
     def the_controller_crashes(self) -> None:
         self.reach.dies_at = self.reach.wrote + self.chance.randint(1, 4)
 
+    def a_plan_is_cut_short(self) -> None:
+        """After some writes of the next rounds a newer plan is due, and the rest is dropped."""
+        self.reach.urges_at = self.reach.wrote + self.chance.randint(1, 4)
+
     # What must hold at rest
 
     def _at_rest(self) -> Iterator[str]:
@@ -368,6 +382,8 @@ HAPPENINGS = (
     History.the_watch_is_slow,
     History.the_watch_loses_or_repeats_an_event,
     History.the_controller_crashes,
+    History.a_plan_is_cut_short,
+    History.a_plan_is_cut_short,
 )
 
 

@@ -1,0 +1,65 @@
+"""When a round stops writing, because a newer plan is due.
+
+That is the case a little after a change that cannot wait, when the grace of a serving pod ends, when a round has
+written for an interval, and when the controller stops. A round always writes for a while, so that changes without end
+cannot keep the controller deciding and never acting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edl.clock import Clock
+from edl.controller.ports import Cluster
+
+
+class HandBack:
+    """Says when a round hands its remaining writes back.
+
+    Args:
+        cluster: tells of changes that cannot wait.
+        clock: for the times.
+        debounce_s: from such a change to the end of the writing, because changes come in groups.
+        interval_s: the longest time that a round writes.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, debounce_s: float, interval_s: float) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._debounce_s, self._interval_s = debounce_s, interval_s
+        self.is_stopping: Callable[[], bool] = lambda: False
+        self._may = False
+        self._known_changes = 0
+        self._noticed_s: float | None = None
+        self._begun_s = self._began_s = self._wake_s = 0.0
+
+    def begin(self, *, may: bool) -> None:
+        """A round begins; `may` is False if it must carry out all its writes."""
+        self._may, self._noticed_s = may, None
+        self._begun_s, self._wake_s = self._clock.monotonic_s(), float("inf")
+
+    def observe(self) -> None:
+        """The round is about to take the snapshot that its plan is made from."""
+        self._known_changes = self._cluster.urgent_changes()
+
+    def wake(self, left_s: float | None) -> None:
+        """A new decision is due in that many seconds, whatever happens; None for never."""
+        self._wake_s = float("inf") if left_s is None else self._clock.monotonic_s() + left_s
+
+    def write(self) -> None:
+        """The round begins to write."""
+        self._began_s = self._clock.monotonic_s()
+
+    def is_due(self) -> bool:
+        """True once the round must send nothing more."""
+        if not self._may:
+            return False
+        if self.is_stopping():
+            return True
+        now_s = self._clock.monotonic_s()
+        if self._noticed_s is None and self._cluster.urgent_changes() != self._known_changes:
+            self._noticed_s = now_s
+        due_s = min(self._wake_s, self._began_s + self._interval_s)
+        if self._noticed_s is not None:
+            due_s = min(due_s, self._noticed_s + self._debounce_s)
+        thought_s = min(self._began_s - self._begun_s, self._interval_s)
+        return now_s >= max(due_s, self._began_s + max(self._debounce_s, thought_s))

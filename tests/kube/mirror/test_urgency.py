@@ -1,0 +1,84 @@
+"""Which changes cut the writes of a round short, and which wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.kube.mirror.urgency import is_urgent
+from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, TRAINING_JOBS, Quarantined
+from edl.kube.translate.objects import HasMetadata
+
+OURS = {"labels": {"paddlepaddle.org/job": "a"}}
+MARKED = {**OURS, "annotations": {"paddlepaddle.org/intent": "ServingNeedsRoom"}}
+GOING: dict[str, Any] = {"deletionTimestamp": "2026-01-05T10:00:00Z"}
+PENDING: dict[str, Any] = {"phase": "Pending"}
+RUNNING: dict[str, Any] = {"phase": "Running"}
+BOUND = {"nodeName": "n1"}
+
+
+def pod(metadata: dict[str, Any], spec: dict[str, Any] | None = None, **status: Any) -> HasMetadata:
+    found = PODS.from_dict({"metadata": {"name": "p", "uid": "u", **metadata}, "spec": spec or {}, "status": status})
+    assert not isinstance(found, Quarantined)
+    return found
+
+
+def job(**metadata: Any) -> HasMetadata:
+    found = TRAINING_JOBS.from_dict({"metadata": {"name": "a", "uid": "u", "generation": 1, **metadata}, "spec": {}})
+    assert not isinstance(found, Quarantined)
+    return found
+
+
+def node(**metadata: Any) -> HasMetadata:
+    found = NODES.from_dict({"metadata": {"name": "n1", "uid": "u", **metadata}})
+    assert not isinstance(found, Quarantined)
+    return found
+
+
+URGENT: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
+    "a job comes": (None, job()),
+    "a job is edited": (job(), job(generation=2)),
+    "a job is being deleted": (job(), job(**GOING)),
+    "a job is gone": (job(), None),
+    "another job has the name": (job(), job(uid="other")),
+    "a node comes": (None, node()),
+    "a node changes": (node(), node(labels={"zone": "b"})),
+    "a node is gone": (node(), None),
+    "a serving pod waits": (None, pod({}, **PENDING)),
+    "a waiting serving pod is bound": (pod({}, **PENDING), pod({}, BOUND, **PENDING)),
+    "a waiting serving pod is nominated": (pod({}, **PENDING), pod({}, nominatedNodeName="n1", **PENDING)),
+    "a waiting serving pod is deleted": (pod({}, **PENDING), None),
+    "a gated serving pod may start": (pod({}, {"schedulingGates": [{"name": "g"}]}), pod({})),
+    "a trainer fails": (pod(OURS, BOUND, **RUNNING), pod(OURS, BOUND, phase="Failed")),
+    "a trainer is preempted": (pod(OURS, BOUND, **RUNNING), pod({**OURS, **GOING}, BOUND, **RUNNING)),
+    "a trainer vanishes": (pod(OURS, BOUND, **RUNNING), None),
+}
+
+ORDINARY: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
+    "the status of a job": (job(), job(resourceVersion="7")),
+    "a new trainer": (None, pod(OURS, **PENDING)),
+    "a trainer is bound": (pod(OURS, **PENDING), pod(OURS, BOUND, **PENDING)),
+    "a trainer runs": (pod(OURS, BOUND, **PENDING), pod(OURS, BOUND, **RUNNING)),
+    "a trainer that edl deletes": (pod(MARKED, BOUND, **RUNNING), pod({**MARKED, **GOING}, BOUND, **RUNNING)),
+    "a trainer that edl deleted": (pod({**MARKED, **GOING}, BOUND, **RUNNING), None),
+    "a running serving pod": (pod({}, BOUND, **PENDING), pod({}, BOUND, **RUNNING)),
+    "a bound serving pod is gone": (pod({}, BOUND, **RUNNING), None),
+    "a pod of low priority": (None, pod({}, {"priority": -5}, **PENDING)),
+}
+
+
+@pytest.mark.parametrize("name", URGENT)
+def test_what_a_person_or_a_serving_pod_waits_for_is_urgent(name: str) -> None:
+    assert is_urgent(*URGENT[name])
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_a_growth_itself_causes_is_not_urgent(name: str) -> None:
+    assert not is_urgent(*ORDINARY[name])
+
+
+def test_a_daemon_set_can_wait() -> None:
+    found = DAEMON_SETS.from_dict({"metadata": {"name": "d"}})
+    assert not isinstance(found, Quarantined)
+    assert not is_urgent(None, found)

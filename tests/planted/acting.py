@@ -1,0 +1,117 @@
+"""Bugs in how a round sends its writes, and in how it is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import Any
+
+from edl.controller.ports import RoundResult
+from edl.controller.write_queue import Lane, creation_lane, deletion_lane, status_lane
+from edl.kube.leader_election import AlwaysHeld
+from edl.lifecycle.action_order import status_updates
+from edl.model.actions import Action, Outcome
+from edl.model.jobs import Job
+from tests.planted import Right, bug, targets
+
+HAND_BACK = "controller/test_hand_back.py"
+
+
+@bug(
+    "a deletion is sent although a newer plan is due",
+    at=targets.IS_DUE,
+    caught_by=f"{HAND_BACK}::test_a_deletion_that_the_newer_plan_does_not_want_is_never_sent",
+)
+def dropped_deletion_sent(_: Right) -> Right:
+    return lambda _self: False
+
+
+@bug(
+    "growth begins while deletions are under way",
+    at=targets.WRITE_ALL,
+    caught_by=f"{HAND_BACK}::test_growth_never_begins_before_the_last_deletion_has_ended",
+)
+def growth_before_its_room(_: Right) -> Right:
+    async def wrong(self: Any, wanted: Sequence[tuple[Job, tuple[Action, ...]]]) -> RoundResult:
+        lanes = [deletion_lane(actions) for _, actions in wanted]
+        lanes += [creation_lane(job, actions) for job, actions in wanted]
+        lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
+        _, self.left = await self._pool.run(lanes, self._is_due)
+        self.made_progress = True
+        return RoundResult.ACTED
+
+    return wrong
+
+
+@bug(
+    "a round ends while its writes are still under way",
+    at=targets.RUN_LANES,
+    caught_by=f"{HAND_BACK}::test_no_two_rounds_and_no_two_steps_of_a_job_are_under_way_together",
+)
+def two_workers_on_a_job(right: Right) -> Right:
+    async def wrong(self: Any, lanes: Iterable[Lane], is_due: Callable[[], bool]) -> tuple[list[Outcome], int]:
+        pool = copy(self)
+        pool._under_way = {}
+        sending = asyncio.ensure_future(right(pool, lanes, is_due))
+        while not sending.done():
+            if is_due():
+                return [], 1
+            await asyncio.sleep(0.01)
+        result: tuple[list[Outcome], int] = sending.result()
+        return result
+
+    return wrong
+
+
+@bug(
+    "writes go on after the lease is lost",
+    at=targets.SEND_ACTION,
+    caught_by=f"{HAND_BACK}::test_a_lost_lease_stops_everything_that_was_not_sent",
+)
+def writes_without_the_lease(right: Right) -> Right:
+    async def wrong(self: Any, action: Action) -> Outcome:
+        self._lease = AlwaysHeld()
+        outcome: Outcome = await right(self, action)
+        return outcome
+
+    return wrong
+
+
+@bug(
+    "a server that is too busy gets as many requests as before",
+    at=targets.LEARN_LOAD,
+    caught_by="controller/test_concurrency.py::test_places_that_were_told_to_wait_rest_and_come_back",
+)
+def busy_server_ignored(_: Right) -> Right:
+    return lambda *_, **__: None
+
+
+@bug(
+    "each round begins with the same jobs",
+    at=targets.SERVED_SINCE,
+    caught_by=f"{HAND_BACK}::test_jobs_grow_side_by_side_over_many_short_rounds",
+)
+def same_jobs_first(_: Right) -> Right:
+    return lambda *_: 0
+
+
+@bug(
+    "an event is dropped after its status was written",
+    at=targets.STATUS_LANE,
+    caught_by=f"{HAND_BACK}::test_an_event_whose_status_was_written_is_told_even_if_the_round_is_cut_short",
+)
+def event_dropped(right: Right) -> Right:
+    def wrong(job: Job, updates: tuple[Action, ...]) -> Lane:
+        return tuple(stage for action in updates for stage in right(job, (action,)))
+
+    return wrong
+
+
+@bug(
+    "a new job waits until all writes are done",
+    at=targets.IS_URGENT,
+    caught_by="kube/mirror/test_urgency.py",
+)
+def nothing_is_urgent(_: Right) -> Right:
+    return lambda _before, _after: False
