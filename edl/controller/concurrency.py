@@ -2,7 +2,7 @@
 
 It begins with `FIRST` and adds one each time a full set of requests went well. It halves when the server says that
 it is too busy (a 429 or 503 with Retry-After), and takes back one when requests take several times as long as they
-could. A request that was told to wait keeps its place for that time, so a server that refuses everything gets no more
+could. A request that has to wait keeps its place for that time, so a server that refuses everything gets no more
 than one request for each pause. Other failures say nothing about the load: a refused job slows no other job.
 
 Source: additive increase and multiplicative decrease, as TCP does it (RFC 5681); latency as a signal as in TCP Vegas.

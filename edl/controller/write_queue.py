@@ -2,7 +2,7 @@
 
 A job's writes stand in lanes. A lane is a sequence of stages: the writes of one stage may be under way together, and
 the next stage opens once all of them succeeded. So pods never start before what they need, trainers never before
-their pservers, and an event is never told before the status that it explains is stored.
+their pservers, and an event is never sent before the status that it explains is stored.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def creation_lane(job: Job, actions: Iterable[Action]) -> Lane:
 
 
 def status_lane(job: Job, updates: tuple[Action, ...]) -> Lane:
-    """The status with its events; they are one write, because an event that is left out is never told again."""
+    """The status with its events; they are one write, because an event that is left out is never sent again."""
     patch = next((a for a in updates if isinstance(a, PatchStatus)), None)
     is_news = patch is not None and (
         job.status is None or (patch.status.phase.is_final and not job.status.phase.is_final)

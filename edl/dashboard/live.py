@@ -60,7 +60,7 @@ class Live:
         sample = sample_of(snapshot)
         if self._history.add(sample):
             self._feed.send("sample", sample.body)
-        self.told("")
+        self.note_problem("")
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan was made."""
@@ -75,7 +75,7 @@ class Live:
         """No plan was made; the pages say so until the next one."""
         self._tell(self._problem, f"no plan was made: {short(str(error))}")
 
-    def told(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         """Say on every page why what it shows may be old; an empty text if it is not."""
         self._tell(short(problem), self._no_plan)
         self._changed.set()

@@ -148,7 +148,7 @@ def _observe(cache: ClusterCache, live: Live, clock: Clock) -> bool:
     try:
         snapshot = cache.snapshot(clock.now_s())
     except NotSyncedError as error:
-        live.told(str(error))
+        live.note_problem(str(error))
         return False
     live.observed(snapshot, leader=False)
     return True

@@ -38,5 +38,5 @@ def told_study(
     watch.begin("sentences")
     plan = with_sentences(made, watch)
     watch.begin("")
-    told = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
-    return replace(made, plan=told)
+    timed = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
+    return replace(made, plan=timed)

@@ -35,7 +35,7 @@ class Onlooker(Protocol):
     def not_planned(self, error: Exception) -> None:
         """No plan was made."""
 
-    def told(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         """A round was skipped for that reason."""
 
 
@@ -69,7 +69,7 @@ class ControllerRecorder:
         level = logging.DEBUG if reason == self._skip_reason else logging.INFO
         self._skip_reason = reason
         if self._onlooker is not None:
-            self._onlooker.told(reason)
+            self._onlooker.note_problem(reason)
         log_event(_log, level, "round skipped", reason=reason)
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:

@@ -140,8 +140,8 @@ class Demo:
                     break
                 await asyncio.sleep(_READ_S)
             if (again := self.returned(job) - before) > 0:
-                told = f"{again} records that it held are dispatched again"
-                self.account.notes.append(f"{job}: a trainer was killed; {told}")
+                detail = f"{again} records that it held are dispatched again"
+                self.account.notes.append(f"{job}: a trainer was killed; {detail}")
                 return
         if self._has_ended(job):
             self.account.notes.append(f"{job}: it ended before a killed trainer held records")

@@ -1,6 +1,6 @@
 """The true objects of a simulated cluster: nodes, pods and jobs, and what the pods use of the nodes.
 
-Everything that happens is a pod or a job that is put or dropped here; listeners are told of each change. The world
+Everything that happens is a pod or a job that is put or dropped here; listeners are called for each change. The world
 decides nothing and knows no time but that of the clock it is given.
 """
 

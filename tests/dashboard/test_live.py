@@ -124,7 +124,7 @@ async def test_a_failed_plan_is_said_until_the_next_one() -> None:
 
 async def test_a_cluster_that_cannot_be_watched_is_said_until_it_can() -> None:
     live = Live(FakeClock(), Feed(), Planner())
-    live.told("edl cannot watch pods")
+    live.note_problem("edl cannot watch pods")
     assert live.state()["problem"] == "edl cannot watch pods"
     live.observed(snapshot(), leader=False)
     assert live.state()["problem"] == ""

@@ -23,16 +23,16 @@ def test_admission_creates_the_prerequisites_then_the_pods_then_writes_the_statu
     assert here.names == {
         "a-master-0", "a-pserver-0", "a-pserver-1", *(f"a-trainer-{i}" for i in range(4))
     }  # fmt: skip
-    assert here.told() == ["Admitted", "ScaledUp"]
+    assert here.event_reasons() == ["Admitted", "ScaledUp"]
     assert "2 -> 4" in here.world.events[1].message
 
 
 def test_a_pserver_that_moves_is_deleted_and_created_again() -> None:
     here = running()
-    before = len(here.told())
+    before = len(here.event_reasons())
     here.round(4, moves=("a-pserver-1", "a-pserver-9"))
     assert [(a.pod, a.intent) for a in here.actions if isinstance(a, DeletePod)] == [("a-pserver-1", "Moved")]
-    assert here.told()[before:] == ["Moved"]
+    assert here.event_reasons()[before:] == ["Moved"]
     assert here.world.events[-1].message == "edl moves a-pserver-1 to another node, so that more trainers fit"
     here.round(4)
     assert not [a for a in here.actions if isinstance(a, DeletePod | CreatePod)], (
@@ -100,15 +100,15 @@ def test_victims_are_deleted_with_the_reason_and_no_pod_is_created_meanwhile() -
     assert not [a for a in here.actions if isinstance(a, CreatePod)]
     assert here.job.status is not None
     assert here.job.status.last_resize == Resize(here.now_s, 4, 3, "ServingNeedsRoom")
-    assert here.told()[-1] == "ScaledDown"
+    assert here.event_reasons()[-1] == "ScaledDown"
 
 
 def test_a_trainer_that_moves_to_another_node_is_reported_once() -> None:
     here = running()
     here.round(4, victims=("a-trainer-1",), shrink_reason=Reason.ADMITTED.value)
-    assert here.told()[-1] == "Moved"
+    assert here.event_reasons()[-1] == "Moved"
     here.settle(4)
-    assert here.told().count("Moved") == 1
+    assert here.event_reasons().count("Moved") == 1
     assert len(here.job.live_trainers) == 4
 
 
@@ -117,7 +117,7 @@ def test_a_job_that_is_not_admitted_has_no_pods() -> None:
     here.settle(0, admitted=False, reason=Reason.MIN_UNSATISFIED, rounds=2)
     assert not here.names
     assert here.phase() is JobPhase.PENDING
-    assert here.told()[-1] == "ScaledDown"
+    assert here.event_reasons()[-1] == "ScaledDown"
 
 
 def test_without_a_plan_a_job_keeps_its_trainers() -> None:
@@ -147,7 +147,7 @@ def test_a_job_completes_when_every_live_trainer_exited_0() -> None:
     here.settle(4)
     assert here.phase() is JobPhase.SUCCEEDED
     assert here.names == {f"a-trainer-{i}" for i in range(4)}, "finished trainers stay for their logs"
-    assert here.told()[-1] == "Succeeded"
+    assert here.event_reasons()[-1] == "Succeeded"
 
 
 def test_a_finishing_job_is_planned_without_its_completed_trainers() -> None:
@@ -186,7 +186,7 @@ def test_suspension_deletes_every_pod_and_resumption_starts_the_job_again() -> N
     here.world.add(replace(here.job, suspended=False))
     here.settle(4)
     assert here.phase() is JobPhase.RUNNING
-    assert here.told().count("Admitted") == 2
+    assert here.event_reasons().count("Admitted") == 2
 
 
 def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_checked_again() -> None:

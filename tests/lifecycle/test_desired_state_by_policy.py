@@ -62,10 +62,10 @@ def test_every_policy_is_carried_out(mode: str, role: Role, event: JobEvent, act
         touched = {p for p in before if p not in life.uids}
         if action is JobAction.RESTART_JOB:
             assert touched == before, "no pod of the previous run is left"
-            assert life.told.count("Restarting") == 1
+            assert life.event_reasons.count("Restarting") == 1
         else:
             assert len(touched) == (sum(n.startswith(f"a-{role}-") for n in names) if event is COMPLETED else 1)
-            assert "Restarting" not in life.told
+            assert "Restarting" not in life.event_reasons
     if action in {JobAction.ABORT_JOB, JobAction.COMPLETE_JOB} and (role, event) != (Role.TRAINER, COMPLETED):
         assert f"the policy for {event} of the {role} is {action}" in message
     assert life.status.failures == (event is FAILED)

@@ -126,7 +126,7 @@ def test_a_gang_whose_trainers_must_make_way_starts_anew_whole() -> None:
     life.settle()
     assert not before & life.uids
     assert life.phase is JobPhase.RUNNING
-    assert life.told.count("Restarting") == 1
+    assert life.event_reasons.count("Restarting") == 1
     assert any("ServingNeedsRoom" in e.message for e in life.world.events if e.reason == "Restarting")
 
 

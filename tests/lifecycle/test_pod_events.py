@@ -30,7 +30,7 @@ def test_a_failed_trainer_is_counted_once_then_replaced() -> None:
     assert "a-trainer-1" not in here.names
     assert len(here.job.live_trainers) == 4
     assert here.job.status.failures == 1
-    assert here.told().count("PodFailed") == 1
+    assert here.event_reasons().count("PodFailed") == 1
 
 
 def test_a_failure_is_counted_once_even_if_the_status_is_lost_after_the_mark() -> None:
@@ -84,8 +84,8 @@ def test_too_many_failures_end_the_job_and_keep_the_failed_pods() -> None:
     assert here.job.status is not None
     assert here.job.status.reason == "BackoffLimitExceeded"
     assert here.names == {"a-trainer-0", "a-trainer-1"}
-    assert here.told()[-1] == "PodFailed"
-    assert "Failed" in here.told()
+    assert here.event_reasons()[-1] == "PodFailed"
+    assert "Failed" in here.event_reasons()
 
 
 def test_a_job_with_too_many_failures_reports_how_its_pods_failed() -> None:
@@ -179,8 +179,8 @@ def test_preemption_by_kube_scheduler_is_a_resize_for_serving_and_reported_once(
     here.settle(2, reason=Reason.INSUFFICIENT_CAPACITY)
     assert here.job.status is not None
     assert here.job.status.last_resize == Resize(stamp, 4, 2, "ServingNeedsRoom")
-    assert here.told().count("Preempted") == 1
-    assert "ScaledDown" not in here.told()
+    assert here.event_reasons().count("Preempted") == 1
+    assert "ScaledDown" not in here.event_reasons()
 
 
 def test_unreachable_pods_are_deleted_by_force() -> None:
@@ -203,7 +203,7 @@ def test_a_gang_restarts_whole_when_one_pod_fails() -> None:
     assert not before & {p.uid for p in here.job.pods}
     assert here.job.status is not None
     assert here.job.status.failures == 1
-    assert here.told().count("Restarting") == 1
+    assert here.event_reasons().count("Restarting") == 1
 
 
 def test_a_gang_does_not_restart_before_its_last_pod_is_gone() -> None:
@@ -245,7 +245,7 @@ def test_a_refusal_makes_the_job_degraded_and_is_reported_once() -> None:
     degraded = here.job.status.condition("Degraded")
     assert degraded is not None
     assert (degraded.status, degraded.reason) == ("True", "Forbidden")
-    assert here.told().count("Forbidden") == 1
+    assert here.event_reasons().count("Forbidden") == 1
 
 
 def test_a_forged_phase_of_an_ended_job_changes_nothing() -> None:

@@ -28,7 +28,7 @@ def test_a_gang_goes_on_when_a_clean_up_deletes_a_trainer_that_completed(is_seen
     life.settle(3)
     assert {name: life.uid(name) for name in others} == others, "no restart"
     assert "a-trainer-0" not in life.names, "finished work is not done again"
-    assert "Restarting" not in life.told
+    assert "Restarting" not in life.event_reasons
     life.finish_all(Role.TRAINER)
     life.settle(3)
     assert life.phase is JobPhase.SUCCEEDED
@@ -51,7 +51,7 @@ def test_a_trainer_that_is_deleted_and_exits_with_code_0_did_not_complete() -> N
     life.world.finish(life.key, "a-trainer-0")
     life.round()
     assert life.status.completed == ()
-    assert "Restarting" in life.told
+    assert "Restarting" in life.event_reasons
 
 
 def test_a_restart_forgets_what_completed() -> None:

@@ -57,7 +57,7 @@ class Life:
         return {pod.uid for pod in self.job.pods}
 
     @property
-    def told(self) -> list[str]:
+    def event_reasons(self) -> list[str]:
         return [event.reason for event in self.world.events]
 
     def uid(self, name: str) -> str:

@@ -71,7 +71,7 @@ class Story:
     def names(self) -> set[str]:
         return {pod.name for pod in self.job.pods}
 
-    def told(self) -> list[str]:
+    def event_reasons(self) -> list[str]:
         return [event.reason for event in self.world.events]
 
     def round(self, target: int, *, starts: int = 99, hold: bool = False, **given: Any) -> list[Outcome]:

@@ -73,8 +73,8 @@ def _require_namespace(cluster: Cluster, kind: Kind, value: Object) -> None:
     if namespace is None:
         raise not_found("namespaces", "", name)
     if namespace["metadata"].get("deletionTimestamp"):
-        told = f"unable to create new content in namespace {name} because it is being terminated"
-        raise forbidden(kind.plural, kind.group, value["metadata"].get("name", ""), told)
+        detail = f"unable to create new content in namespace {name} because it is being terminated"
+        raise forbidden(kind.plural, kind.group, value["metadata"].get("name", ""), detail)
 
 
 def _priority(cluster: Cluster, pod: Object) -> None:
@@ -83,19 +83,19 @@ def _priority(cluster: Cluster, pod: Object) -> None:
     if name:
         chosen = cluster.find(PRIORITY_CLASSES, "", name)
         if chosen is None:
-            told = f"no PriorityClass with name {name} was found"
-            raise forbidden("pods", "", pod["metadata"].get("name", ""), told)
+            detail = f"no PriorityClass with name {name} was found"
+            raise forbidden("pods", "", pod["metadata"].get("name", ""), detail)
     else:
         chosen = _default_priority(cluster)
         if chosen is not None:
             spec["priorityClassName"] = chosen["metadata"]["name"]
     value = 0 if chosen is None else chosen["value"]
     if spec.get("priority", value) != value:
-        told = (
+        detail = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
             f"admission controller computed {value} from the given PriorityClass name"
         )
-        raise forbidden("pods", "", pod["metadata"].get("name", ""), told)
+        raise forbidden("pods", "", pod["metadata"].get("name", ""), detail)
     spec["priority"] = value
     policy = "PreemptLowerPriority" if chosen is None else chosen.get("preemptionPolicy", "PreemptLowerPriority")
     spec.setdefault("preemptionPolicy", policy)
@@ -115,8 +115,8 @@ def _service_account(cluster: Cluster, pod: Object) -> None:
     namespace = metadata.get("namespace", "")
     account = cluster.find("serviceaccounts", namespace, name)
     if account is None:
-        told = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden("pods", "", metadata.get("name", ""), told)
+        detail = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden("pods", "", metadata.get("name", ""), detail)
     mounts = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
     if mounts:
         _mount_token(cluster, spec)

@@ -219,8 +219,8 @@ class Api:
                 return answer(bind(self.cluster, kind, key, body, dry_run=request.is_dry_run), 201)
             case "eviction":
                 body = request.decoded("Eviction", "io.k8s.api.policy.v1.Eviction") if request.body else {}
-                told = evict(self.cluster, self._deleter, kind, key, body, dry_run=request.is_dry_run)
-                return answer(told, 201)
+                detail = evict(self.cluster, self._deleter, kind, key, body, dry_run=request.is_dry_run)
+                return answer(detail, 201)
             case "token":
                 return answer(issue_token(self.cluster, kind, key, request), 201)
         raise method_not_allowed()

@@ -101,20 +101,20 @@ class Deleter:
 
     def _require(self, kind: Kind, entry: Entry, conditions: Object) -> None:
         metadata = entry.value["metadata"]
-        told = ""
+        detail = ""
         if (uid := conditions.get("uid")) is not None and uid != metadata["uid"]:
-            told = (
+            detail = (
                 f"the UID in the precondition ({uid}) does not match the UID in record ({metadata['uid']}). "
                 "The object might have been deleted and then recreated"
             )
         version = conditions.get("resourceVersion")
-        if not told and version is not None and version != metadata["resourceVersion"]:
-            told = (
+        if not detail and version is not None and version != metadata["resourceVersion"]:
+            detail = (
                 f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
                 f"({metadata['resourceVersion']}). The object might have been modified"
             )
-        if told:
-            raise conflict(kind.name, kind.group, metadata["name"], told)
+        if detail:
+            raise conflict(kind.name, kind.group, metadata["name"], detail)
 
     @staticmethod
     def _finalizers(kind: Kind, value: Object, options: Object) -> list[str]:

@@ -168,10 +168,10 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> A
         errors: what is refused; at least one.
     """
     texts = list(dict.fromkeys(str(error) for error in errors))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
     details = {**_details(name, kind, group), "causes": causes}
-    return ApiError(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {told}', details)
+    return ApiError(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {shown}', details)
 
 
 def expired(message: str) -> ApiError:

@@ -133,8 +133,8 @@ def _require_types(request: Request, type_name: str, patched: Any) -> None:
         decode_plain(type_name, patched)
     except WrongTypeError as error:
         is_strategic = request.content_type == "application/strategic-merge-patch+json"
-        told = error.restored if is_strategic else str(error)
-        raise invalid("", "", "", [invalid_value("patch", json.dumps(patched), told)]) from None
+        detail = error.restored if is_strategic else str(error)
+        raise invalid("", "", "", [invalid_value("patch", json.dumps(patched), detail)]) from None
 
 
 def _require_typed_patch(write: Write, body: Object) -> None:
@@ -143,9 +143,9 @@ def _require_typed_patch(write: Write, body: Object) -> None:
     Raises:
         ApiError: 500, as the real server answers.
     """
-    told = list(typed_patch_errors(type_of(write.kind), body))
-    if told:
+    detail = list(typed_patch_errors(type_of(write.kind), body))
+    if detail:
         name, namespace = dig(body, "metadata", "name", default=""), dig(body, "metadata", "namespace", default="")
         what = f"({namespace}/{name}; {body.get('apiVersion', '')}, Kind={body.get('kind', '')})"
-        listed = told[0] if len(told) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in told)
+        listed = detail[0] if len(detail) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in detail)
         raise ApiError(500, "", f"failed to create typed patch object {what}: {listed}")

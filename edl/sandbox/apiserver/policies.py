@@ -86,10 +86,10 @@ class Policies:
                 continue
             variables = self._variables(write, value, old, operation)
             for rule in dig(policy, "spec", "validations", default=()):
-                told = _refusal(rule, variables, dig(policy, "spec", "failurePolicy", default="Fail"))
-                if told:
+                detail = _refusal(rule, variables, dig(policy, "spec", "failurePolicy", default="Fail"))
+                if detail:
                     source = f"'{name}' with binding '{binding}'"
-                    raise _denied(write.kind, value["metadata"].get("name", ""), source, rule, told)
+                    raise _denied(write.kind, value["metadata"].get("name", ""), source, rule, detail)
 
     def _bound(self) -> Iterator[tuple[str, str, Object]]:
         """Each binding that denies: the names of the policy and of the binding, and the policy."""
@@ -148,9 +148,9 @@ def _refusal(rule: Object, variables: dict[str, Any], failure_policy: str) -> st
     return str(rule.get("message") or f"failed expression: {text.strip()}")
 
 
-def _denied(kind: Kind, name: str, source: str, rule: Object, told: str) -> ApiError:
+def _denied(kind: Kind, name: str, source: str, rule: Object, detail: str) -> ApiError:
     reason = rule.get("reason", "Invalid")
-    why = f"ValidatingAdmissionPolicy {source} denied request: {told}"
+    why = f"ValidatingAdmissionPolicy {source} denied request: {detail}"
     error = forbidden(kind.plural, kind.group, name, why)
     error.status["details"]["causes"] = [{"message": why}]
     if reason != "Forbidden":

@@ -28,7 +28,7 @@ _ANNOTATION = "kubernetes.io/limit-ranger"
 
 def apply_limit_defaults(cluster: Cluster, pod: Object) -> None:
     """Give the containers of a new pod what the LimitRanges of its namespace say, where they ask for nothing."""
-    told = []
+    detail = []
     for item in _items(cluster, pod, "Container"):
         for _, container in containers_of(pod["spec"]):
             for field, source in (("requests", "defaultRequest"), ("limits", "default")):
@@ -37,10 +37,10 @@ def apply_limit_defaults(cluster: Cluster, pod: Object) -> None:
                 if added:
                     container["resources"][field] = {**given, **added}
                     names = ", ".join(sorted(added))
-                    told.append(f"{names} {field.removesuffix('s')} for container {container['name']}")
-    if told:
+                    detail.append(f"{names} {field.removesuffix('s')} for container {container['name']}")
+    if detail:
         annotations = pod["metadata"].get("annotations") or {}
-        pod["metadata"]["annotations"] = {**annotations, _ANNOTATION: f"LimitRanger plugin set: {'; '.join(told)}"}
+        pod["metadata"]["annotations"] = {**annotations, _ANNOTATION: f"LimitRanger plugin set: {'; '.join(detail)}"}
 
 
 def require_limits(cluster: Cluster, pod: Object) -> None:
@@ -49,9 +49,9 @@ def require_limits(cluster: Cluster, pod: Object) -> None:
     Raises:
         ApiError: 403.
     """
-    told = [text for item in _items(cluster, pod, "Container", "Pod") for text in _broken(item, pod)]
-    if told:
-        why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    detail = [text for item in _items(cluster, pod, "Container", "Pod") for text in _broken(item, pod)]
+    if detail:
+        why = detail[0] if len(detail) == 1 else f"[{', '.join(detail)}]"
         raise forbidden("pods", "", pod["metadata"].get("name", ""), why)
 
 
@@ -138,11 +138,11 @@ def require_quota(cluster: Cluster, kind: Kind, value: Object) -> None:
         hard = quota["spec"]["hard"]
         over = [key for key in sorted(asked) if _sum(used[key], asked[key]) > parse_quantity(str(hard[key]))]
         if over:
-            told = ", ".join(
+            detail = ", ".join(
                 f"{what}: {','.join(f'{key}={amounts[key]}' for key in over)}"
                 for what, amounts in (("requested", asked), ("used", used), ("limited", hard))
             )
-            raise forbidden(kind.plural, kind.group, name, f"exceeded quota: {quota_name}, {told}")
+            raise forbidden(kind.plural, kind.group, name, f"exceeded quota: {quota_name}, {detail}")
 
 
 def refresh_quotas(cluster: Cluster, namespace: str) -> None:

@@ -38,8 +38,8 @@ def review(cluster: Cluster, kind: Kind, body: Any, request: Request) -> Object:
 
 def _access(cluster: Cluster, user: User, kind: Kind, spec: Object) -> Object:
     if not (spec.get("resourceAttributes") or spec.get("nonResourceAttributes")):
-        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise bad_request(f"{kind.name}: {told}")
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise bad_request(f"{kind.name}: {detail}")
     answer = judge(cluster, user, reviewed(spec))
     return {"allowed": answer.allowed, **({"reason": answer.reason} if answer.reason else {})}
 

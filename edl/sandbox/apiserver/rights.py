@@ -100,10 +100,10 @@ def require(cluster: Cluster, request: Request) -> None:
 
 def refused(user: User, attempt: Attempt, answer: Answer) -> ApiError:
     """The error for what a user may not do."""
-    told = f'User "{user.name}" cannot {attempt}' + (f": {answer.reason}" if answer.reason else "")
+    detail = f'User "{user.name}" cannot {attempt}' + (f": {answer.reason}" if answer.reason else "")
     if attempt.path:
-        return ApiError(403, "Forbidden", f"forbidden: {told}", {})
-    return forbidden(attempt.resource.partition("/")[0], attempt.group, attempt.name, told)
+        return ApiError(403, "Forbidden", f"forbidden: {detail}", {})
+    return forbidden(attempt.resource.partition("/")[0], attempt.group, attempt.name, detail)
 
 
 def judge(cluster: Cluster, user: User, attempt: Attempt) -> Answer:
@@ -116,8 +116,8 @@ def judge(cluster: Cluster, user: User, attempt: Attempt) -> Answer:
             missing.append(rules)
         elif any(_matches(rule, attempt) for rule in rules):
             return Answer(allowed=True, reason=f"RBAC: allowed by {source}" if source else "")
-    told = missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"
-    return Answer(allowed=False, reason=f"RBAC: {told}" if missing else "")
+    detail = missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"
+    return Answer(allowed=False, reason=f"RBAC: {detail}" if missing else "")
 
 
 def rules_of(cluster: Cluster, user: User, namespace: str) -> list[Object]:

@@ -79,13 +79,13 @@ def bind(cluster: Cluster, kind: Kind, key: Key, binding: Any, *, dry_run: bool)
         raise bad_request("Binding.target.name: Required value")
     uid = dig(binding, "metadata", "uid")
     if uid and uid != pod["metadata"]["uid"]:
-        told = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {pod['metadata']['uid']}"
-        raise conflict("pods/binding", "", key[1], told)
+        detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {pod['metadata']['uid']}"
+        raise conflict("pods/binding", "", key[1], detail)
     if pod["metadata"].get("deletionTimestamp"):
         raise conflict("pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host")
     if bound := pod["spec"].get("nodeName"):
-        told = f'pod {key[1]} is already assigned to node "{bound}"'
-        raise conflict("pods/binding", "", key[1], told)
+        detail = f'pod {key[1]} is already assigned to node "{bound}"'
+        raise conflict("pods/binding", "", key[1], detail)
     if not dry_run:
         cluster.store.put(kind.resource, key, _bound(cluster, pod, node, binding))
     return _CREATED
@@ -152,8 +152,8 @@ def _spend(cluster: Cluster, budget: Object, *, dry_run: bool) -> None:
     name = budget["metadata"]["name"]
     if allowed <= 0:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        told = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
-        cause = {"reason": "DisruptionBudget", "message": told}
+        detail = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+        cause = {"reason": "DisruptionBudget", "message": detail}
         raise too_many("Cannot evict pod as it would violate the pod's disruption budget.", 0, cause)
     if not dry_run:
         spent = {**budget, "status": {**status, "disruptionsAllowed": allowed - 1}}

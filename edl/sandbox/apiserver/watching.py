@@ -58,8 +58,8 @@ class Watch:
 
     def _check_initial(self, request: Request) -> None:
         if self._initial is not None and request.query.get("resourceVersionMatch") != "NotOlderThan":
-            told = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise bad_request(f"sendInitialEvents: Forbidden: {told}")
+            detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise bad_request(f"sendInitialEvents: Forbidden: {detail}")
 
     def _notice(self, change: Change) -> None:
         self._waiting.append(change)

@@ -123,17 +123,17 @@ class Writer:
             return
         if kind.is_custom and (not version or not name):
             missing = "apiVersion" if version == "" and name else "Kind"
-            told = f"the object provided is unrecognized (must be of type {kind.name})"
-            raise bad_request(f"{told}: Object '{missing}' is missing")
+            why = f"the object provided is unrecognized (must be of type {kind.name})"
+            raise bad_request(f"{why}: Object '{missing}' is missing")
         if version != kind.api_version:
-            told = f"does not match the expected API version ({kind.api_version})"
-            raise bad_request(f"the API version in the data ({version}) {told}")
+            why = f"does not match the expected API version ({kind.api_version})"
+            raise bad_request(f"the API version in the data ({version}) {why}")
         if name != kind.name and kind.is_custom:
             error = invalid_value("kind", name, f"must be {kind.name}")
             raise invalid(name, kind.group, dig(body, "metadata", "name", default=""), [error])
         if name != kind.name:
-            told = f"converting ({kind.version}.{name}) to (core.{kind.name}): unknown conversion"
-            raise bad_request(f'{name} in version "{kind.version}" cannot be handled as a {kind.name}: {told}')
+            why = f"converting ({kind.version}.{name}) to (core.{kind.name}): unknown conversion"
+            raise bad_request(f'{name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
 
     def _typed(self, write: Write, body: Object) -> Object:
         """The body without unknown fields; these are an error, a warning or nothing, as the client asked."""
@@ -144,9 +144,9 @@ class Writer:
             unknown = structural.prune(kind.schema, body) + [f"metadata.{path}" for path in metadata.unknown]
             value = {**body, "metadata": metadata.value}
             if unknown and how == "Strict":
-                told = ", ".join(f'unknown field "{path}"' for path in sorted(unknown))
+                why = ", ".join(f'unknown field "{path}"' for path in sorted(unknown))
                 head = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
-                raise bad_request(f"{head}: strict decoding error: {told}")
+                raise bad_request(f"{head}: strict decoding error: {why}")
         else:
             decoded = decode(kind.type_name, kind.name, kind.version, body)
             value, unknown = decoded.value, decoded.unknown
@@ -167,9 +167,9 @@ class Writer:
         cluster, kind = self._cluster, write.kind
         metadata = value["metadata"]
         if metadata.get("resourceVersion") not in {None, "", "0"}:
-            told = "resourceVersion should not be set on objects to be created"
+            why = "resourceVersion should not be set on objects to be created"
             if not write.request.is_dry_run:
-                raise ApiError(500, "", told)
+                raise ApiError(500, "", why)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"][:_MAX_GENERATED] + cluster.suffix()
         for name in (*_SYSTEM, "resourceVersion"):
@@ -247,14 +247,14 @@ class Writer:
         if wanted and wanted != before["resourceVersion"]:
             raise conflict(kind.plural, kind.group, write.key[1])
         if (uid := metadata.get("uid")) and uid != before["uid"]:
-            told = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
             if write.request.method == "PATCH":
                 error = invalid_value("metadata.uid", uid, "field is immutable")
                 raise invalid(kind.name, kind.group, write.key[1], [error])
-            raise conflict(kind.plural, kind.group, write.key[1], told)
+            raise conflict(kind.plural, kind.group, write.key[1], why)
         if metadata.get("name", write.key[1]) != write.key[1]:
-            told = f"the name of the object ({metadata['name']}) does not match the name on the URL ({write.key[1]})"
-            raise bad_request(told)
+            why = f"the name of the object ({metadata['name']}) does not match the name on the URL ({write.key[1]})"
+            raise bad_request(why)
         for name in (*_SYSTEM, "resourceVersion", "name", "namespace"):
             metadata.pop(name, None)
             if name in before:
@@ -298,8 +298,8 @@ def _finalizer_errors(metadata: Object, before: Object) -> list[FieldError]:
     if not before.get("deletionTimestamp") or not added:
         return []
     shown = ", ".join(f'"{name}"' for name in added)
-    told = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-    return [forbidden_field("metadata.finalizers", told)]
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [forbidden_field("metadata.finalizers", why)]
 
 
 def _same_but_managers(value: Object, old: Object) -> bool:

@@ -144,14 +144,14 @@ class NodeController:
         others = [one for one in (node.get("spec") or {}).get("taints") or () if one["key"] != UNREACHABLE["key"]]
         version = node["metadata"]["resourceVersion"]
         if is_lost:
-            told = {
+            found = {
                 "type": "Ready",
                 "status": "Unknown",
                 "reason": "NodeStatusUnknown",
                 "message": "Kubelet stopped posting node status.",
                 "lastTransitionTime": now_text(),
             }
-            status = {"status": {"conditions": [told]}}
+            status = {"status": {"conditions": [found]}}
             await attempt(
                 self._session.patch(f"/api/v1/nodes/{name_of(node)}/status", status, content_type=_STRATEGIC)
             )
@@ -165,11 +165,11 @@ class NodeController:
 
     async def _mark_pods(self, node: str) -> None:
         """Nobody knows whether the pods of a lost node still work, so no Service sends them anything."""
-        told = {"type": "Ready", "status": "False", "lastTransitionTime": now_text()}
+        found = {"type": "Ready", "status": "False", "lastTransitionTime": now_text()}
         for pod in self._informers["Pod"]:
             if pod["spec"].get("nodeName") == node and is_true(pod, "Ready"):
                 path = f"{path_of(pod, 'Pod')}/status"
-                body = {"status": {"conditions": [told]}}
+                body = {"status": {"conditions": [found]}}
                 await attempt(self._session.patch(path, body, content_type=_STRATEGIC))
 
     async def _evict(self, node: Object, taint: Object) -> None:

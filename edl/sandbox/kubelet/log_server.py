@@ -68,13 +68,13 @@ class LogServer:
     async def _refuse(self, request: web.Request) -> web.Response:
         verb = request.path.split("/")[1]
         if verb == "exec":
-            told = "exec of the process kubelet needs a WebSocket, and has no terminal and no input; leave out -i, -t"
+            why = "exec of the process kubelet needs a WebSocket, and has no terminal and no input; leave out -i, -t"
         else:
-            told = (
+            why = (
                 f"{verb} is not possible in a container of the process kubelet: it is a plain process of this"
                 " machine; use kubectl logs, or run the command on this machine"
             )
-        return web.Response(status=501, text=f"{told}\n")
+        return web.Response(status=501, text=f"{why}\n")
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         where, query = request.match_info, request.query

@@ -194,14 +194,14 @@ class Scheduler:
         self._told[pod.uid] = message
         before = condition(pod.body, "PodScheduled")
         if before is None or before.get("message") != message or is_true(pod.body, "PodScheduled"):
-            told = {
+            found = {
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": "Unschedulable",
                 "message": message,
                 "lastTransitionTime": (before or {}).get("lastTransitionTime") or now_text(),
             }
-            body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [told]}}
+            body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [found]}}
             await self._session.patch(pod_path(pod.body, "status"), body, content_type=_STRATEGIC)
             self._events.emit(pod.body, WARNING, "FailedScheduling", message)
 

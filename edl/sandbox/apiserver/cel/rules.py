@@ -81,7 +81,7 @@ def _judged(rule: Schema, value: Any, old: Any, path: str) -> Iterator[FieldErro
     try:
         if program(text).evaluate(variables) is True:
             return
-        told = f"Invalid value: {message}"
+        detail = f"Invalid value: {message}"
     except (CelError, CelSyntaxError) as error:
-        told = f'Invalid value: "{type_name(value)}": {error} evaluating rule: {message}'
-    yield FieldError(where, "FieldValueInvalid", told)
+        detail = f'Invalid value: "{type_name(value)}": {error} evaluating rule: {message}'
+    yield FieldError(where, "FieldValueInvalid", detail)

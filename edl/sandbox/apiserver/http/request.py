@@ -127,8 +127,8 @@ class Request:
         """Whether nothing is to be stored."""
         wanted = self.query.get("dryRun", "")
         if wanted not in {"", "All"}:
-            told = f'Invalid value: ["{wanted}"]: dryRun: Unsupported value: "{wanted}": supported values: "All"'
-            raise bad_request(told)
+            detail = f'Invalid value: ["{wanted}"]: dryRun: Unsupported value: "{wanted}": supported values: "All"'
+            raise bad_request(detail)
         return wanted == "All"
 
     @property
@@ -159,5 +159,5 @@ class Request:
                 return yaml.safe_load(self.body)
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            told = "couldn't get version/kind; json parse error: " + " ".join(str(error).split())
-            raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {told}") from None
+            detail = "couldn't get version/kind; json parse error: " + " ".join(str(error).split())
+            raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {detail}") from None

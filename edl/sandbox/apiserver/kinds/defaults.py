@@ -97,9 +97,9 @@ def _template_errors(value: Object, old: Object | None) -> Iterator[FieldError]:
     elif old is not None and selector != dig(old, "spec", "selector"):
         yield FieldError("spec.selector", "FieldValueInvalid", "Invalid value: field is immutable")
     elif any(labels.get(key) != text for key, text in selector.get("matchLabels", {}).items()):
-        told = "`selector` does not match template `labels`"
+        why = "`selector` does not match template `labels`"
         shown = ", ".join(f'"{key}":"{text}"' for key, text in sorted(labels.items()))
-        yield FieldError("spec.template.metadata.labels", "FieldValueInvalid", f"Invalid value: {{{shown}}}: {told}")
+        yield FieldError("spec.template.metadata.labels", "FieldValueInvalid", f"Invalid value: {{{shown}}}: {why}")
     yield from spec_errors(dig(spec, "template", "spec", default={}), "spec.template.spec")
     for field in ("replicas", "parallelism", "completions"):
         if spec.get(field, 0) < 0:
@@ -149,16 +149,16 @@ def service_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
         errors.append(required("spec.ports"))
     for place, port in enumerate(spec.get("ports", ())):
         if not 1 <= port.get("port", 0) <= 65535:
-            told = "must be between 1 and 65535, inclusive"
-            errors.append(invalid_value(f"spec.ports[{place}].port", port.get("port", 0), told))
+            why = "must be between 1 and 65535, inclusive"
+            errors.append(invalid_value(f"spec.ports[{place}].port", port.get("port", 0), why))
         if len(spec["ports"]) > 1 and not port.get("name"):
             errors.append(required(f"spec.ports[{place}].name"))
     if (kind := spec["type"]) not in {"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}:
         errors.append(not_supported("spec.type", kind, ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")))
     if old is not None and spec.get("clusterIP") != old["spec"].get("clusterIP") and old["spec"].get("clusterIP"):
-        told = "may not change once set"
+        why = "may not change once set"
         errors.append(
-            FieldError("spec.clusterIPs[0]", "FieldValueInvalid", f"Invalid value: {[spec.get('clusterIP')]}: {told}")
+            FieldError("spec.clusterIPs[0]", "FieldValueInvalid", f"Invalid value: {[spec.get('clusterIP')]}: {why}")
         )
     return errors
 
@@ -264,8 +264,8 @@ def priority_class_rules(value: Object, old: Object | None) -> Sequence[FieldErr
             if value.get(field) != old.get(field)
         ]
     if value["value"] > _MAX_PRIORITY and not value["metadata"]["name"].startswith("system-"):
-        told = f"maximum allowed value of a user defined priority is {_MAX_PRIORITY}"
-        return [forbidden_field("value", told)]
+        why = f"maximum allowed value of a user defined priority is {_MAX_PRIORITY}"
+        return [forbidden_field("value", why)]
     return []
 
 

@@ -197,8 +197,8 @@ def _container_errors(container: Object, path: str, seen: set[str], volumes: set
         yield required(f"{path}.image")
     for place, mount in enumerate(container.get("volumeMounts", ())):
         if mount.get("name") not in volumes:
-            told = f'Not found: "{mount.get("name", "")}"'
-            yield FieldError(f"{path}.volumeMounts[{place}].name", "FieldValueNotFound", told)
+            detail = f'Not found: "{mount.get("name", "")}"'
+            yield FieldError(f"{path}.volumeMounts[{place}].name", "FieldValueNotFound", detail)
     yield from _resource_errors(container.get("resources", {}), f"{path}.resources")
 
 
@@ -208,8 +208,8 @@ def _resource_errors(resources: Object, path: str) -> Iterator[FieldError]:
         if _amount(text) < 0:
             yield invalid_value(f"{path}.requests[{name}]", text, "must be greater than or equal to 0")
         elif name in limits and _amount(text) > _amount(limits[name]):
-            told = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield invalid_value(f"{path}.requests", text, told)
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield invalid_value(f"{path}.requests", text, detail)
     for name, text in limits.items():
         if _amount(text) < 0:
             yield invalid_value(f"{path}.limits[{name}]", text, "must be greater than or equal to 0")

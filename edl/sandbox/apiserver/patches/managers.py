@@ -35,7 +35,7 @@ class Manager:
     subresource: str = ""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The manager as messages show it."""
         if self.operation == APPLY:
             return f'"{self.name}"'
@@ -183,10 +183,10 @@ def _conflict(conflicts: list[tuple[Manager, list[Path]]]) -> ApiError:
     count = sum(len(paths) for _, paths in conflicts)
     causes, parts = [], []
     for manager, paths in conflicts:
-        head = f"conflict{'s' if len(paths) > 1 else ''} with {manager.told}"
+        head = f"conflict{'s' if len(paths) > 1 else ''} with {manager.label}"
         texts = [path_text(path) for path in paths]
         parts.append(f"{head}: {texts[0]}" if len(texts) == 1 else f"{head}:\n- " + "\n- ".join(texts))
-        told = f"conflict with {manager.told}"
-        causes += [{"reason": "FieldManagerConflict", "message": told, "field": text} for text in texts]
+        detail = f"conflict with {manager.label}"
+        causes += [{"reason": "FieldManagerConflict", "message": detail, "field": text} for text in texts]
     message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: " + "\n".join(parts)
     return ApiError(409, "Conflict", message, {"causes": causes})

@@ -88,8 +88,8 @@ def decode_plain(type_name: str, body: Object) -> Decoded:
 
 def strict_error(kind: str, version: str, unknown: list[str]) -> ApiError:
     """The error for unknown fields of a built-in kind."""
-    told = ", ".join(f'unknown field "{path}"' for path in unknown)
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {told}')
+    why = ", ".join(f'unknown field "{path}"' for path in unknown)
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {why}')
 
 
 class WrongTypeError(Exception):

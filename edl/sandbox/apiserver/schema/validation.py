@@ -117,25 +117,25 @@ def _int_or_string_errors(value: Any, path: str) -> Iterator[FieldError]:
 
 
 def _not_whole(path: str) -> FieldError:
-    told = f"Checked value must be of type integer (default format) in {path}"
-    return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {told}')
+    detail = f"Checked value must be of type integer (default format) in {path}"
+    return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {detail}')
 
 
 def _text_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
     if len(value) > schema.get("maxLength", len(value)):
         yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes")
     elif len(value) < schema.get("minLength", 0):
-        told = f"{path} in body should be at least {schema['minLength']} chars long"
-        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {told}")
+        detail = f"{path} in body should be at least {schema['minLength']} chars long"
+        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}")
     elif "pattern" in schema and not matches(schema["pattern"], value):
-        told = f"{path} in body should match '{schema['pattern']}'"
-        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {told}")
+        detail = f"{path} in body should match '{schema['pattern']}'"
+        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}")
 
 
 def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
     def refused(words: str, bound: float) -> FieldError:
-        told = f"{path} in body should be {words} {bound}"
-        return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {told}")
+        detail = f"{path} in body should be {words} {bound}"
+        return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {detail}")
 
     if "minimum" in schema and value < schema["minimum"]:
         yield refused("greater than or equal to", schema["minimum"])
@@ -149,11 +149,11 @@ def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldErr
 
 def _list_errors(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:
     if len(value) > schema.get("maxItems", len(value)):
-        told = f"Too many: {len(value)}: must have at most {schema['maxItems']} items"
-        yield FieldError(path, "FieldValueTooMany", told)
+        detail = f"Too many: {len(value)}: must have at most {schema['maxItems']} items"
+        yield FieldError(path, "FieldValueTooMany", detail)
     if len(value) < schema.get("minItems", 0):
-        told = f"{path} in body should have at least {schema['minItems']} items"
-        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {len(value)}: {told}")
+        detail = f"{path} in body should have at least {schema['minItems']} items"
+        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {len(value)}: {detail}")
     for place, item in enumerate(value):
         if "items" in schema:
             yield from schema_errors(schema["items"], item, f"{path}[{place}]")
@@ -169,8 +169,8 @@ def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldEr
         mark = {key: item.get(key) for key in keys} if keys and isinstance(item, dict) else item
         if mark in seen:
             shown = ", ".join(f'"{key}":{go_value(one)}' for key, one in mark.items()) if keys else ""
-            told = f"Duplicate value: {{{shown}}}" if keys else f"Duplicate value: {go_value(item)}"
-            yield FieldError(f"{path}[{place}]", "FieldValueDuplicate", told)
+            detail = f"Duplicate value: {{{shown}}}" if keys else f"Duplicate value: {go_value(item)}"
+            yield FieldError(f"{path}[{place}]", "FieldValueDuplicate", detail)
         seen.append(mark)
 
 
@@ -179,11 +179,11 @@ def _object_errors(schema: Schema, value: Object, path: str, old: Any) -> Iterat
         if name not in value:
             yield required(f"{path}.{name}" if path else name)
     if len(value) > schema.get("maxProperties", len(value)):
-        told = f"Too many: {len(value)}: must have at most {schema['maxProperties']} items"
-        yield FieldError(path, "FieldValueTooMany", told)
+        detail = f"Too many: {len(value)}: must have at most {schema['maxProperties']} items"
+        yield FieldError(path, "FieldValueTooMany", detail)
     if len(value) < schema.get("minProperties", 0):
-        told = f"{path} in body should have at least {schema['minProperties']} properties"
-        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {len(value)}: {told}")
+        detail = f"{path} in body should have at least {schema['minProperties']} properties"
+        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {len(value)}: {detail}")
     properties, others = schema.get("properties", {}), schema.get("additionalProperties")
     for name in sorted(value):
         inner = properties.get(name, others if isinstance(others, dict) else None)
@@ -194,21 +194,21 @@ def _object_errors(schema: Schema, value: Object, path: str, old: Any) -> Iterat
 
 def number_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
     """What the scale subresource refuses in the number at its path, before the schema is asked."""
-    told, number = _problem_at(value, path, int, "int64")
-    if not told and number is not None and number < 0:
-        told = "should be a non-negative integer"
-    elif not told and number is not None and number > _LARGEST_REPLICAS:
-        told = f"should be less than or equal to {_LARGEST_REPLICAS}"
-    if told:
+    detail, number = _problem_at(value, path, int, "int64")
+    if not detail and number is not None and number < 0:
+        detail = "should be a non-negative integer"
+    elif not detail and number is not None and number > _LARGEST_REPLICAS:
+        detail = f"should be less than or equal to {_LARGEST_REPLICAS}"
+    if detail:
         shown = number if type(number) is int else 0
-        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f"Invalid value: {shown}: {told}")
+        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f"Invalid value: {shown}: {detail}")
 
 
 def text_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
     """What the scale subresource refuses in the text at its path."""
-    told, _ = _problem_at(value, path, str, "string")
-    if told:
-        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f'Invalid value: "": {told}')
+    detail, _ = _problem_at(value, path, str, "string")
+    if detail:
+        yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f'Invalid value: "": {detail}')
 
 
 def _problem_at(value: Any, path: Sequence[str], wanted: type, name: str) -> tuple[str, Any]:

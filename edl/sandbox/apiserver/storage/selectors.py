@@ -103,8 +103,8 @@ class _Parser:
             raise _unparsed(operator, "in, notin, =, ==, !=, gt, lt")
         value = self._value()
         if operator in {">", "<"} and not value.lstrip("-").isdigit():
-            told = "for 'Gt', 'Lt' operators, the value must be an integer"
-            raise bad_request(f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": {told}')
+            detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise bad_request(f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": {detail}')
         return _Requirement(key, {"=": "in", "==": "in", "!=": "notin"}.get(operator, operator), (value,))
 
     def _key(self) -> str:

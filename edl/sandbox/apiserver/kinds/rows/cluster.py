@@ -65,8 +65,8 @@ def slice_row(value: Object, now: datetime) -> Sequence[Any]:
     name, since = head(value, now)
     ports = [str(one["port"]) if one.get("port") is not None else "*" for one in value.get("ports", ())]
     addresses = [text for one in value.get("endpoints", ()) for text in one.get("addresses", ())]
-    told = at_most_three(ports) if ports else "<unset>"
-    return name, value.get("addressType", ""), told, at_most_three(addresses) if addresses else "<unset>", since
+    detail = at_most_three(ports) if ports else "<unset>"
+    return name, value.get("addressType", ""), detail, at_most_three(addresses) if addresses else "<unset>", since
 
 
 BINDING_COLUMNS = (NAME, *plain("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts"))
@@ -109,8 +109,8 @@ def admission_policy_row(value: Object, now: datetime) -> Sequence[Any]:
     """A ValidatingAdmissionPolicy."""
     name, since = head(value, now)
     kind = dig(value, "spec", "paramKind")
-    told = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
-    return name, len(dig(value, "spec", "validations", default=())), told, since
+    detail = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
+    return name, len(dig(value, "spec", "validations", default=())), detail, since
 
 
 POLICY_BINDING_COLUMNS = (NAME, *plain("PolicyName", "ParamRef"), AGE)

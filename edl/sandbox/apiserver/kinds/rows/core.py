@@ -208,9 +208,9 @@ def quota_row(value: Object, now: datetime) -> Sequence[Any]:
     """A ResourceQuota."""
     name, since = head(value, now)
     hard, used = dig(value, "status", "hard", default={}), dig(value, "status", "used", default={})
-    told = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
-    limits = [text for key, text in told.items() if key.startswith("limits.")]
-    requests = [text for key, text in told.items() if not key.startswith("limits.")]
+    detail = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
+    limits = [text for key, text in detail.items() if key.startswith("limits.")]
+    requests = [text for key, text in detail.items() if not key.startswith("limits.")]
     return name, ", ".join(requests), ", ".join(limits), since
 
 
