@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from edl.model.actions import Intent
@@ -32,6 +31,7 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.planner.minimums import size_of
 from edl.planner.packing import has_load_left
+from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
 
 Terms = list[tuple[int, float]]
@@ -241,8 +241,8 @@ class _Program:
     def solve(self, deadline_s: float) -> tuple[list[int], list[int]]:
         """How many pods of each group to delete, pservers and trainers; zeros if no solution was found."""
         sizes = {s: size_of(self._packing.problem, s) for s in self._trainer_shapes}
-        least = min((size for size in sizes.values() if size), default=1.0)
-        worth = {s: max(1.0, size / least) for s, size in sizes.items()}
+        smallest = min((size for size in sizes.values() if size), default=1.0)
+        worth = {s: max(1.0, size / smallest) for s, size in sizes.items()}
         cost, most = np.zeros(self.size), np.full(self.size, np.inf)
         cost[self._move], most[self._move] = MOVE, [len(g.pods) for g in self.groups]
         cost[self._delete], most[self._delete] = (
@@ -251,25 +251,19 @@ class _Program:
         )
         cost[self._grow] = [-worth[s] for _, s in self._grow_at]
         cost[self._job], most[self._job] = INTERRUPTION, 1.0
-        result = milp(
-            cost,
-            integrality=np.ones(self.size, dtype=np.int64),
-            bounds=Bounds(np.zeros(self.size), most),
-            constraints=self._constraint(),
-            options={"time_limit": deadline_s, "node_limit": SEARCH_NODES, "mip_rel_gap": NEAR},
-        )
-        if result.x is None:
+        whole, least = np.ones(self.size, dtype=np.int64), np.zeros(self.size)
+        counts = IntegerProgram(cost, whole, least, most, [self._rows()], SEARCH_NODES, NEAR).solve(deadline_s)
+        if counts is None:
             return [0] * len(self.groups), [0] * len(self.trainers)
-        counts: list[int] = np.asarray(result.x).round().astype(np.int64).tolist()
         return counts[self._move], counts[self._delete]
 
-    def _constraint(self) -> LinearConstraint:
+    def _rows(self) -> Rows:
         """All rows as one sparse constraint."""
         rows = [*self._capacity_rows(), *self._count_rows(), *self._job_rows()]
         at = [(k, column, factor) for k, (terms, _, _) in enumerate(rows) for column, factor in terms]
         row, column, factor = zip(*at, strict=True)
         matrix = coo_array((factor, (row, column)), shape=(len(rows), self.size)).tocsr()
-        return LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
+        return Rows(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
 
     def _capacity_rows(self) -> Iterator[Row]:
         """On each node, no more of a resource is used than is free or freed, in parts of the largest node."""

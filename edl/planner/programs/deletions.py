@@ -15,9 +15,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.planner.programs.integer import SEARCH_NODES
+from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
 
 FloatArray = NDArray[np.float64]
@@ -115,20 +115,11 @@ def _solve(
         for k, i in v.steps
     ]
     high[v.step] = 1.0
-    result = milp(
-        cost,
-        integrality=whole,
-        bounds=Bounds(np.zeros(v.size), high),
-        constraints=[LinearConstraint(left, lb=low) for left, low in _victim_rows(packing, wanted, v, least)],
-        options={
-            "time_limit": packing.problem.clock.left_s(deadline_s),
-            "node_limit": SEARCH_NODES,
-            "mip_rel_gap": 0.0,
-        },
-    )
-    if result.x is None:
+    rows = [Rows(left, low) for left, low in _victim_rows(packing, wanted, v, least)]
+    program = IntegerProgram(cost, whole, np.zeros(v.size), high, rows, SEARCH_NODES, gap=0.0)
+    counts = program.solve(packing.problem.clock.left_s(deadline_s))
+    if counts is None:
         return None
-    counts = np.asarray(result.x).round().astype(np.int64).tolist()
     deleted = [i for group, n in zip(v.groups.values(), counts[v.delete], strict=True) for i in group[:n]]
     places = [(n, s, pods) for (n, s), pods in zip(v.spots, counts[v.spot], strict=True) if pods]
     return Victims(tuple(deleted), tuple(places))

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.model.names import Role
 from edl.planner.problem import IntArray, Problem
 from edl.planner.programs.columns import Columns, make_columns
 from edl.planner.programs.fair_share import quota_rows
 from edl.planner.programs.patterns import Pattern
+from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import Placed, TrialPacking
 
@@ -111,20 +111,21 @@ def _solve(
         return None
     nodes = np.zeros((len(columns.classes), size + uses))
     nodes[owner, size + np.arange(uses)] = 1.0
-    result = milp(
+    program = IntegerProgram(
         np.concatenate([cost, np.zeros(uses)]),
-        integrality=np.concatenate([whole, np.ones(uses, dtype=np.int64)]),
-        bounds=Bounds(np.concatenate([low, np.zeros(uses)]), np.concatenate([high, np.full(uses, np.inf)])),
-        constraints=[
-            LinearConstraint(np.hstack([-use, np.array(patterns, dtype=np.float64).T]), lb=need),
-            LinearConstraint(nodes, ub=[len(group.nodes) for group in columns.classes]),
-            *(LinearConstraint(np.hstack([r, np.zeros((len(r), uses))]), lb=least) for r, least in further),
+        np.concatenate([whole, np.ones(uses, dtype=np.int64)]),
+        np.concatenate([low, np.zeros(uses)]),
+        np.concatenate([high, np.full(uses, np.inf)]),
+        [
+            Rows(np.hstack([-use, np.array(patterns, dtype=np.float64).T]), low=need),
+            Rows(nodes, high=[len(group.nodes) for group in columns.classes]),
+            *(Rows(np.hstack([r, np.zeros((len(r), uses))]), low=least) for r, least in further),
         ],
-        options={"time_limit": columns.clock.left_s(deadline_s), "node_limit": SEARCH_NODES},
+        SEARCH_NODES,
     )
-    if result.x is None:
+    solution = program.solve(columns.clock.left_s(deadline_s))
+    if solution is None:
         return None
-    solution = np.asarray(result.x).round().astype(np.int64).tolist()
     return solution[:size], solution[size:]
 
 

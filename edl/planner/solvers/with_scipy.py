@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import csc_array, hstack
 
 from edl.planner.solvers.linear_program import REFUSED, Answer, LinearProgram, Model, Outcome, solved
@@ -65,9 +64,11 @@ class _ScipyModel:
         return solved("there is no column", 0.0, np.zeros(0), np.zeros(len(self.program.right)))
 
     def _solve(self, limit_s: float, *, presolve: bool) -> Answer:
+        from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, and most processes solve with highspy
+
         left: Any = self.program.left  # the stubs of scipy lack sparse constraints and bounds in an array
         bounds: Any = np.column_stack([self.program.low, self.program.high])
-        result: OptimizeResult = linprog(
+        result = linprog(
             self.program.cost,
             A_ub=left,
             b_ub=self.program.right,
@@ -76,7 +77,7 @@ class _ScipyModel:
             options={"time_limit": limit_s, "presolve": presolve},
         )
         outcome = _OUTCOMES.get(result.status, Outcome.BROKEN)
-        if outcome is not Outcome.OPTIMAL or result.x is None:
+        if outcome is not Outcome.OPTIMAL or result.x is None or result.fun is None:
             return Answer(outcome, result.message)
         x, price = np.asarray(result.x, dtype=np.float64), -np.asarray(result.ineqlin.marginals, dtype=np.float64)
         return solved(result.message, float(result.fun), x, price)

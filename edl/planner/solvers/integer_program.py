@@ -1,0 +1,81 @@
+"""Solves integer programs with HiGHS, by `scipy.optimize.milp`: least cost over whole numbers.
+
+`scipy.optimize` takes a third of a second to load, and most commands and most decisions solve no integer program. So
+the first program loads it.
+
+Source: https://docs.scipy.org/doc/scipy/reference/generated/scipy.optimize.milp.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+Amounts = NDArray[np.float64] | Sequence[float] | float
+
+
+class Rows(NamedTuple):
+    """Rows of a program: low <= matrix @ x <= high.
+
+    Attributes:
+        matrix: (rows, columns), dense or sparse.
+        low: (rows,), or one number for all rows.
+        high: (rows,), or one number for all rows.
+    """
+
+    matrix: NDArray[np.float64] | csr_array
+    low: Amounts = -np.inf
+    high: Amounts = np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerProgram:
+    """Minimise cost @ x over the rows.
+
+    Attributes:
+        cost: (columns,).
+        whole: (columns,), 1 where x must be a whole number, else 0.
+        low: (columns,), the least x.
+        high: (columns,), the largest x.
+        rows: further conditions.
+        nodes: the most nodes of the search. With a limit of time alone, equal programs could have unlike solutions.
+        gap: the search stops so near to the best value, as a part of it; None is the default of HiGHS.
+    """
+
+    cost: NDArray[np.float64]
+    whole: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    rows: Sequence[Rows]
+    nodes: int
+    gap: float | None = None
+
+    def solve(self, limit_s: float) -> list[int] | None:
+        """The best solution that was found, rounded; None if none was found.
+
+        Args:
+            limit_s: seconds that the search may take.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - slow to load, see above
+
+        options: Any = {"time_limit": limit_s, "node_limit": self.nodes}  # the stubs lack them
+        if self.gap is not None:
+            options["mip_rel_gap"] = self.gap
+        result = milp(
+            self.cost,
+            integrality=self.whole,
+            bounds=Bounds(self.low, self.high),
+            constraints=[LinearConstraint(matrix, low, high) for matrix, low, high in self.rows],
+            options=options,
+        )
+        if result.x is None:
+            return None
+        return [int(value) for value in np.asarray(result.x).round().tolist()]
