@@ -40,6 +40,8 @@ LONGEST = (
     "tests/planner/test_quota.py",
     "tests/kube/client/test_api_errors.py",
     "tests/pod/test_entrypoint.py",
+    "tests/worker/test_steps_hung.py",
+    "tests/worker/test_worker.py",
     "tests/e2e/scenarios/test_scale.py",
     "tests/e2e/scenarios/test_serving_wave.py",
     "tests/e2e/scenarios/test_oscillation.py",
@@ -54,6 +56,7 @@ WAITING = (
     "tests/controller/test_master_monitor.py",
     "tests/master/test_master_kills.py",
     "tests/pod/test_entrypoint.py",
+    "tests/worker/test_",
 )
 """How the names of files begin whose tests wait most of the time."""
 
