@@ -30,6 +30,16 @@ async def wait_for_first(*awaitables: Awaitable[Any]) -> tuple[asyncio.Future[An
     return tasks
 
 
+async def is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait until an event is set; False if it is not set after so many seconds."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 def retry_pause_s(failures: int, first_s: float, longest_s: float) -> float:
     """Seconds to wait after that many failures in a row: doubled each time, limited, with jitter of up to half."""
     pause_s = first_s * 2.0 ** min(failures - 1, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from edl.waiting import PauseLengths, RetryPauses, wait_for_first
+from edl.waiting import PauseLengths, RetryPauses, is_set_within, wait_for_first
 from tests.worlds.fake_api import FakeClock
 
 
@@ -20,6 +20,13 @@ async def test_waiting_ends_with_the_first_event_and_cancels_the_others() -> Non
     await wait_for_first(event.wait(), never)
     await asyncio.sleep(0)
     assert never.cancelled()
+
+
+async def test_an_event_is_waited_for_until_the_time_is_over() -> None:
+    event = asyncio.Event()
+    assert not await is_set_within(event, 0.01)
+    asyncio.get_running_loop().call_later(0.01, event.set)
+    assert await is_set_within(event, 10.0)
 
 
 async def test_pauses_double_up_to_the_longest_and_start_again_after_a_reset() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from edl.errors import TemporaryError
+from edl.waiting import is_set_within
 
 MAX_CLIENTS = 32
 BACKLOG = 32
@@ -58,10 +59,7 @@ class Client:
 
     async def next(self, timeout_s: float) -> bytes | None:
         """The next message, or b"" if none came within the time; None if the page needs the whole state."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._arrived.wait()
-        except TimeoutError:
+        if not await is_set_within(self._arrived, timeout_s):
             return b""
         if self.is_closed:
             return b""

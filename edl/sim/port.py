@@ -21,6 +21,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.sim.world import Engine, World
+from edl.waiting import is_set_within
 
 CORE, BASE, SURPLUS = -1, -5, -100
 """Priorities of edl's PriorityClasses: master and pservers, trainers up to the minimum, the other trainers."""
@@ -42,12 +43,7 @@ class SimulatedCluster:
 
     async def wait_for_change(self, timeout_s: float) -> bool:
         """Wait for a change after the last snapshot; False after that many seconds without one."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await is_set_within(self._changed, timeout_s)
 
     def urgent_changes(self) -> int:
         """Return 0: the writes of a simulation are short, so every change waits for the end of a round."""

@@ -33,6 +33,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.fallback import failure_of
 from edl.planner.guard import RefusedPlanError
+from edl.waiting import is_set_within
 
 T = TypeVar("T")
 
@@ -191,12 +192,7 @@ class FakeCluster:
         )
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await is_set_within(self._changed, timeout_s)
 
     async def apply(self, action: Action) -> Outcome:
         self.under_way += 1

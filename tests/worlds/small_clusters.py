@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape
@@ -307,9 +307,25 @@ def free_cores(snapshot: ClusterSnapshot, plan: ScalePlan) -> dict[str, int]:
     return free
 
 
+def jobs_that_could_grow(snapshot: ClusterSnapshot, plan: ScalePlan) -> list[JobKey]:
+    """Admitted jobs below their maximum for which the plan leaves room for one more trainer."""
+    if plan.serving.waiting > plan.serving.short:
+        return []  # the free room is meant for serving pods: which of it, the plan does not say
+    largest = max(free_cores(snapshot, plan).values(), default=0)
+    return [
+        job.key
+        for job, decision in zip(snapshot.jobs, plan.decisions, strict=True)
+        if decision.admitted
+        and not job.pinned
+        and decision.target < job.max_trainers
+        and largest >= cores_of(job.trainer)
+    ]
+
+
 __all__ = [
     "CHANGES", "LIMITS", "apply_plan", "cluster_of", "cores_of", "decision_of", "essence",
-    "free_cores", "fresh_worlds", "later", "make_job", "make_node", "make_nodes", "make_resources",
+    "free_cores", "fresh_worlds", "jobs_that_could_grow", "later", "make_job", "make_node",
+    "make_nodes", "make_resources",
     "make_serving", "make_shape", "make_snapshot", "plan_for", "reachable", "running_worlds", "small_jobs",
     "small_nodes", "targets", "victims", "with_jobs", "with_pods", "with_status",
 ]  # fmt: skip
