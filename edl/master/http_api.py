@@ -55,6 +55,9 @@ from edl.observability.logs import log_event
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MAX_CONNECTIONS = 20_000
+IDLE_S = 75.0
+"""A connection is closed if it brings no whole request header for so long."""
+
 _CALLS_PER_S, _BURST = 5000.0, 10_000.0
 _JSON = "application/json"
 _log = logging.getLogger("edl.master.master")
@@ -141,7 +144,8 @@ class MasterApi:
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,
-            keepalive_timeout=75.0,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,  # it would happen before the token is checked
             shutdown_timeout=5.0,
         )
         await self._runner.setup()

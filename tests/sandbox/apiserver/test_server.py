@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import socket
@@ -78,6 +79,15 @@ async def test_a_huge_body_is_refused() -> None:
         where = f"{server.url_for()}/api/v1/namespaces/default/configmaps"
         async with http.post(where, data=io.BytesIO(b" " * (MAX_BODY_BYTES + 1))) as answer:
             assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_a_compressed_body_is_not_expanded() -> None:
+    body = b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}' + b" " * 2_000_000
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    async with ApiServer() as server, aiohttp.ClientSession() as http:
+        where = f"{server.url_for()}/api/v1/namespaces/default/configmaps"
+        async with http.post(where, data=gzip.compress(body), headers=headers) as answer:
+            assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
 
 
 async def test_stopping_ends_open_watches() -> None:
