@@ -142,6 +142,7 @@ class ApiServer:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
+            path.chmod(0o600)  # it may have been there, readable by others
             path.write_text(self.kubeconfig(token), encoding="utf-8")
         except OSError as error:
             raise ConfigError(

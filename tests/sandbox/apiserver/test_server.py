@@ -30,6 +30,14 @@ async def test_a_kubeconfig_is_enough_for_a_client(tmp_path: Path) -> None:
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system", "paddlecloud"]
 
 
+def test_a_kubeconfig_that_others_could_read_is_theirs_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.touch()
+    path.chmod(0o644)
+    ApiServer().write_kubeconfig(path)
+    assert path.stat().st_mode & 0o077 == 0
+
+
 async def test_nobody_without_a_token_is_served() -> None:
     async with ApiServer() as server, aiohttp.ClientSession(server.url) as http:
         for path, headers in (
