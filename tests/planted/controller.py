@@ -43,7 +43,7 @@ def trainers_without_pservers(right: Right) -> Right:
 @bug(
     "a stale cache shortens the pauses after failed rounds",
     at=targets.ROUND,
-    caught_by="controller/test_loop.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
+    caught_by="controller/test_loop_pace.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
 )
 def skipped_round_ends_failures(right: Right) -> Right:
     async def wrong(self: Any) -> RoundResult:

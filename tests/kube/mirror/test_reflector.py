@@ -158,10 +158,15 @@ async def test_repeated_410_events_of_a_watch_cause_no_tight_loop() -> None:
 
 async def test_a_long_silent_watch_resets_the_failures_before_it() -> None:
     api = FakeApi()
-    api.faults += [reset] * 12
+
+    async def a_second_later(request: web.Request) -> web.StreamResponse:
+        mirror.clock.time_s += 1
+        return await api._watch(request, dict(request.query))
+
+    api.faults += [*[reset] * 12, None, a_second_later]  # None is the list
     async with mirrored(api) as mirror:
         await mirror.shows()
-        await eventually(lambda: api.count("watch"))
+        await eventually(lambda: api.count("watch") and mirror.reflector.last_contact_s == mirror.clock.time_s)
         assert mirror.clock.slept[-1] > 1
         mirror.clock.time_s += 50
         before = len(mirror.clock.slept)
