@@ -135,13 +135,21 @@ async def test_a_session_with_too_many_calls_is_limited_and_the_others_are_not(
         assert (await served.sync("b", 1))[0] == 200
 
 
-async def test_the_number_of_connections_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_connections_of_strangers_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("edl.master.http_api.MAX_CONNECTIONS", 3)
     async with serving(tmp_path) as served:
         idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
+        for path in ("/metrics", "/v1/status"):
+            async with served.client.get(served.url + path) as answer:
+                assert answer.status == 429
+                assert answer.headers["Retry-After"]
         async with served.client.get(served.url + "/healthz") as answer:
-            assert answer.status == 429
-            assert answer.headers["Retry-After"]
+            assert answer.status == 200, "else the kubelet says that the master is not ready"
+        assert (await served.ask("GET", "/v1/status", token="another-jobs-token-00000"))[0] == 429
+        assert (await served.sync("a", 1, want=1))[0] == 200
+        assert (await served.ask("PUT", "/v1/roster", ROSTER, token=CONTROLLER))[0] == 200
         for _, writer in idle:
             writer.close()
 
