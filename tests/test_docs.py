@@ -82,6 +82,14 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
+@pytest.mark.parametrize("document", sorted((ROOT / "docs" / "reviews").glob("*.md")), ids=name_of)
+def test_a_review_names_tests_that_exist(document: Path) -> None:
+    for path, test in set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", document.read_text())):
+        file = ROOT / path
+        assert file.exists(), path
+        assert re.search(rf"^(async )?def {test}\(", file.read_text(), re.MULTILINE), f"{path}::{test}"
+
+
 def test_every_reason_is_explained() -> None:
     explained = set(re.findall(r"`([A-Z][A-Za-z]+)(?:/\w+)?`", (ROOT / "docs/operations.md").read_text()))
     words = {*Reason, *Intent, *map(rerun_reason, Role)}

@@ -15,6 +15,7 @@ from edl.kube.client.session import ApiSession
 from edl.kube.mirror.read_once import look
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
+from edl.printable import printable
 from edl.settings.explain import ExplainSettings
 from edl.settings.shared import TextOutput
 
@@ -28,7 +29,7 @@ def explain(settings: ExplainSettings) -> None:
     """
     snapshot, left_out = _snapshot(settings)
     for warning in left_out:
-        typer.echo(f"edl: {warning}", err=True)
+        typer.echo(printable(f"edl: {warning}"), err=True)
     key = find_job(snapshot, settings.job, settings.namespace)
     report = report_snapshot(snapshot, key, settings.policy, settings.read_limits())
     if settings.output is TextOutput.JSON:

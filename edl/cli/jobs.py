@@ -18,6 +18,7 @@ from edl.kube.job_client import RESOURCE, JobClient, Object, checked_job, read_l
 from edl.kube.job_table import JobTable
 from edl.kube.snapshot_files import list_objects, read_documents
 from edl.kube.yaml_files import bytes_of, dump_yaml, read_text
+from edl.printable import printable
 from edl.settings.jobs import (
     DeleteSettings,
     GetSettings,
@@ -230,7 +231,7 @@ class _Printer:
             else {"apiVersion": "v1", "items": jobs, "kind": "List", "metadata": {"resourceVersion": ""}}
         )
         if self._settings.output is JobsOutput.JSON:
-            typer.echo(json.dumps(body, indent=4, sort_keys=True, ensure_ascii=False))
+            typer.echo(printable(json.dumps(body, indent=4, sort_keys=True, ensure_ascii=False)))
         else:
             typer.echo(dump_yaml(body), nl=False)
 

@@ -11,6 +11,7 @@ import sys
 
 from edl.cli.exit_codes import FAILED, USAGE
 from edl.errors import ConfigError, EdlError
+from edl.printable import printable
 
 _INTERRUPTED = 128 + 2
 
@@ -36,5 +37,5 @@ def main() -> None:
 
 
 def _exit(message: str, code: int) -> None:
-    sys.stderr.write("".join(f"edl: {line}\n" for line in message.splitlines()))
+    sys.stderr.write("".join(f"edl: {line}\n" for line in printable(message).splitlines()))
     raise SystemExit(code)

@@ -17,6 +17,7 @@ from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
 from edl.planner.consolidation import reason_to_wait
+from edl.printable import printable
 from edl.settings.plan import PlanOutput, PlanSettings
 
 
@@ -31,7 +32,7 @@ def plan(settings: PlanSettings) -> None:
     saved = read_snapshot_files(settings.filename)
     snapshot, left_out = saved.snapshot(now_s)
     for warning in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, str(settings.queues))):
-        typer.echo(f"edl: {warning}", err=True)
+        typer.echo(printable(f"edl: {warning}"), err=True)
     if settings.certificate is None:
         decided = plan_snapshot(snapshot, settings.policy, limits)
     else:

@@ -16,6 +16,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.times import text_of
 from edl.model.units import count, plain
+from edl.printable import printable
 
 NODES_TOLD = 20
 HOLDERS_TOLD = 5
@@ -93,7 +94,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
 def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Console) -> None:
     """The report for people."""
     for line in _lines(report, snapshot):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
 
 
 def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:

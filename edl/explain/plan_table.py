@@ -18,6 +18,7 @@ from edl.explain.whatif import changes_dict, print_changes
 from edl.model.names import Role
 from edl.model.plan import Price, ScaleDecision, ScalePlan
 from edl.model.status import Reason
+from edl.printable import printable
 
 WIDTH_OFF_TERMINAL = 200
 NAMED_VICTIMS = 12
@@ -75,7 +76,7 @@ def print_plan(
         note = (
             f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
         )
-        console.print(Text(note), soft_wrap=True)
+        console.print(Text(printable(note)), soft_wrap=True)
     if plan.cut:
         console.print(Text(f"The deadline cut short: {', '.join(plan.cut)}."), soft_wrap=True)
     if plan.is_comparison:
@@ -88,7 +89,7 @@ def print_plan(
     for decision in sorted(plan.decisions, key=lambda d: d.job):
         if decision.message:
             line = decision.account if wide else decision.message
-            console.print(Text(f"{decision.job}: {line}"), soft_wrap=True)
+            console.print(Text(printable(f"{decision.job}: {line}")), soft_wrap=True)
 
 
 def make_console() -> Console:
@@ -139,8 +140,8 @@ def _decision_table(plan: ScalePlan) -> Table:
         bounds = (decision.min_trainers, decision.max_trainers) if is_read else ("-", "-")
         counts = (*bounds, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"
-        change = Text(", ".join(_changes(decision)) or "-")
-        table.add_row(Text(str(decision.job)), *map(str, counts), admitted, decision.reason.value, change)
+        change = Text(printable(", ".join(_changes(decision)) or "-"))
+        table.add_row(Text(printable(str(decision.job))), *map(str, counts), admitted, decision.reason.value, change)
     return table
 
 
@@ -167,5 +168,9 @@ def _price_table(prices: tuple[Price, ...]) -> Table:
     table.add_column("RESOURCE")
     table.add_column("OF")
     for price in prices:
-        table.add_row(f"{price.price:.6g}", Text(price.resource), Text(f"{price.kind} {price.name}", overflow="fold"))
+        table.add_row(
+            f"{price.price:.6g}",
+            Text(printable(price.resource)),
+            Text(printable(f"{price.kind} {price.name}"), overflow="fold"),
+        )
     return table

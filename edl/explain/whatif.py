@@ -16,6 +16,7 @@ from rich.text import Text
 from edl.explain.comparison import Changes, JobChange, fulfilment_of
 from edl.model.plan import ScaleDecision
 from edl.model.units import count
+from edl.printable import printable
 
 
 def changes_dict(changes: Changes) -> dict[str, Any]:
@@ -46,12 +47,12 @@ def print_changes(changes: Changes, console: Console) -> None:
     table.add_column("EFFECT", overflow="fold")
     for change in changes.jobs:
         counts = (str(d.target) if d is not None else "-" for d in (change.before, change.after))
-        table.add_row(Text(str(change.job)), *counts, Text(_effect(change)))
+        table.add_row(Text(printable(str(change.job))), *counts, Text(printable(_effect(change))))
     console.print(table)
     there = sum(change.fulfilment for change in changes.jobs if change.before is not None)
     console.print(Text(f"Jobs that were there before: {there:+.2g} of fulfilment in total; {changes.same} unchanged"))
     for line in _waiting(changes):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
 
 
 def _effect(change: JobChange) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from edl.printable import printable
+
 AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 """What to accept for a table."""
 
@@ -49,7 +51,7 @@ class JobTable:
         cells = row.get("cells") or []
         shown = [_text(cells[k]) for k in self._shown if k < len(cells)]
         if self._with_namespace:
-            shown.insert(0, str(((row.get("object") or {}).get("metadata") or {}).get("namespace") or ""))
+            shown.insert(0, _text(((row.get("object") or {}).get("metadata") or {}).get("namespace")))
         return shown
 
     def _line(self, cells: Sequence[str]) -> str:
@@ -58,9 +60,9 @@ class JobTable:
 
 
 def _text(cell: object) -> str:
-    """A cell as kubectl prints it; only its first line, so that a row stays a row."""
+    """A cell as kubectl prints it; only its first line, so that a row stays a row, and nothing for the terminal."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
         return str(cell).lower()
-    return str(cell).partition("\n")[0]
+    return printable(str(cell).partition("\n")[0])

@@ -1,11 +1,13 @@
 """The controller's HTTP calls to the masters of jobs, at the IP addresses of their pods.
 
 The token of a job is computed from the key for each call. A user can choose the master's image, so any program can
-respond: a response is limited in time and size, is validated, and affects only its own job.
+respond: a response is limited in time and size, is validated, and affects only its own job. It is never decompressed,
+because a few kilobytes can expand to gigabytes, and no cookie of one master is kept for another.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Annotated, Any, Self, TypeVar
@@ -22,6 +24,7 @@ from edl.kube.client.api_errors import translated
 from edl.kube.json_depth import UNREADABLE
 from edl.kube.master_key import MasterKey, make_token
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
+from edl.printable import printable
 
 CALL_TIMEOUT_S = 3.0
 ANSWER_BYTES = 4 * 1024 * 1024
@@ -89,7 +92,13 @@ class HttpMasterClient:
     async def __aenter__(self) -> Self:
         self._client = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S),
-            headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
+            headers={
+                "User-Agent": f"edl/{__version__}",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+            },
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
@@ -114,7 +123,7 @@ class HttpMasterClient:
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
-            blocked=(status.blocked or "")[:_MAX_QUOTED],
+            blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
         )
 
     async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
@@ -129,7 +138,7 @@ class HttpMasterClient:
     async def _call(
         self, method: str, master: MasterAddress, path: str, kind: type[_Answer], body: object = None
     ) -> _Answer:
-        host = f"[{master.ip}]" if ":" in master.ip else master.ip
+        host = _host_of(master)
         url, what = f"http://{host}:{self._port}{path}", f"{method} {path}"
         token = make_token(await self._key.get(), master.job, master.job_uid, CONTROLLER_TOKEN)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -154,8 +163,28 @@ class HttpMasterClient:
             ) from error
 
 
+def _host_of(master: MasterAddress) -> str:
+    """The host of the URL of a master.
+
+    Raises:
+        PermanentError: the address is no IP address, or none that a pod can have. Link-local addresses are among
+            these: clouds serve the credentials of a node at 169.254.169.254.
+    """
+    try:
+        ip = ipaddress.ip_address(master.ip)
+    except ValueError:
+        ip = None
+    if ip is None or ip.is_link_local or ip.is_multicast or ip.is_unspecified or getattr(ip, "scope_id", None):
+        raise PermanentError(
+            f"the master of job {master.job} has the address {master.ip[:_MAX_QUOTED]!r}, which is not the IP address"
+            " of a pod; edl does not call it; check who may write the status of pods"
+        )
+    return f"[{ip}]" if ip.version == 6 else str(ip)
+
+
 def _error_of(what: str, status: int, raw: bytes) -> Exception:
-    message = f"{what}: the master answered {status}: {raw[:_MAX_QUOTED].decode(errors='replace')}"
+    quoted = printable(raw[:_MAX_QUOTED].decode(errors="replace"))
+    message = f"{what}: the master answered {status}: {quoted}"
     if status == 409:
         return ConflictError(message)
     return TemporaryError(message) if status == 429 or status >= 500 else PermanentError(message)

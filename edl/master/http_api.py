@@ -55,6 +55,11 @@ from edl.observability.logs import log_event
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MAX_CONNECTIONS = 20_000
+"""With more of them, only those are served who show a token of the job, and the probes of the kubelet."""
+
+IDLE_S = 75.0
+"""A connection is closed if it brings no whole request header for so long."""
+
 _CALLS_PER_S, _BURST = 5000.0, 10_000.0
 _JSON = "application/json"
 _log = logging.getLogger("edl.master.master")
@@ -141,7 +146,8 @@ class MasterApi:
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,
-            keepalive_timeout=75.0,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,  # it would happen before the token is checked
             shutdown_timeout=5.0,
         )
         await self._runner.setup()
@@ -169,7 +175,7 @@ class MasterApi:
         route = request.match_info.route.resource
         name = route.canonical if route is not None else "other"
         try:
-            self._check_connections()
+            self._check_connections(request, name)
             response = await handler(request)
         except web.HTTPException as error:
             response = _error_response(HttpError(error.status, _code(error.status), error.reason))
@@ -194,12 +200,17 @@ class MasterApi:
                 log_event(_log, logging.ERROR, "a request failed", route=route, err=repr(error))
                 return HttpError(500, "internal", "the master failed because of a bug; see its log")
 
-    def _check_connections(self) -> None:
+    def _check_connections(self, request: web.Request, route: str) -> None:
+        """Refuse strangers while there are too many connections: they may be theirs, and the job goes on."""
         server = self._runner.server if self._runner is not None else None
-        if server is not None and len(server.connections) > MAX_CONNECTIONS:
+        if server is None or len(server.connections) <= MAX_CONNECTIONS or route.endswith("/healthz"):
+            return
+        try:
+            self._authorize(request)
+        except HttpError:
             raise HttpError(
                 429, "too_many_connections", f"more than {MAX_CONNECTIONS} connections; close some of them", 5.0
-            )
+            ) from None
 
     def _authorize(self, request: web.Request, *, is_controller: bool = False) -> None:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edl.errors import ConfigError
 from edl.ledger.events import JournalError
-from edl.master.journal_files import JournalFolder, Tail, frame, snapshot_bytes
+from edl.master.journal_files import JournalFolder, Tail, frame, open_plain, snapshot_bytes
 from edl.master.ledger_store import StoreBlockedError
 
 GROUP = 256
@@ -90,7 +90,7 @@ class FileLedgerStore:
 
     def _open(self, number: int) -> None:
         path = self._folder.journal(number)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        self._file = open_plain(path, os.O_WRONLY | os.O_CREAT)
         os.ftruncate(self._file, self._offset)
         os.fsync(self._file)
         _sync_folder(self._folder.path)
@@ -208,7 +208,8 @@ class FileLedgerStore:
         path = self._folder.snapshot(number)
         draft = path.with_suffix(".draft")
         try:
-            with draft.open("wb") as file:
+            draft.unlink(missing_ok=True)
+            with os.fdopen(open_plain(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(snapshot_bytes(state))
                 file.flush()
                 os.fsync(file.fileno())
@@ -264,7 +265,7 @@ class FileLedgerStore:
 def _lock(path: Path) -> int:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = open_plain(path / "lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         user = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
         raise ConfigError(

@@ -11,6 +11,9 @@ payload with one record per line. The files can be read while a master writes th
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ _FIELDS = struct.Struct(">IQ")  # length of the payload, number of its first rec
 _CRC = struct.Struct(">I")
 _HEADER = len(MAGIC) + _FIELDS.size + _CRC.size
 _SNAPSHOT_MAGIC = b"edlS"
+_NOT_PLAIN = {errno.ELOOP, errno.EISDIR, errno.ENXIO}  # a link, a folder, a socket or a pipe without a reader
 
 
 def frame(first: int, records: list[bytes]) -> bytes:
@@ -128,6 +132,33 @@ class JournalFolder:
         return sorted((int(p.name[len(prefix) :]), p) for p in names)
 
 
+def open_plain(path: Path, flags: int) -> int:
+    """Open a file of a journal, which must be a plain file; returns its descriptor.
+
+    Somebody else may have written the folder: a symbolic link would lead a master to overwrite, and an audit to read,
+    a file elsewhere, and a pipe would never end.
+
+    Args:
+        path: the file; it is created with mode 600 if the flags say so.
+        flags: of `os.open`.
+
+    Raises:
+        JournalError: it is a link, a pipe, a device, a socket or a folder.
+        OSError: it cannot be opened.
+    """
+    problem = f"journal {path}: is not a plain file; replace it by the file itself, from a copy of the journal"
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in _NOT_PLAIN:
+            raise JournalError(problem) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise JournalError(problem)
+    return descriptor
+
+
 def snapshot_bytes(state: bytes) -> bytes:
     """The content of a snapshot file that holds this state."""
     return _SNAPSHOT_MAGIC + _CRC.pack(zlib.crc32(state)) + state
@@ -169,6 +200,7 @@ def _damaged(path: Path, at: int) -> JournalError:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+            return file.read()
     except OSError as error:
         raise JournalError(f"journal {path}: cannot be read: {error.strerror}; make the file readable") from error

@@ -8,9 +8,19 @@ import urllib.request
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError, TemporaryError
+from edl.printable import printable
 
 _TIMEOUT_S = 10.0
+ANSWER_BYTES = 64 * 1024 * 1024
+_FOREIGN = "the response is not from an edl master; check the address"
 _PLACES = ("total", "todo", "leased", "reported", "committed", "quarantined")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves a redirect as it is: the standard handler would send the token to the next address."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def fetch_status(url: str, token: str) -> dict[str, Any]:
@@ -22,7 +32,7 @@ def fetch_status(url: str, token: str) -> dict[str, Any]:
 
     Raises:
         ConfigError: the URL has another form.
-        PermanentError: the master refused the request.
+        PermanentError: the master refused the request, or what answers is no master.
         TemporaryError: no master answered.
     """
     if not url.startswith(("http://", "https://")):
@@ -31,12 +41,14 @@ def fetch_status(url: str, token: str) -> dict[str, Any]:
         url.rstrip("/") + "/v1/status", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked above
-            status: dict[str, Any] = json.load(answer)
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as answer:
+            status: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
             return status
     except urllib.error.HTTPError as error:
         body = error.read(500).decode(errors="replace")
         raise PermanentError(f"{url}: the master refused the request: {error.code} {body}") from error
+    except RecursionError as error:
+        raise PermanentError(f"{url}: {_FOREIGN}") from error
     except (OSError, ValueError) as error:
         raise TemporaryError(
             f"{url}: no master answers: {error}; check the address, and that the master runs"
@@ -48,7 +60,17 @@ def status_text(status: dict[str, Any]) -> str:
 
     Args:
         status: the body of `GET /v1/status`.
+
+    Raises:
+        PermanentError: it is no status of a master.
     """
+    try:
+        return printable("\n".join(_lines(status)))
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise PermanentError(_FOREIGN) from error
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
     dataset = status["dataset"] or {}
     source, epochs = dataset.get("source", "no data set yet"), dataset.get("epochs", "?")
     lines = [
@@ -64,4 +86,4 @@ def status_text(status: dict[str, Any]) -> str:
             f"  {holder['name']}: leases {holder['leases']}  positions to do {holder['positions']}"
             f"  done {holder['done']}  {rate}"
         )
-    return "\n".join(lines)
+    return lines

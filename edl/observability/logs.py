@@ -12,6 +12,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from edl.printable import printable
+
 LogFormat = Literal["logfmt", "json"]
 
 LEVELS = {
@@ -68,7 +70,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
-        return json.dumps(_entries(record), default=str, ensure_ascii=False)
+        return printable(json.dumps(_entries(record), default=str, ensure_ascii=False))
 
 
 def _entries(record: logging.LogRecord) -> dict[str, Any]:

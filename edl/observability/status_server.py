@@ -81,6 +81,7 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
         handle_signals=False,
         handler_cancellation=True,  # a client that leaves frees its place at once
         shutdown_timeout=SHUTDOWN_S,
+        auto_decompress=False,  # it would happen before a token is checked
     )
     await runner.setup()
     host, port = split_address(listen)

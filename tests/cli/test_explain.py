@@ -39,6 +39,17 @@ def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluste
     assert json.loads(out)["reason"] == "QuotaReached"
 
 
+def test_texts_of_others_are_no_commands_for_the_terminal(run: Run, tmp_path: Path) -> None:
+    hostile = r"\e[2J\e]0;owned\a"
+    forged = tmp_path / "forged.yaml"
+    forged.write_text(f'{CLUSTER}status: {{phase: Running, explanation: "{hostile}"}}\n')
+    for arguments in (["ctr"], [f"ctr{chr(27)}[2J"]):
+        _, out, err = run("explain", *arguments, "-f", str(forged))
+        assert r"\u001b[2J" in out + err
+        assert "\x1b" not in out + err
+        assert "\x07" not in out + err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

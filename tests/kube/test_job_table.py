@@ -34,6 +34,13 @@ def test_a_value_that_is_missing_is_empty_and_a_row_stays_one_line() -> None:
     assert printed == ["NAME   MIN   MESSAGE   AGE", "a            one       true"]
 
 
+def test_a_message_is_no_command_for_the_terminal() -> None:
+    rows = table(["a", 1, "\x1b[2Jgone\x9b31m", "5s"], namespace="\x1b]0;x\x07")
+    printed = list(JobTable(wide=True, with_namespace=True).lines(rows))
+    assert all(line.isprintable() for line in printed)
+    assert r"\u001b[2Jgone\u009b31m" in printed[1]
+
+
 def test_a_watch_repeats_no_head() -> None:
     made = JobTable(wide=False, with_namespace=False)
     assert len(list(made.lines(table(["a", 1, "", "5s"])))) == 2

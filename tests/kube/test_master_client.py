@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -125,6 +126,63 @@ async def test_a_redirect_is_not_followed_so_the_token_goes_nowhere_else(tmp_pat
         with pytest.raises(PermanentError, match="307"):
             await client.report(AT)
     assert seen == ["/v1/status"]
+
+
+async def test_a_compressed_response_is_not_expanded(tmp_path: Path) -> None:
+    bomb = gzip.compress(b'{"state": "' + b" " * ANSWER_BYTES * 4)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    assert len(bomb) < 100_000
+    async with responding(tmp_path, answer) as client:
+        with pytest.raises(PermanentError, match="the response is not from an edl master") as refused:
+            await client.report(AT)
+    assert "truncated" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        "169.254.169.254",
+        "fe80::1",
+        "fd00::1%eth0",
+        "0.0.0.0",  # noqa: S104 - refused
+        "224.0.0.1",
+        "metadata.google.internal",
+        "10.0.0.1/latest?",
+        "u@10.0.0.1",
+        "10.0.0.1\r\nX: y",
+    ],
+)
+async def test_an_address_that_no_pod_can_have_is_not_called(tmp_path: Path, ip: str) -> None:
+    async with wired(tmp_path, 1) as client:
+        with pytest.raises(PermanentError, match="not the IP address of a pod") as refused:
+            await client.report(AT._replace(ip=ip))
+    assert str(refused.value).isprintable()
+
+
+async def test_what_a_master_says_is_quoted_without_commands_for_a_terminal(tmp_path: Path) -> None:
+    async with responding(tmp_path, responder({**GOOD, "blocked": "\x1b[2J\x9b31m"})) as client:
+        assert (await client.report(AT)).blocked == r"\u001b[2J\u009b31m"
+    async with responding(tmp_path, responder(b"\x1b[2J\xff", 400)) as client:
+        with pytest.raises(PermanentError, match="answered 400") as refused:
+            await client.report(AT)
+    assert str(refused.value).isprintable()
+
+
+async def test_a_master_sets_no_cookie_that_another_master_would_see(tmp_path: Path) -> None:
+    cookies: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        cookies.append(request.headers.get("Cookie"))
+        return web.json_response(GOOD, headers={"Set-Cookie": "mine=1; Path=/"})
+
+    async with responding(tmp_path, answer) as client:
+        await client.report(AT)
+        await client.report(AT._replace(job=JobKey("default", "b")))
+    assert cookies == [None, None]
 
 
 async def test_a_response_that_never_ends_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

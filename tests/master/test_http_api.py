@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gzip
 import json
 import os
 import string
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,29 @@ async def test_large_bodies_are_refused_with_and_without_a_content_length(tmp_pa
         assert (await served.ask("PUT", "/v1/roster", big, token=CONTROLLER))[0] == 200
 
 
+async def test_a_compressed_body_is_not_expanded(tmp_path: Path) -> None:
+    bomb = gzip.compress(json.dumps({"session": SESSION, "seq": 1}).encode() + b" " * 50_000_000)
+    assert len(bomb) < BODY_BYTES
+    async with serving(tmp_path) as served:
+        for token, expected in ((None, 401), (TOKEN, 400)):
+            headers = {"Content-Encoding": "gzip"}
+            assert (await served.ask("POST", "/v1/sync", bomb, token=token, headers=headers))[0] == expected
+
+
+async def test_a_connection_without_a_whole_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl.master.http_api.IDLE_S", 0.2)
+    async with serving(tmp_path) as served:
+        for begun in (b"", b"POST /v1/sync HTTP/1.1\r\nHost: a\r\nX: "):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(begun)
+            with suppress(ConnectionResetError):
+                async with asyncio.timeout(60):
+                    assert await reader.read() == b""
+            writer.close()
+
+
 async def test_a_session_with_too_many_calls_is_limited_and_the_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,13 +135,21 @@ async def test_a_session_with_too_many_calls_is_limited_and_the_others_are_not(
         assert (await served.sync("b", 1))[0] == 200
 
 
-async def test_the_number_of_connections_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_connections_of_strangers_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("edl.master.http_api.MAX_CONNECTIONS", 3)
     async with serving(tmp_path) as served:
         idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
+        for path in ("/metrics", "/v1/status"):
+            async with served.client.get(served.url + path) as answer:
+                assert answer.status == 429
+                assert answer.headers["Retry-After"]
         async with served.client.get(served.url + "/healthz") as answer:
-            assert answer.status == 429
-            assert answer.headers["Retry-After"]
+            assert answer.status == 200, "else the kubelet says that the master is not ready"
+        assert (await served.ask("GET", "/v1/status", token="another-jobs-token-00000"))[0] == 429
+        assert (await served.sync("a", 1, want=1))[0] == 200
+        assert (await served.ask("PUT", "/v1/roster", ROSTER, token=CONTROLLER))[0] == 200
         for _, writer in idle:
             writer.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -136,6 +137,41 @@ def test_a_missing_file_in_the_middle_is_named(tmp_path: Path) -> None:
     for path in (*tmp_path.glob("snapshot-*"), min(tmp_path.glob("journal-*"))):
         path.unlink()
     with pytest.raises(JournalError, match="missing"):
+        content(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lock", "journal-000000000000000"])
+def test_a_link_in_a_journal_is_refused_and_what_it_leads_to_is_untouched(tmp_path: Path, name: str) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "j"
+    precious.write_text("keep")
+    folder.mkdir()
+    (folder / name).symlink_to(precious)
+    with pytest.raises(JournalError, match=f"{name}: is not a plain file; replace it"):
+        write(folder, GROUPS)
+    assert precious.read_text() == "keep"
+
+
+def test_a_link_in_place_of_the_next_snapshot_is_not_followed(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "j"
+    precious.write_text("keep")
+    folder.mkdir()
+    (folder / "snapshot-000000000000001.draft").symlink_to(precious)
+    write(folder, GROUPS, snapshot_after=0)
+    assert precious.read_text() == "keep"
+    assert content(folder) == (b"state", flat(GROUPS[1:]))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
+def test_what_is_no_file_in_a_journal_is_refused_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "snapshot-000000000000001"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    with pytest.raises(JournalError, match="is not a plain file"):
         content(tmp_path)
 
 

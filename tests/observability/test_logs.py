@@ -88,6 +88,13 @@ def test_json_has_the_same_entries() -> None:
     }
 
 
+@pytest.mark.parametrize("formatter", [JsonFormatter(), LogfmtFormatter()])
+def test_nothing_that_is_logged_is_a_command_for_the_terminal(formatter: logging.Formatter) -> None:
+    hostile = "\x1b[2J \x9b31m \x7f \u202e \r\n t=2026-01-01 lvl=info msg=forged"
+    line = formatter.format(record(hostile, job=hostile))
+    assert line.isprintable()
+
+
 def test_fields_without_a_value_are_left_out(log: logging.Logger) -> None:
     stream = io.StringIO()
     configure("info", "logfmt", stream)

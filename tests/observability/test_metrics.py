@@ -139,6 +139,14 @@ def test_names_and_labels_follow_the_conventions() -> None:
             assert not set(sample.labels) & {"pod", "uid", "message", "node"}
 
 
+def test_a_name_adds_no_series_and_ends_no_label() -> None:
+    metrics, hostile = Metrics(), 'a"} 1\nedl_leader 7\n# HELP \\ {job="b'
+    metrics.observed(world(**{hostile: 3}), leader=False)
+    found = samples(metrics)
+    assert found["edl_leader"] == 0
+    assert found[f"edl_job_trainers{{job={hostile},namespace=default,state=current}}"] == 3
+
+
 def test_two_controllers_in_one_process_do_not_share_series() -> None:
     one, other = Metrics(), Metrics()
     one.led(leads=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from edl.errors import ConfigError
-from edl.observability.status_server import StatusServer, split_address
+from edl.observability.status_server import StatusServer, listen_on, split_address
 
 
 @asynccontextmanager
@@ -45,6 +47,23 @@ async def test_healthz_checks_the_loop_and_readyz_the_caches(path: str, alive: b
 async def test_metrics_have_the_content_type_that_prometheus_expects() -> None:
     async with serving() as url:
         assert await fetch(url + "/metrics") == (200, "x 1\n", "text/plain; version=0.0.4; charset=utf-8")
+
+
+async def test_a_compressed_body_is_not_expanded() -> None:
+    async def length(request: web.Request) -> web.Response:
+        return web.Response(text=str(len(await request.read())))
+
+    app, bomb = web.Application(), gzip.compress(b" " * 500_000)
+    app.router.add_post("/", length)
+    runner, (host, port) = await listen_on("127.0.0.1:0", app)
+    try:
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(f"http://{host}:{port}/", data=bomb, headers={"Content-Encoding": "gzip"}) as answer,
+        ):
+            assert await answer.text() == str(len(bomb))
+    finally:
+        await runner.cleanup()
 
 
 async def test_an_address_in_use_is_refused_with_a_remedy() -> None:

@@ -28,6 +28,7 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.model.times import seconds_of
+from edl.printable import printable
 
 DEFAULT_NAMESPACE = "default"
 
@@ -228,7 +229,7 @@ def _why_stopped(container: ContainerStatus | None) -> str:
 
 def _termination_message(ended: TerminatedState) -> str:
     """Return the termination message; if the container reached its memory limit, a line about that follows."""
-    message = ended.message or ""
+    message = printable((ended.message or "").replace("\r", "\n"))  # a progress bar is many lines, the last counts
     if ended.reason != "OOMKilled":
         return message
     return f"{message.rstrip()}\n{_OUT_OF_MEMORY}" if message.strip() else _OUT_OF_MEMORY

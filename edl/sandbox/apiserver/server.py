@@ -77,7 +77,7 @@ class ApiServer:
         Raises:
             ConfigError: the port is in use, or the address is not one of this machine.
         """
-        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
+        server = web.Server(self._serve, handler_cancellation=True, access_log=None, auto_decompress=False)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -142,6 +142,7 @@ class ApiServer:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
+            path.chmod(0o600)  # it may have been there, readable by others
             path.write_text(self.kubeconfig(token), encoding="utf-8")
         except OSError as error:
             raise ConfigError(

@@ -157,6 +157,7 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
         ("Killed\n", "OOMKilled", ["Killed", "OOMKilled: it used more memory"]),
         ("General Error\n", "Error", ["General Error"]),
         (None, "Error", []),
+        ("5 %\r9 %\x1b[2J\x9b31m", "Error", ["5 %", r"9 %\u001b[2J\u009b31m"]),
     ],
 )
 def test_an_exceeded_memory_limit_is_read_after_the_termination_message(

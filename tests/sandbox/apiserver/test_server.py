@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import socket
@@ -27,6 +28,14 @@ async def test_a_kubeconfig_is_enough_for_a_client(tmp_path: Path) -> None:
             assert json.loads(await session.get("/version"))["gitVersion"].startswith("v1.36")
             names = [one["metadata"]["name"] for one in json.loads(await session.get("/api/v1/namespaces"))["items"]]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system", "paddlecloud"]
+
+
+def test_a_kubeconfig_that_others_could_read_is_theirs_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.touch()
+    path.chmod(0o644)
+    ApiServer().write_kubeconfig(path)
+    assert path.stat().st_mode & 0o077 == 0
 
 
 async def test_nobody_without_a_token_is_served() -> None:
@@ -78,6 +87,15 @@ async def test_a_huge_body_is_refused() -> None:
         where = f"{server.url_for()}/api/v1/namespaces/default/configmaps"
         async with http.post(where, data=io.BytesIO(b" " * (MAX_BODY_BYTES + 1))) as answer:
             assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_a_compressed_body_is_not_expanded() -> None:
+    body = b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}' + b" " * 2_000_000
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    async with ApiServer() as server, aiohttp.ClientSession() as http:
+        where = f"{server.url_for()}/api/v1/namespaces/default/configmaps"
+        async with http.post(where, data=gzip.compress(body), headers=headers) as answer:
+            assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
 
 
 async def test_stopping_ends_open_watches() -> None:

@@ -1,0 +1,21 @@
+"""Text from others as text that a terminal only shows.
+
+Names, messages of containers and answers of masters may come from anybody. A terminal takes some characters as
+commands: they move the cursor, rename the window, hide what was printed before, or write a line from right to left.
+
+Source: ECMA-48 (control characters C0 and C1) and Unicode Standard Annex #9 (characters that change the direction).
+"""
+
+from __future__ import annotations
+
+import re
+
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return the text with every character that is a command of a terminal written as `\uXXXX`.
+
+    Line feeds and tabs stay. The result of a JSON text is JSON with the same value.
+    """
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,27 @@
+"""Text from others is shown and never carried out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edl.printable import printable
+
+HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \r gone \x7f \u202egnp.exe \u2066 \u2028 \udc80"
+
+
+@pytest.mark.parametrize("text", ["", "plain", "größe 中文 😀", "two\n\tlines", r"C:\temp \u001b"])
+def test_plain_text_is_unchanged(text: str) -> None:
+    assert printable(text) == text
+
+
+def test_no_command_of_a_terminal_is_left() -> None:
+    shown = printable(HOSTILE)
+    assert shown.isprintable()
+    assert shown.startswith(r"\u001b]0;owned\u0007 \u001b[2J \u009b31m \u000d gone \u007f \u202egnp.exe")
+
+
+def test_json_keeps_its_value() -> None:
+    written = json.dumps({"message": HOSTILE}, ensure_ascii=False)
+    assert json.loads(printable(written)) == {"message": HOSTILE}
