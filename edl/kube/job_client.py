@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -24,6 +25,8 @@ RESOURCE = f"trainingjob.{GROUP}"
 WATCH_S = 300
 _READ_S = WATCH_S + 60.0
 _BUNCH = 500
+_START_POLL_S = 1.0
+_NOT_STARTED = re.compile(r"is waiting to start|has no log yet")
 
 Object = dict[str, Any]
 
@@ -33,6 +36,10 @@ def jobs_path(namespace: str = "", name: str = "") -> str:
     base = f"/apis/{API_VERSION}"
     within = f"{base}/namespaces/{namespace}/{PLURAL}" if namespace else f"{base}/{PLURAL}"
     return f"{within}/{name}" if name else within
+
+
+class NotStartedError(PermanentError):
+    """A container has no log, because it has not started."""
 
 
 class JobClient:
@@ -158,6 +165,8 @@ class JobClient:
                 async for line in lines:
                     write(line.decode(errors="replace"))
         except RefusedError as error:
+            if error.code == 400 and _NOT_STARTED.search(error.answer or ""):
+                raise NotStartedError(error.answer) from error
             raise _refusal(error) from error
 
     async def _pages(self, accept: str) -> AsyncIterator[Object]:
@@ -181,7 +190,12 @@ class JobClient:
 async def read_log_files(client: JobClient, pods: list[Object], params: Params, write: Callable[[str], None]) -> None:
     """Read the logs of pods, all at once if they are followed, else one after the other.
 
-    With several pods, each line begins with the pod and the container, as `kubectl logs --prefix` prints it.
+    With several pods, each line begins with the pod and the container, as `kubectl logs --prefix` prints it, and a
+    pod whose log cannot be read does not keep the others from being read. A container that has not started is waited
+    for if its log is followed.
+
+    Raises:
+        PermanentError: the logs of these pods cannot be read; it is raised after the others are read.
     """
 
     def prefixed(pod: Object) -> Callable[[str], None]:
@@ -191,12 +205,29 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
         start = f"[pod/{pod['metadata']['name']}/{container}] "
         return lambda line: write(start + line)
 
-    reads = [client.log(pod["metadata"]["name"], params, prefixed(pod)) for pod in pods]
+    async def read(pod: Object) -> str:
+        name, note = pod["metadata"]["name"], ""
+        while True:
+            try:
+                await client.log(name, params, prefixed(pod))
+            except NotStartedError as error:
+                if "follow" not in params:
+                    return f"pod {name}: {error}"
+                if note != str(error):
+                    note = str(error)
+                    prefixed(pod)(note)
+            except PermanentError as error:
+                return f"pod {name}: {error}"
+            else:
+                return ""
+            await asyncio.sleep(_START_POLL_S)
+
     if "follow" in params:
-        await asyncio.gather(*reads)
-        return
-    for read in reads:
-        await read
+        problems = await asyncio.gather(*(read(pod) for pod in pods))
+    else:
+        problems = [await read(pod) for pod in pods]
+    if any(problems):
+        raise PermanentError("; ".join(problem for problem in problems if problem))
 
 
 def checked_job(place: str, body: Object, namespace: str) -> Object:

@@ -55,6 +55,8 @@ class JobTable:
         return shown
 
     def _line(self, cells: Sequence[str]) -> str:
+        """A row; a column that is too narrow for it is wider from now on, as a watch brings longer texts."""
+        self._widths = [max(width, len(cell) + _GAP) for cell, width in zip(cells, self._widths, strict=True)]
         padded = (cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True))
         return "".join(padded).rstrip()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -89,3 +91,36 @@ async def test_a_refused_log_is_in_the_words_of_the_server() -> None:
     client = JobClient(Refusing(), "ads")  # type: ignore[arg-type] # only its logs are used
     with pytest.raises(PermanentError, match=r'^container "trainer" in pod "a-0" is waiting to start'):
         await client.log("a-0", {}, print)
+
+
+class Starting:
+    """Pods whose containers start when their log has been asked for often enough."""
+
+    def __init__(self, **refusals: int) -> None:
+        self.left = refusals
+
+    @asynccontextmanager
+    async def lines(self, path: str, *, params: dict[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        pod = path.split("/")[-2]
+        if self.left.get(pod, 0):
+            self.left[pod] -= 1
+            answer = f'container "trainer" in pod "{pod}" is waiting to start: ContainerCreating'
+            raise RefusedError(f"GET {path} {params}", code=400, reason="BadRequest", answer=answer)
+        yield self._trained()
+
+    async def _trained(self) -> AsyncIterator[bytes]:
+        yield b"trains"
+
+
+async def test_a_pod_without_a_log_is_named_and_the_others_are_read() -> None:
+    client, written = JobClient(Starting(**{"a-0": 9}), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    with pytest.raises(PermanentError, match=r'^pod a-0: container "trainer" in pod "a-0" is waiting to start'):
+        await read_log_files(client, [pod("a-0"), pod("a-1")], {}, written.append)
+    assert written == ["[pod/a-1/trainer] trains"]
+
+
+async def test_a_followed_log_is_waited_for_until_its_container_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.kube.job_client._START_POLL_S", 0.01)
+    client, written = JobClient(Starting(**{"a-0": 3}), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    await read_log_files(client, [pod("a-0")], {"follow": "true"}, written.append)
+    assert written == ['container "trainer" in pod "a-0" is waiting to start: ContainerCreating', "trains"]

@@ -8,6 +8,7 @@ library.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from collections import deque
@@ -107,7 +108,8 @@ class LogServer:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         follows = query.get("follow") == "true" and not is_previous
-        await _send(response, path, container, query.get("tailLines"), query.get("limitBytes"), follows=follows)
+        with contextlib.suppress(ConnectionResetError):  # the reader has gone
+            await _send(response, path, container, query.get("tailLines"), query.get("limitBytes"), follows=follows)
         return response
 
 
