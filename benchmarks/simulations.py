@@ -108,7 +108,9 @@ def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
         ]
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-        print(f"{name} {policy}: {len(runs)} seeds, {sum(one.cpu_s for one in runs):.1f} CPU seconds")
+        print(
+            f"{name} {policy}: seeds: {len(runs)}; CPU seconds: {sum(one.cpu_s for one in runs):.1f}; written to {path}"
+        )
 
 
 def page() -> str:

@@ -111,6 +111,9 @@ def _introduce(kubeconfig: Path, *, is_demo: bool) -> None:
             f"  export KUBECONFIG={kubeconfig}",
             "  kubectl create -f example/fit_flights/job.yaml",
             "  kubectl get tj -w",
+            "or without kubectl:",
+            "  edl submit example/fit_flights/job.yaml",
+            "  edl get -w",
             "Ctrl-C stops the sandbox and removes everything.",
         ]
     sys.stdout.write("\n".join([*lines, "", ""]))
