@@ -108,9 +108,8 @@ def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
         ]
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-        print(
-            f"{name} {policy}: seeds: {len(runs)}; CPU seconds: {sum(one.cpu_s for one in runs):.1f}; written to {path}"
-        )
+        spent_s = sum(one.cpu_s for one in runs)
+        print(f"{name} {policy}: seeds: {len(runs)}; CPU seconds: {spent_s:.1f}; written to {path}")
 
 
 def page() -> str:
