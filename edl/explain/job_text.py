@@ -13,6 +13,7 @@ from rich.text import Text
 from edl.errors import ConfigError
 from edl.explain.job_report import Confirmed, JobReport, OneMore
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.times import text_of
 from edl.model.units import count, plain
@@ -103,7 +104,9 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     yield f"{decision.job}: {state} ({bounds}), {decision.reason.value}"
     yield f"  {decision.account}"
-    stored = next((j.status.explanation for j in snapshot.jobs if j.key == decision.job and j.status), "")
+    job = next((j for j in snapshot.jobs if j.key == decision.job), None)
+    yield from _stuck(job) if job is not None else ()
+    stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
         yield f"  Stored in its status: {stored}"
     if report.standing:
@@ -122,6 +125,19 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     at_s = snapshot.observed_at_s
     when = f", as of {text_of(at_s)}" if at_s else "; the input has no time (set one with --now)"
     yield f"Policy {report.policy}{when}; nothing was changed."
+
+
+def _stuck(job: Job) -> Iterator[str]:
+    """Pods that are on their nodes and cannot start, and why: more room would not help them."""
+    stuck = [pod for pod in job.pods if pod.cannot_start]
+    if not stuck:
+        return
+    ready = sum(pod.ready for pod in job.live_trainers)
+    yield f"  {ready} of {count(len(job.live_trainers), 'trainer')} ready; {count(len(stuck), 'pod')} cannot start:"
+    for pod in stuck[:NAMES_OFFERED]:
+        yield f"    {pod.name}: {pod.container_message}"
+    if (more := len(stuck) - NAMES_OFFERED) > 0:
+        yield f"    and {count(more, 'more pod')}"
 
 
 def _standing(report: JobReport) -> Iterator[str]:

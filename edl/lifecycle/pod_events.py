@@ -93,7 +93,7 @@ def rerun_reason(role: Role) -> str:
 
 def start_problem(job: Job) -> tuple[str, str] | None:
     """(reason, message) of the first pod that is on its node and cannot start; None if there is none."""
-    pod = next((p for p in job.pods if _cannot_start(p)), None)
+    pod = next((p for p in job.pods if p.cannot_start), None)
     return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
 
 
@@ -253,10 +253,6 @@ def _has_vanished(job: Job, role: Role) -> bool:
     else:
         expected = sum(f.count for f in job.fixed if f.role is role)
     return sum(p.role is role for p in job.pods) < expected
-
-
-def _cannot_start(pod: Pod) -> bool:
-    return bool(pod.container_message) and pod.phase is PodPhase.PENDING and not pod.terminating
 
 
 def _intent_word(pod: Pod) -> str:

@@ -97,6 +97,11 @@ class Pod:
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
+    def cannot_start(self) -> bool:
+        """True if its node has it, and its main container cannot start: `container_message` says why."""
+        return bool(self.container_message) and self.phase is PodPhase.PENDING and not self.terminating
+
+    @property
     def is_waiting_serving(self) -> bool:
         """True for a foreign pod that needs a node and is not nominated to one: `serving` in a plan counts these."""
         return (

@@ -17,6 +17,7 @@ from edl.explain.job_text import find_job, job_report_json, print_job_report
 from edl.kube.mirror.read_once import look
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
+from edl.model.pods import PodPhase
 from edl.model.resources import CPU
 from edl.model.status import JobStatus
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
@@ -41,6 +42,15 @@ def printed(snapshot: ClusterSnapshot, name: str, limits: Limits = LIMITS) -> st
         report_snapshot(snapshot, find_job(snapshot, name, ""), "", limits), snapshot, Console(file=out, width=100)
     )
     return out.getvalue()
+
+
+def test_pods_that_cannot_start_are_named_with_their_cause() -> None:
+    job = make_job("a", max_trainers=2, trainers=2, on=("n000",))
+    trouble = "ImagePullBackOff: its image cannot be pulled"
+    stuck = replace(job.pods[0], phase=PodPhase.PENDING, ready=False, container_message=trouble)
+    text = printed(make_snapshot(make_nodes(1), (replace(job, pods=(stuck, *job.pods[1:])),)), "a")
+    assert f"  1 of 2 trainers ready; 1 pod cannot start:\n    {stuck.name}: {trouble}\n" in text
+    assert "cannot start" not in printed(make_snapshot(make_nodes(1), (job,)), "a")
 
 
 def test_the_text_reads_like_a_report() -> None:
