@@ -61,6 +61,7 @@ with connect() as job:
         time.sleep(0.0005)
 '"""
 COUNTING = READING.replace("0.0005", "0.05")
+COUNTING_SLOWLY = READING.replace("0.0005", "0.15")  # so that it still trains when its journal is filled
 RECORDS = 300
 LINES_IMAGE = "edl.test/lines:1"
 WITH_FSSPEC = """ARG BASE
@@ -155,7 +156,7 @@ def jobs(controller: RealCluster, folder: Path, journals: dict[str, Journal]) ->
         with_files(AWAY, folder / AWAY, backoff_limit=100),
         with_files(SHORT, folder / SHORT, backoff_limit=0),
         with_data(LOCKED, TRAINER_IMAGE, COUNTING, f"index:{RECORDS}"),
-        with_data(FULL, TRAINER_IMAGE, COUNTING, f"index:{RECORDS}"),
+        with_data(FULL, TRAINER_IMAGE, COUNTING_SLOWLY, f"index:{RECORDS}"),
         job(DEAF, TRAINER_IMAGE, "trap '' TERM; echo deaf; while :; do sleep 1; done"),
         job(FORKS, TRAINER_IMAGE, FORKING),
     ):
