@@ -299,7 +299,9 @@ class PodBehaviour:
 
     def test_a_hook_runs_before_the_container_is_stopped(self, kube: Kube) -> None:
         hook = {"preStop": {"exec": {"command": ["sh", "-c", 'echo stopping > "$0"', "/notes/hook"]}}}
-        code = f"import sys; print('up', flush=True); {FOREVER}; print(open(sys.argv[1]).read(), flush=True)"
+        # It says that it is up once SIGTERM cannot end it any more.
+        code = FOREVER.replace("signal.sigwait", "print('up', flush=True); signal.sigwait")
+        code = f"import sys; {code}; print(open(sys.argv[1]).read(), flush=True)"
         volumes = {"volumes": [{"name": "notes", "emptyDir": {}}]}
         mounts = [{"name": "notes", "mountPath": "/notes"}]
         command = ["python", "-S", "-c", code, "/notes/hook"]
@@ -316,7 +318,7 @@ class PodBehaviour:
 
     def test_a_failed_hook_after_the_start_ends_the_container(self, kube: Kube) -> None:
         hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}}
-        pod = self.run(kube, make_pod("bad-hook", FOREVER, lifecycle=hook))
+        pod = self.run(kube, make_pod("bad-hook", "import time; time.sleep(600)", lifecycle=hook))
         assert pod["status"]["phase"] == "Failed"
 
         def reasons() -> bool:
