@@ -92,7 +92,7 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests of single parts, with a few of their random cases (under 4 minutes)
+unit: $(STAMP) ## the tests of single parts, with a few of their random cases (about 4 minutes)
 	@EDL_HISTORIES=200 $(PYTEST) $(IN_FOUR) $(NO_CLUSTER) $(QUICK)
 
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
