@@ -17,6 +17,10 @@ SEEDS ?= 10
 NAMESPACES ?= 0
 MINUTES ?= 10
 HISTORIES ?= 20000
+STATES ?= 2000000
+JOBS ?= 1000
+TIMES ?= 20
+SCENES ?=
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
@@ -31,10 +35,13 @@ BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports
 IN_TWO := $(BY_FILE) -n 2
 IN_FOUR := $(BY_FILE) -n 4
-# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, and most random cases.
+# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
+# simulator, and most random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
-IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py)
+EXPERIMENTS := tests/controller/loop/test_loop_small_scope.py tests/planner/policies/test_edl_2017_experiment.py \
+  tests/sim/test_simulation_calibration.py tests/test_how_to_guides.py
+IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py $(EXPERIMENTS))
 QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
@@ -46,7 +53,7 @@ help: ## list the targets
 $(SANDBOX): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "edl needs Python 3.11 or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@echo "creating $(VENV) (once)" >&2
+	@echo "creating $(VENV) and installing into it what the sandbox needs (once, about half a minute)" >&2
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "$(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	@$(PIP) -e '.[sandbox]'
@@ -66,7 +73,7 @@ demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: style ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
+test: style docs ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
 	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them mypy and the import contracts'
 	@{ $(TYPES); } >$(VENV)/types.log 2>&1 & types=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
 	  wait $$types; types=$$?; [ $$types = 0 ] || cat $(VENV)/types.log >&2; exit $$((tests ? tests : types))
@@ -92,17 +99,20 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests of single parts, with a few of their random cases (about 4 minutes)
+unit: $(STAMP) ## the tests of single parts, with a few of their random cases (below 4 minutes)
 	@EDL_HISTORIES=200 $(PYTEST) $(IN_FOUR) $(NO_CLUSTER) $(QUICK)
 
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
-	@$(PYTEST) --hypothesis-profile=explore tests/controller/test_loop_random_events.py -o timeout=0
+	@$(PYTEST) --hypothesis-profile=explore tests/controller/loop/test_loop_random_events.py -o timeout=0
 
 histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 2,000)
-	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/test_loop_random_histories.py -o timeout=0
+	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/loop/test_loop_random_histories.py -o timeout=0
+
+small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
+	@EDL_STATES=$(STATES) $(BIN)/python -m tests.worlds.small_scope $(SCENES)
 
 api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
@@ -140,17 +150,71 @@ real-test: $(STAMP) ## as root: the tests of images and installation in real con
 page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; two minutes)
 	@$(PYTEST) tests/browser
 
-prometheus-test: $(STAMP) ## rules, alerts and metrics, by promtool (Debian's package prometheus)
+prometheus-test: $(STAMP) ## rules, alerts, dashboards and metrics, by promtool and Prometheus (Debian's package prometheus)
 	@$(PYTEST) tests/prometheus
 
+volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the first run builds it from its Go module (two minutes)
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
+	@$(PYTEST) --on cluster tests/volcano
+
+prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60
+	@$(BIN)/python -m tests.prometheus.hour --minutes $(or $(MINUTES),60)
+
 chart-test: $(STAMP) ## the Helm chart, by Helm itself (the first run builds it from its Go module)
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_helm; ensure_helm()"
 	@$(PYTEST) tests/chart
+
+chart-cluster: $(STAMP) ## install, upgrade, roll back and uninstall the chart on a real control plane, beside a job
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_helm; ensure_helm()"
+	@$(PYTEST) --on cluster tests/chart/test_releases.py
+
+drills: $(STAMP) ## disasters beside a job that trains: sandbox first, then a real control plane (docs/drills.md)
+	@$(PYTEST) tests/drills
+	@$(PYTEST) --on cluster tests/drills/test_control_plane.py
+
+panels: $(STAMP) ## draw the panels of the dashboards for the docs, from what Prometheus saw (two minutes)
+	@$(BIN)/python -m tests.prometheus.draw
 
 screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots
 
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real
+
+docs: $(STAMP) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
+	@$(STEP) 'docs: the site'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+release: $(STAMP) ## build and check wheel, sdist, SBOM, the chart (if make chart-test has built Helm) and the image (if Docker runs)
+	@$(PIP) 'build>=1.2'
+	@$(BIN)/python -m tools.release $(addprefix --helm ,$(lastword $(wildcard $(HOME)/.cache/edl/control-plane/helm-*/helm))) \
+	  $$(docker info >/dev/null 2>&1 && echo --docker docker)
+	@$(MAKE) --no-print-directory sbom
+
+# What the image installs, on any machine that it can be built for; `make lock UPGRADE=--upgrade` takes newer versions.
+COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
+
+lock: $(STAMP) ## pin what the image installs, by hash: requirements/*.txt; UPGRADE=--upgrade takes newer versions
+	@$(PIP) 'uv>=0.9'
+	@$(BIN)/uv $(COMPILE) --extra controller --extra lines --output-file requirements/controller.txt pyproject.toml
+	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" | \
+	  $(BIN)/uv $(COMPILE) --output-file requirements/build.txt -
+	@for kind in x86_64 aarch64; do \
+	  $(BIN)/uv pip install --quiet --dry-run --python-platform $$kind-manylinux_2_28 --python-version 3.12 --target $(VENV)/none \
+	    --require-hashes --only-binary :all: --requirement requirements/controller.txt || exit 1; done
+
+audit: $(STAMP) ## look up the known defects of the libraries that the image installs (asks the package index)
+	@$(PIP) 'pip-audit>=2.9'
+	@for file in requirements/*.txt; do $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$file || exit 1; done
+
+sbom: $(STAMP) ## list the libraries of the image as CycloneDX: dist/edl-controller.cdx.json; check it by its schema
+	@$(BIN)/python -m tools.sbom
+	@$(PIP) 'cyclonedx-python-lib[json-validation]>=10'
+	@$(BIN)/python -c "import pathlib, sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import \
+	  JsonStrictValidator as V; sys.exit(V(SchemaVersion.V1_6).validate_str(pathlib.Path('dist/edl-controller.cdx.json').read_text()))"
+
+pictures: $(STAMP) ## draw the pictures of the documents: docs/images/*.svg
+	@$(BIN)/python -m tools.pictures
 
 generate: $(STAMP) ## write the generated files: crds/, deploy/, the tables of docs/
 	@$(BIN)/python -m edl.install.reference
@@ -174,6 +238,13 @@ benchmarks: $(STAMP) ## measure the planner (CPU seconds, gap to the optimum) an
 	@$(BIN)/python -m benchmarks.journal
 	@$(BIN)/python -m benchmarks.master
 
+scale-5000: $(STAMP) ## from an event to the controller's first write on 5,000 nodes: make scale-5000 [NODES=1500] [JOBS=300] [TIMES=20]
+	@$(BIN)/python -u -m tests.e2e.scale five-thousand --times $(TIMES) --jobs $(JOBS) \
+	  --nodes $(if $(filter command,$(origin NODES)),$(NODES),5000)
+
+scale-peer: $(STAMP) ## 500 nodes full of 4,000 trainers: reclaim one slot, reclaim 250, and the verdict on a giant job [TIMES=20]
+	@$(BIN)/python -u -m tests.e2e.scale peer --times $(TIMES)
+
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
@@ -196,22 +267,34 @@ example: $(STAMP) ## run example/fit_flights on this machine, with trainers and 
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
 
 TORCH := .venv-torch
-TORCH_INSTALL = test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH); \
-  $(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+TORCH_STAMP := $(TORCH)/.installed
+RESIZES ?= 100
+KILLS ?= 20
 
-torch-test: ## tests with PyTorch, in .venv-torch (on Linux 6 GB; PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
-	@$(TORCH_INSTALL)
-	@$(TORCH)/bin/python -m pytest -q tests/worker/torch_cases.py tests/worker/torch_step_cases.py
+$(TORCH_STAMP): pyproject.toml
+	@echo "adding PyTorch and what its tests need to $(TORCH) (once; on Linux 6 GB)" >&2
+	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	@$(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+	@touch $@
 
-elastic-torch: ## what resizes and kills cost PyTorch trainers in step: 100 and 20 of them, in .venv-torch
-	@$(TORCH_INSTALL)
-	@$(TORCH)/bin/python -m benchmarks.elastic_torch
+torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
+	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(addprefix tests/worker/torch_,cases.py accelerator_cases.py replica_cases.py step_cases.py sandbox_cases.py)
+
+elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
+	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \
+	  --steps $$((70 * ($(RESIZES) + $(KILLS))))
 
 train-ft: ## run example/train_ft.py with killed trainers, in .venv-paddle (installs Paddle: 1.3 GB)
 	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle
-	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller]' 'paddlepaddle>=3.0' scikit-learn
+	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller,sandbox,test]' 'paddlepaddle>=3.0' scikit-learn
 	@.venv-paddle/bin/python -m tests.example.train_ft
+
+ctr: ## run example/ctr on Paddle's parameter servers, on this machine and in a sandbox, with kills (in .venv-ctr: 1.3 GB)
+	@test -x .venv-ctr/bin/python || $(PYTHON) -m venv .venv-ctr
+	@.venv-ctr/bin/pip install --quiet --disable-pip-version-check -e '.[controller,sandbox,test]' \
+	  'paddlepaddle==3.0.0' 'protobuf==4.25.8' setuptools
+	@.venv-ctr/bin/python -m tests.example.ctr
 
 clean: ## remove the virtual environment and the caches of this checkout
 	@[ ! -d .cluster ] || $(MAKE) --no-print-directory cluster-down
-	@rm -rf .cluster $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .cluster $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site

@@ -19,3 +19,11 @@ def printable(text: str) -> str:
     Line feeds and tabs stay. The result of a JSON text is JSON with the same value.
     """
     return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters: of a longer one the beginning and the end, `...` between them."""
+    if len(text) <= most:
+        return text
+    end = most // 2
+    return f"{text[: most - end - 3]}...{text[-end:]}"

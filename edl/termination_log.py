@@ -1,6 +1,8 @@
 """The termination log of a container: the kubelet copies its text into the pod's status, and edl into the condition.
 
-Standard library only, because the launcher and the training loop both write here.
+If a container failed and its termination log is empty, the kubelet takes the end of its log instead
+(`terminationMessagePolicy: FallbackToLogsOnError`). Standard library only, because the launcher and the training loop
+both write here.
 """
 
 from __future__ import annotations
@@ -10,6 +12,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 TERMINATION_LOG = "/dev/termination-log"
+
+MEANINGS = {
+    1: "General Error",
+    126: "Entrypoint Not Executable",
+    127: "Entrypoint Not Found",
+    134: "Program Abort",
+    136: "Error Arithmetic Operation(Floating Point Exception)",
+    137: "Killed: out of memory, or still running at the end of the grace period",
+    139: "Segmentation Fault",
+}
+"""What the launcher calls an exit code."""
+SIGNALLED = 128
+"""The exit code of a process that signal n ended is 128 + n, as in shells."""
+LAST_WORDS = "the entrypoint exited with code "
+"""How the last line of the launcher in a log begins."""
 
 
 def write_termination_log(text: str, environment: Mapping[str, str]) -> None:

@@ -36,11 +36,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in ("browser", "chart", "prometheus", "real"))
+_BY_NAME_ONLY = ("browser", "chart", "drills", "prometheus", "real", "volcano")
+_WITH_PACKAGES = tuple(Path(__file__).parent / name for name in _BY_NAME_ONLY)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the tests that need Debian packages, unless the command line names their folder."""
+    """Leave out the tests that need further programs, unless the command line names their folder."""
     if collection_path not in _WITH_PACKAGES:
         return None
     asked = any(Path(argument.split("::")[0]).resolve().is_relative_to(collection_path) for argument in config.args)

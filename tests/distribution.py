@@ -23,20 +23,20 @@ LONGEST = (
     "tests/e2e/calls/test_calls.py",
     "tests/e2e/control_plane/test_control_plane.py",
     "tests/example/test_fit_flights.py",
-    "tests/controller/test_master_monitor.py",
+    "tests/controller/master_monitor/test_master_monitor.py",
     "tests/e2e/scenarios/test_main_job.py",
     "tests/e2e/faults/test_election.py",
     "tests/sandbox/kubelet/test_kubelet.py",
     "tests/planner/policies/test_utility.py",
     "tests/planner/decide/test_decide_brute_force.py",
     "tests/planner/decide/test_decide_properties.py",
-    "tests/controller/test_loop_crashes.py",
-    "tests/controller/test_master_monitor_crashes.py",
+    "tests/controller/loop/test_loop_crashes.py",
+    "tests/controller/master_monitor/test_master_monitor_crashes.py",
     "tests/planner/decide/test_decide_oscillation.py",
     "tests/test_planted.py",
-    "tests/controller/test_loop_random_events.py",
+    "tests/controller/loop/test_loop_random_events.py",
     "tests/api/test_crd.py",
-    "tests/controller/test_loop_quiet.py",
+    "tests/controller/loop/test_loop_quiet.py",
     "tests/planner/test_quota.py",
     "tests/kube/client/test_api_errors.py",
     "tests/pod/test_entrypoint.py",
@@ -53,7 +53,7 @@ WAITING = (
     "tests/contract/",
     "tests/sandbox/test_",
     "tests/sandbox/kubelet/test_kubelet",
-    "tests/controller/test_master_monitor.py",
+    "tests/controller/master_monitor/test_master_monitor.py",
     "tests/master/test_master_kills.py",
     "tests/pod/test_entrypoint.py",
     "tests/worker/test_",
@@ -71,7 +71,7 @@ def is_waiting(test: str) -> bool:
     return test.startswith(WAITING)
 
 
-class ByKind(LoadFileScheduling):  # type: ignore[misc] # xdist ships without the types of this class
+class ByKind(LoadFileScheduling):
     """Gives each process whole files, of the kind that it prefers as long as there are some."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:

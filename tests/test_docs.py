@@ -91,7 +91,7 @@ def test_a_review_names_tests_that_exist(document: Path) -> None:
 
 
 def test_every_reason_is_explained() -> None:
-    explained = set(re.findall(r"`([A-Z][A-Za-z]+)(?:/\w+)?`", (ROOT / "docs/operations.md").read_text()))
+    explained = set(re.findall(r"`([A-Z][A-Za-z]+)(?:/\w+)?`", (ROOT / "docs/reference/conditions.md").read_text()))
     words = {*Reason, *Intent, *map(rerun_reason, Role)}
     for speaker in SPEAKERS:
         words |= {text for text in spoken(ROOT / "edl" / speaker) if re.fullmatch(r"(?:[A-Z][a-z]+)+", text)}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edl.printable import printable
+from edl.printable import printable, shortened
 
 HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \r gone \x7f \u202egnp.exe \u2066 \u2028 \udc80"
 
@@ -25,3 +25,8 @@ def test_no_command_of_a_terminal_is_left() -> None:
 def test_json_keeps_its_value() -> None:
     written = json.dumps({"message": HOSTILE}, ensure_ascii=False)
     assert json.loads(printable(written)) == {"message": HOSTILE}
+
+
+@pytest.mark.parametrize(("text", "short"), [("", ""), ("1234567890", "1234567890"), ("12345678901", "12...78901")])
+def test_a_long_text_keeps_its_beginning_and_its_end(text: str, short: str) -> None:
+    assert shortened(text, 10) == short

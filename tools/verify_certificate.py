@@ -14,7 +14,6 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache, reduce
 from math import ceil, gcd
-from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +50,19 @@ def amounts(*quantities: Any) -> Counter[str]:
 def counted(text: str) -> tuple[tuple[str, int], ...]:
     """What kube-scheduler counts for a pod: containers, sidecars, init containers, overhead and one pod."""
     (containers, whole, overhead), total, peak = literal_eval(text), Counter[str](), Counter[str]()
-    for stays, resources in containers:
-        asked = amounts(at(resources, "limits"), at(resources, "requests"))
+    for stays, resources, cpu in containers:
+        limits, declared = amounts(at(resources, "limits")), amounts({"cpu": cpu or None})
+        asked = amounts(limits, at(resources, "requests")) | (declared if declared <= limits else Counter())
         total, peak = (total + asked, peak) if stays else (total, peak | (asked + total))
     total = Counter({**amounts(at(whole, "limits")), **(total | peak), **amounts(at(whole, "requests"))})
     return tuple(sorted((total + amounts(overhead) + Counter(pods=1)).items()))
 
 
-def request_of(spec: Any) -> tuple[tuple[str, int], ...]:
-    """Resource and amount, sorted; equal pods are counted once."""
-    found = [(c.get("restartPolicy") == "Always", c.get("resources")) for c in spec.get("initContainers") or []]
-    found += [(True, c.get("resources")) for c in spec.get("containers") or []]
-    return counted(repr((found, spec.get("resources"), spec.get("overhead"))))
+def request_of(spec: Any, declared: Any = None) -> tuple[tuple[str, int], ...]:
+    """Resource and amount, sorted; equal pods are counted once. A trainer that lends CPU declares more."""
+    found = [(c.get("restartPolicy") == "Always", c.get("resources"), None) for c in spec.get("initContainers") or []]
+    beside = [(c.get("resources"), c.get("name") == "trainer" and declared) for c in spec.get("containers") or []]
+    return counted(repr((found + [(True, *one) for one in beside], spec.get("resources"), spec.get("overhead"))))
 
 
 def role_spec(spec: Any, role: str) -> Any:
@@ -138,11 +138,12 @@ class Cluster:
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
         labels, owners, phase = meta.get("labels") or {}, meta.get("ownerReferences") or [], status.get("phase")
         role, label = labels.get("paddlepaddle.org/role"), labels.get("paddlepaddle.org/job")
-        node, request = spec.get("nodeName") or status.get("nominatedNodeName") or "", request_of(spec)
+        node, cpu = spec.get("nodeName") or status.get("nominatedNodeName") or "", "paddlepaddle.org/declared-cpu"
         over, live = phase in {"Succeeded", "Failed"}, not meta.get("deletionTimestamp")
         uid = self.uid.get(job := f"{name.partition('/')[0]}/{label}")
         mine = [o for o in owners if (o.get("uid") == uid if o.get("uid") and uid else o.get("name") == label)]
-        ours = job in self.own and role in ("trainer", "pserver", "master") and (mine or not owners)
+        ours = job in self.own and role in ("trainer", "pserver", "master") and (mine or not owners) and role
+        request = request_of(spec, at(meta, "annotations", cpu) if ours == "trainer" else None)
         if ours:
             read = {"name": meta["name"], "role": role, "live": live and not over, "node": node, "request": request}
             self.own[job].append(read | {"done": role == "trainer" and phase == "Succeeded" and live})
@@ -205,19 +206,18 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
 
 def earned(nodes: dict[str, Any], rooms: dict[str, Counter[str]], proof: Any, price: dict[Any, int]) -> int:
     """What all nodes earn at most: each the least of what the prices of its resources and whole pods allow."""
-    grid, vectors = proof["steps"].items(), proof["nodePrices"]
     shapes = [(dict(request), placement, n) for (request, placement), n in sorted(price.items()) if n > 0]
-    names, steps = sorted({r for each in shapes for r in each[0]}), [(r, max(1, int(n))) for r, n in grid]
+    names, steps = sorted({r for s in shapes for r in s[0]}), [(r, max(1, int(n))) for r, n in proof["steps"].items()]
     sizes = [tuple(request.get(r, 0) // step for r, step in steps) for request, _, _ in shapes]
 
     @cache
     def packed(fits: tuple[int, ...], left: tuple[int, ...]) -> int:
-        rest = ((shapes[s][2], tuple(map(sub, left, sizes[s]))) for s in fits)
+        rest = ((shapes[s][2], tuple(a - b for a, b in zip(left, sizes[s], strict=True))) for s in fits)
         return max((worth + packed(fits, after) for worth, after in rest if min(after) >= 0), default=0)
 
     @cache
     def value(taken: tuple[str, ...], free: tuple[int, ...], vector: Any) -> Any:
-        room, prices = dict(zip(names, free, strict=True)), vectors.get(vector, {})
+        room, prices = dict(zip(names, free, strict=True)), proof["nodePrices"].get(vector, {})
         slots = [min(room[r] // n for r, n in request.items()) * (place in taken) for request, place, _ in shapes]
         fits = tuple(s for s, most in enumerate(slots) if most > 0)
         for r in names:  # what no set of these pods can use is not paid for

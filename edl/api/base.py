@@ -62,7 +62,8 @@ class Rule:
 
     def find(self, part: Part) -> Iterator[tuple[str, str]]:
         """Yield (field, message with values) for each violation; the field is empty if the rule covers the part."""
-        targets = [(name, getattr(part, name)) for name in self.fields] or [("", part)]
+        known = type(part).model_fields
+        targets = [(known[name].alias or name, getattr(part, name)) for name in self.fields] or [("", part)]
         for name, target in targets:
             for values in self.check(target):
                 yield name, self.message.format_map(values)
@@ -90,7 +91,8 @@ class Part(BaseModel):
         reference = handler(core_schema)
         schema = handler.resolve_ref_schema(reference)
         for rule in cls.rules:
-            targets = [schema["properties"][name] for name in rule.fields] if rule.fields else [schema]
+            written = [cls.model_fields[name].alias or name for name in rule.fields]
+            targets = [schema["properties"][name] for name in written] if written else [schema]
             for target in targets:
                 expressions = target.setdefault("x-kubernetes-validations", [])
                 expressions.append({"rule": rule.cel, "message": rule.general_message})

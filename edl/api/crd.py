@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edl.api.base import Part
+from edl.api.queues import MAX_QUEUE_NAME, QUEUE_KIND, QUEUE_NAME, QUEUE_PLURAL, QueueSpec, QueueStatusPart
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
 from edl.api.status import Status
 from edl.api.v1 import GROUP, KIND, PLURAL, VERSION
@@ -16,6 +18,8 @@ from edl.model.names import Role
 from edl.model.status import JobPhase
 
 Schema = dict[str, Any]
+Columns = tuple[tuple[str, str, str, str], ...]
+"""Name, type, JSON path and description of each."""
 
 _COLUMNS = (
     ("Phase", "string", ".status.phase", "phase of the job"),
@@ -25,6 +29,24 @@ _COLUMNS = (
     ("Ready", "integer", ".status.trainer.ready", "number of trainers that are ready"),
     ("Reason", "string", ".status.reason", "reason for the desired number of trainers"),
     ("Age", "date", ".metadata.creationTimestamp", "time since the job was created"),
+)
+_WIDE_COLUMNS = (
+    ("Lent", "string", ".status.lending.cpu", "CPU that the trainers declare and do not request"),
+    ("Slowed", "integer", ".status.lending.slowed", "number of trainers that serving slows"),
+)
+_QUEUE_COLUMNS = (
+    ("Weight", "integer", ".spec.weight", "part of what others leave"),
+    ("Used", "string", ".status.summary.used", "what its jobs use"),
+    ("Borrowed", "string", ".status.summary.borrowed", "what they use beyond the nominal quota"),
+    ("Share", "string", ".status.summary.share", "what they may use now"),
+    ("Running", "integer", ".status.running", "jobs that run"),
+    ("Pending", "integer", ".status.pending", "jobs that wait"),
+    ("Age", "date", ".metadata.creationTimestamp", "time since the queue was created"),
+)
+_WIDE_QUEUE_COLUMNS = (
+    ("Cohort", "string", ".spec.cohort", "queues that lend to each other"),
+    ("Reclaim", "string", ".spec.reclaim", "queues from which it takes back what it lent"),
+    ("Message", "string", ".status.message", "who uses what the queue lacks"),
 )
 _DROPPED = ("title", "$defs")
 # pydantic keeps its own name for a bound if a validator runs before that of the type.
@@ -69,10 +91,58 @@ def _version() -> Schema:
                 "labelSelectorPath": ".status.selector",
             },
         },
-        "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": description}
-            for name, kind, path, description in _COLUMNS
-        ],
+        "additionalPrinterColumns": _columns(_COLUMNS, _WIDE_COLUMNS),
+    }
+
+
+def _columns(usual: Columns, wide: Columns) -> list[Schema]:
+    """The columns that kubectl prints, and those of `-o wide`."""
+    return [
+        {"name": name, "type": kind, "jsonPath": path, "description": description, **more}
+        for columns, more in ((usual, {}), (wide, {"priority": 1}))
+        for name, kind, path, description in columns
+    ]
+
+
+def render_queue_crd() -> Schema:
+    """The definition of `queues.paddlepaddle.org`, as an API server accepts it."""
+    names = {"name": {"type": "string", "maxLength": MAX_QUEUE_NAME, "pattern": QUEUE_NAME}}
+    schema = {
+        "type": "object",
+        "description": "What the jobs of a team may request together, what the team lends, and what it borrows.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object", "properties": names},
+            "spec": _structural(QueueSpec),
+            "status": _structural(QueueStatusPart),
+        },
+    }
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": _columns(_QUEUE_COLUMNS, _WIDE_QUEUE_COLUMNS),
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{QUEUE_PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": QUEUE_KIND,
+                "listKind": f"{QUEUE_KIND}List",
+                "plural": QUEUE_PLURAL,
+                "singular": QUEUE_KIND.lower(),
+                "categories": ["edl"],
+            },
+            "scope": "Cluster",
+            "versions": [version],
+        },
     }
 
 
@@ -129,7 +199,7 @@ def _pods_exist() -> str:
     return " || ".join([f"oldSelf.?status.?phase.orValue('') in {phases}", *counts])
 
 
-def _structural(model: type[Spec] | type[Status]) -> Schema:
+def _structural(model: type[Part]) -> Schema:
     schema = model.model_json_schema(by_alias=True, mode="validation")
     return _convert(schema, schema.get("$defs", {}))
 

@@ -7,16 +7,18 @@ deterministic: an existing object with the same name and the job's UID as owner 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
+from edl.api.lending import lending_spec
 from edl.api.overlay import apply_template, prefer_node, require_node
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
 from edl.api.v1 import API_VERSION, KIND, TrainingJob
 from edl.model.names import (
+    ANNOTATION_DECLARED_CPU,
     ANNOTATION_JOURNAL,
     ANNOTATION_NODE,
     ANNOTATION_PINNED,
@@ -98,6 +100,7 @@ def pod_manifest(
     default_master_image: str,
     planned_node: str | None = None,
     pinned: bool = False,
+    cpu_request: float = 1.0,
     priority_classes: Collection[str],
     claims_journal: bool = False,
     expected: tuple[int, int] | None = None,
@@ -112,6 +115,7 @@ def pod_manifest(
         default_master_image: image of the master if the job sets none.
         planned_node: the node that the planner chose; None for no preference.
         pinned: require the planned node; by default it is only preferred.
+        cpu_request: the part of its CPU that a trainer requests, in (0, 1]; below 1 it may use all that it declares.
         priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none.
         claims_journal: put the master's journal on a volume claim although the job sets no storage, because the
             cluster has a default StorageClass.
@@ -130,10 +134,14 @@ def pod_manifest(
         spec["priorityClassName"] = priority_class
     if planned_node:
         spec = require_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
+    annotations = _annotations(role, planned_node, journal, pinned=pinned)
+    if role is Role.TRAINER and cpu_request < 1.0:
+        spec, declared = lending_spec(spec, cpu_request)
+        annotations |= {ANNOTATION_DECLARED_CPU: declared} if declared else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, role, index, _annotations(role, planned_node, journal, pinned=pinned)),
+        "metadata": _pod_metadata(job, role, index, annotations),
         "spec": _with_host_network(_without_api_token(spec)),
     }
 
@@ -186,13 +194,26 @@ def volume_claim_manifest(job: TrainingJob) -> Object:
     }
 
 
-def pod_group_manifest(job: TrainingJob) -> Object:
-    """Volcano's PodGroup of the minimum set; Volcano does not wait for the surplus trainers in it."""
+def pod_group_manifest(job: TrainingJob, least: Mapping[str, str], priority_class: str) -> Object:
+    """Volcano's PodGroup of the minimum set; Volcano does not wait for the surplus trainers in it.
+
+    Args:
+        job: a valid job.
+        least: what the pods of the minimum set request together; the group begins once its queue has that.
+        priority_class: the PriorityClass by which Volcano orders the group; empty for none.
+    """
+    spec: Object = {
+        "minMember": sum(job.minimum(role) for role in Role),
+        "minResources": dict(least),
+        "queue": job.spec.queue,
+    }
+    if priority_class:
+        spec["priorityClassName"] = priority_class
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": _metadata(job, job.metadata.name),
-        "spec": {"minMember": sum(job.minimum(role) for role in Role), "queue": "default"},
+        "spec": spec,
     }
 
 
@@ -276,6 +297,7 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
         "command": _command(job, role),
         "env": environment(job, role, index),
         "resources": _resources(job, role),
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # edl reads from the pod why it ended
     }
     if job.has_master or role is Role.MASTER:
         mounts.append({"name": TOKEN_VOLUME, "mountPath": TOKEN_DIRECTORY, "readOnly": True})
@@ -287,7 +309,6 @@ def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> O
             "periodSeconds": 1,  # a job is Running only once its master is ready, and may end in seconds
             "failureThreshold": 15,
         }
-        container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # edl reads from the pod why it ended
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         mounts.append({"name": JOURNAL_VOLUME, "mountPath": JOURNAL_DIRECTORY})
     else:

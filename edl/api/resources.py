@@ -26,7 +26,12 @@ _DEVICES = re.compile(r"[0-9]+")
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
-def _read_quantity(value: object) -> int | str:
+def read_quantity(value: object) -> int | str:
+    """Check the form of a quantity of a spec.
+
+    Raises:
+        ValueError: it is none, or is negative.
+    """
     # pydantic reports a ValueError, and no other error, as a problem of the field.
     if isinstance(value, float):
         raise ValueError(f'{value} is a decimal without quotes; write "{value}"')  # noqa: TRY004
@@ -45,18 +50,16 @@ def _read_quantity(value: object) -> int | str:
     return value
 
 
-Quantity = Annotated[
-    int | str,
-    BeforeValidator(_read_quantity),
-    WithJsonSchema(
-        {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "maxLength": MAX_QUANTITY_LENGTH,
-            "pattern": _PATTERN,
-        }
-    ),
-]
+QUANTITY_SCHEMA = WithJsonSchema(
+    {
+        "x-kubernetes-int-or-string": True,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "maxLength": MAX_QUANTITY_LENGTH,
+        "pattern": _PATTERN,
+    }
+)
+"""An integer passes the pattern, which is for text alone; a rule must refuse a negative one."""
+Quantity = Annotated[int | str, BeforeValidator(read_quantity), QUANTITY_SCHEMA]
 Amounts = Annotated[dict[str, Quantity], Field(max_length=16)]
 
 

@@ -22,6 +22,7 @@ from edl.api.base import (
 )
 from edl.api.roles import EventPolicies, MasterSpec, Passes, Positive, PserverSpec, TrainerSpec
 from edl.api.template import LocalReference, Volume, VolumeMount
+from edl.model.lending import Lending
 
 MAX_NAME_LENGTH = 50
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -86,6 +87,8 @@ class Elasticity(Part):
     """Records of an optimizer step of trainers that train in step, whatever their number."""
     deterministic: bool = False
     """Whether the weights of such trainers must not depend on their number."""
+    lending: Annotated[Lending, Field(strict=False)] = Lending.SURPLUS
+    """Which trainers may lend CPU to serving: those above the minimum, none, or all."""
 
     rules = (
         Rule(

@@ -41,6 +41,15 @@ class RoleStatus(Part):
     """Pods that exist but are not ready."""
 
 
+class LendingStatus(Part):
+    """CPU that the trainers declare and do not request."""
+
+    cpu: Annotated[str, Field(max_length=32)] | None = None
+    """Amount of CPU."""
+    slowed: _Count | None = None
+    """Trainers that serving slows."""
+
+
 class ResizeStatus(Part):
     """Last change of the trainer count."""
 
@@ -67,6 +76,8 @@ class DatasetStatus(Part):
     """Positions of the epoch that are done."""
     total: _Generation | None = None
     """All positions of the epoch."""
+    unsaved: _Generation | None = None
+    """Positions that training would repeat if the model were lost now: those since the last checkpoint."""
     model: _Reason | None = None
     """Identifies the pservers that hold the model; `lost` if the model is lost and training must go back."""
 
@@ -103,6 +114,8 @@ class Status(Part):
     """Time at which the job ended."""
     last_resize: ResizeStatus | None = None
     """Last change of the trainer count."""
+    lending: LendingStatus | None = None
+    """CPU that the trainers lend to serving."""
     dataset: DatasetStatus | None = None
     """Progress through the data set."""
     failures: _Count | None = None

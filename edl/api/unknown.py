@@ -1,4 +1,4 @@
-"""Fields that a TrainingJob does not have: the API server drops them; kubectl and `edl plan -f` warn about them."""
+"""Fields that a TrainingJob or a Queue does not have; the API server drops them, and kubectl and `edl plan` warn."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from edl.api.base import Part
-from edl.api.v1 import TrainingJob
+from edl.api.v1 import KIND
 
 
-def unknown_fields(job: TrainingJob, body: Mapping[str, object]) -> Iterator[str]:
+def unknown_fields(spec: Part, written: object, kind: str = KIND) -> Iterator[str]:
     """Yield one warning for each field of a spec that the resource does not have, with the field it may be meant for.
 
     Args:
-        job: parsed from the body.
-        body: the object as the user wrote it; only its spec is checked.
+        spec: parsed.
+        written: the spec as the user wrote it.
+        kind: of the resource.
     """
-    for path, known in _unknown(job.spec, body.get("spec"), "spec"):
+    for path, known in _unknown(spec, written, "spec"):
         name = path.rpartition(".")[2]
         near = get_close_matches(name, known, n=1)
         remedy = f"did you mean {near[0]}?" if near else "remove it or correct its name"
-        yield f"{path} is not a field of a TrainingJob, and edl ignores it; {remedy}"
+        yield f"{path} is not a field of a {kind}, and edl ignores it; {remedy}"
 
 
 def _unknown(part: object, written: object, path: str) -> Iterator[tuple[str, list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -13,6 +13,7 @@ from edl.explain.job_text import find_job, job_report_json, print_job_report
 from edl.explain.plan_table import make_console
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.read_once import look
+from edl.kube.queue_file import unlimited, unsaved
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.printable import printable
@@ -28,14 +29,21 @@ def explain(settings: ExplainSettings) -> None:
         EdlError: the cluster cannot be read, or no plan can be made.
     """
     snapshot, left_out = _snapshot(settings)
-    for warning in left_out:
-        typer.echo(printable(f"edl: {warning}"), err=True)
-    key = find_job(snapshot, settings.job, settings.namespace)
-    report = report_snapshot(snapshot, key, settings.policy, settings.read_limits())
+    _warn(left_out)
+    key, limits = find_job(snapshot, settings.job, settings.namespace), settings.read_limits()
+    _warn(unsaved(snapshot, limits.quotas) if settings.filename else ())
+    jobs = [job for job in snapshot.jobs if job.key == key]
+    _warn(unlimited(jobs, limits.quotas, [queue.name for queue in snapshot.queues], limits.tenants))
+    report = report_snapshot(snapshot, key, settings.policy, limits)
     if settings.output is TextOutput.JSON:
-        typer.echo(job_report_json(report, snapshot.observed_at_s))
+        typer.echo(job_report_json(report, snapshot))
     else:
         print_job_report(report, snapshot, make_console())
+
+
+def _warn(warnings: Iterable[object]) -> None:
+    for warning in warnings:
+        typer.echo(printable(f"edl: {warning}"), err=True)
 
 
 def _snapshot(settings: ExplainSettings) -> tuple[ClusterSnapshot, Sequence[object]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from edl.errors import EdlError, PermanentError
+from edl.api.v1 import KIND
+from edl.errors import ConfigError, EdlError, PermanentError
 from edl.kube.client.api_errors import GoneError
 from edl.kube.client.credentials import current_namespace
 from edl.kube.client.session import ApiSession
@@ -45,7 +46,9 @@ def submit(settings: SubmitSettings) -> None:
     for path in settings.file:
         name = "standard input" if path == "-" else path
         text = read_text(name, sys.stdin.buffer.read if path == "-" else bytes_of(path))
-        found = list_objects(list(read_documents(text, name)))
+        found = list(list_objects(list(read_documents(text, name))))
+        if not found:
+            raise ConfigError(f"{name} contains no object, so there is nothing to create; write a {KIND} into it")
         bodies += [checked_job(place, body, settings.namespace) for place, body in found]
 
     async def create(client: JobClient) -> None:
@@ -106,10 +109,14 @@ def scale(settings: ScaleSettings) -> None:
     """Set the fixed number of trainers, as `kubectl scale` does.
 
     Raises:
-        EdlError: the API server refuses.
+        EdlError: the job does not allow that number, or the API server refuses.
     """
 
     async def change(client: JobClient) -> None:
+        least, most = await client.trainer_bounds(settings.job)
+        if settings.replicas and not least <= settings.replicas <= most:
+            allowed = f"{least} to {most}" if least < most else f"{least}"
+            raise PermanentError(f"--replicas {settings.replicas}: the job allows {allowed}, or 0")
         await client.scale(settings.job, settings.replicas)
         typer.echo(f"{RESOURCE}/{settings.job} scaled")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from edl.install.manifests import crd_yaml, manifests_yaml
+from edl.install.manifests import crds_yaml, manifests_yaml
 from edl.settings.flags import Settings
 
 
 def crd(_: Settings) -> None:
-    """Print the CustomResourceDefinition of TrainingJob."""
-    typer.echo(crd_yaml(), nl=False)
+    """Print the CustomResourceDefinitions of TrainingJob and Queue."""
+    typer.echo(crds_yaml(), nl=False)
 
 
 def manifests(_: Settings) -> None:

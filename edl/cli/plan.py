@@ -12,7 +12,7 @@ from edl.controller.planning import certify_snapshot, compare_snapshots, plan_sn
 from edl.errors import ConfigError
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_json, print_plan
-from edl.kube.queue_file import unmatched
+from edl.kube.queue_file import unlimited, unmatched, unsaved
 from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
@@ -25,13 +25,20 @@ def plan(settings: PlanSettings) -> None:
     """Print the decision for a saved cluster, and what the later files change in it; warnings go to stderr.
 
     Raises:
-        ConfigError: a file cannot be read or written, or a certificate does not cover the plan.
+        ConfigError: a file cannot be read or written, a Queue is not valid, or a certificate does not cover the plan.
         PlanError: no plan can be made, or the plan breaks a rule.
     """
     limits, now_s = settings.read_limits(), settings.now_s
     saved = read_snapshot_files(settings.filename)
+    saved.reject_broken_queues()
     snapshot, left_out = saved.snapshot(now_s)
-    for warning in (*left_out, *saved.dropped(), *unmatched(limits.quotas, snapshot.jobs, str(settings.queues))):
+    objects = [queue.name for queue in snapshot.queues]
+    queues = (
+        *unmatched(limits.quotas, snapshot.jobs, str(settings.queues or ""), objects),
+        *unsaved(snapshot, limits.quotas),
+        *unlimited(snapshot.jobs, limits.quotas, objects, limits.tenants),
+    )
+    for warning in (*left_out, *saved.dropped(), *saved.replaced_jobs(), *queues):
         typer.echo(printable(f"edl: {warning}"), err=True)
     if settings.certificate is None:
         decided = plan_snapshot(snapshot, settings.policy, limits)

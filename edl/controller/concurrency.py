@@ -1,24 +1,55 @@
 """How many requests the controller has under way at once: as many as the API server takes, from 1 up to a ceiling.
 
-It begins with `FIRST` and adds one each time a full set of requests went well. It halves when the server says that
-it is too busy (a 429 or 503 with Retry-After), and takes back one when requests take several times as long as they
-could. A request that has to wait keeps its place for that time, so a server that refuses everything gets no more
-than one request for each pause. Other failures say nothing about the load: a refused job slows no other job.
+It begins with `FIRST`. While every place is in use and all goes well, it adds one for each request, and after the
+first sign of load one for each full set. It halves when the server says that it is too busy (a 429 or 503 with
+Retry-After). A request that has to wait keeps its place for that time, so a server that refuses everything gets no
+more than one request for each pause. Other failures say nothing about the load: a refused job slows no other job.
 
-Source: additive increase and multiplicative decrease, as TCP does it (RFC 5681); latency as a signal as in TCP Vegas.
+Latency takes places back as well, but never below `FLOOR`: a busy machine answers slowly however little it is asked,
+and a few requests at once harm no server. A time is compared with what is usual for its kind on this server, and one
+slow request alone says nothing: the mean of the logarithms counts, which few long times hardly move.
+
+Source: slow start, additive increase and multiplicative decrease, as TCP does it (RFC 5681); a recent mean against a
+long one as in the gradient limit of Netflix's concurrency-limits.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import exp, log
+
 from edl.model.actions import Action, Outcome
 
 FIRST = 16
+FLOOR = 8
+"""Latency alone leaves so many places; only a server that asks edl to wait gets fewer requests."""
 LONGEST_REST_S = 5.0
 """A place rests for no longer than this; the job itself waits as long as the server asked."""
-SLOW_RATIO, NEVER_SLOW_S = 4.0, 0.1
-"""A request is slow if it takes this many times the shortest of its kind; faster than this it never is."""
-REMEMBERED_S = 60.0
-"""The shortest time of each kind is that of the last one to two of these."""
+SLOW_RATIO, NEVER_SLOW_S = 1.5, 0.25
+"""Requests are slow if they take this many times the usual time of their kind; below this mean they never are."""
+TOO_LONG_S = 3.0
+"""A request that takes this long would soon fail for its time limit, whatever is usual."""
+KEPT = 0.75
+"""The part of the places that slow requests leave."""
+RECENT, USUAL = 32, 200
+"""Over how many requests the recent mean and the usual one go."""
+SHORTEST_S = 1e-4
+
+
+@dataclass(slots=True)
+class _Usual:
+    """The usual time of a kind of request: the mean of its logarithms, over `USUAL` requests."""
+
+    mean: float = 0.0
+    count: int = 0
+
+    def ratio(self, seconds: float) -> float:
+        """The logarithm of a time as a multiple of the usual one, which learns from it."""
+        found = log(max(seconds, SHORTEST_S))
+        before = self.mean if self.count else found
+        self.count = min(USUAL, self.count + 1)
+        self.mean = before + (found - before) / self.count
+        return found - before
 
 
 class Concurrency:
@@ -33,9 +64,9 @@ class Concurrency:
         self._allowed = float(min(FIRST, ceiling))
         self._rests: list[float] = []
         self._lowered_s = float("-inf")
-        self._shortest: dict[
-            type[Action], tuple[float, float, float]
-        ] = {}  # since when, this period's, the last one's
+        self._usual: dict[type[Action], _Usual] = {}
+        self._recent = 0.0
+        """The mean logarithm of recent times as multiples of the usual ones, while every place was in use."""
 
     @property
     def allowed(self) -> int:
@@ -65,20 +96,24 @@ class Concurrency:
             self._lower(self._allowed / 2, sent_s, now_s)
         elif not outcome.is_ok:
             return
-        elif self._is_slow(outcome, now_s):
-            self._lower(self._allowed - 1, sent_s, now_s)
+        elif self._is_slow(outcome, was_full=was_full):
+            self._lower(max(min(self._allowed, FLOOR), self._allowed * KEPT), sent_s, now_s)
         elif was_full:
-            self._allowed = min(float(self._ceiling), self._allowed + 1 / self._allowed)
+            is_unburdened = self._lowered_s == float("-inf")
+            self._allowed = min(float(self._ceiling), self._allowed + (1 if is_unburdened else 1 / self._allowed))
 
     def _lower(self, allowed: float, sent_s: float, now_s: float) -> None:
         """Lower the number, once for all requests that were sent before the last time it was lowered."""
         if sent_s >= self._lowered_s:
-            self._allowed, self._lowered_s = max(1.0, allowed), now_s
+            self._allowed, self._lowered_s, self._recent = max(1.0, allowed), now_s, 0.0
 
-    def _is_slow(self, outcome: Outcome, now_s: float) -> bool:
-        kind = type(outcome.action)
-        since_s, shortest_s, before_s = self._shortest.get(kind, (now_s, float("inf"), float("inf")))
-        if now_s - since_s >= REMEMBERED_S:
-            since_s, shortest_s, before_s = now_s, float("inf"), shortest_s
-        self._shortest[kind] = (since_s, min(shortest_s, outcome.seconds), before_s)
-        return outcome.seconds > max(NEVER_SLOW_S, SLOW_RATIO * min(shortest_s, before_s, outcome.seconds))
+    def _is_slow(self, outcome: Outcome, *, was_full: bool) -> bool:
+        """True if recent requests take long; those that were sent with places to spare only show what is usual."""
+        usual = self._usual.setdefault(type(outcome.action), _Usual())
+        ratio = usual.ratio(outcome.seconds)
+        if outcome.seconds >= TOO_LONG_S:
+            return True
+        if not was_full:
+            return False
+        self._recent += (ratio - self._recent) / RECENT
+        return self._recent > log(SLOW_RATIO) and exp(usual.mean + self._recent) > NEVER_SLOW_S

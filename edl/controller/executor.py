@@ -6,6 +6,7 @@ writes are repeated after growing pauses (`backoff`). A failed write of one job 
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,26 +17,56 @@ from edl.controller.backoff import Backoff
 from edl.controller.concurrency import Concurrency
 from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
+from edl.controller.settled_jobs import Given, SettledJobs
 from edl.controller.write_pool import WritePool
-from edl.controller.write_queue import Lane, Worth, Write, creation_lane, deletion_lane, status_lane
+from edl.controller.write_queue import (
+    Lane,
+    Worth,
+    Write,
+    creation_lane,
+    deletion_lane,
+    is_shrink,
+    request_lane,
+    resize_lane,
+    status_lane,
+)
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.action_order import degraded_update, status_updates
 from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
+from edl.lifecycle.lending import lend, nodes_without_lending
 from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.pod_actions import needs
+from edl.lifecycle.resized_workload import workload_actions
+from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.lifecycle.tenancy import limited_priority
-from edl.model.actions import Action, CreatePod, MarkPod, Need, Outcome, ProbePod, Result
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsurePodGroup,
+    Intent,
+    MarkPod,
+    Need,
+    Outcome,
+    PatchStatus,
+    ProbePod,
+    ResizePod,
+    Result,
+)
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
-from edl.model.names import JobKey, Role
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
 JobActions = tuple[Job, tuple[Action, ...]]
 REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
+JOBS_AT_ONCE = 5
+"""After so many jobs the event loop may do something else: what a job lacks takes some milliseconds at worst."""
 MOST_PROBES = 64
 """So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
 
@@ -76,9 +107,12 @@ class Executor:
         self._pool = WritePool(self._apply, clock, Concurrency(writes))
         self.left, self.made_progress = 0, False
         self._loose: dict[tuple[str, str], float] = {}
+        self._held: dict[str, float] = {}  # until when trainers keep their request, by UID
         self.last_write_s = float("-inf")
         self._backoff = Backoff()
+        self._settled = SettledJobs()
         self._repaired: dict[str, tuple[int, float]] = {}  # (generation, when the next repair is due) by UID
+        self._noticed: dict[str, str] = {}  # the last event of each workload that is no TrainingJob, by UID
         self._tried: dict[str, int] = {}  # the generation with which each job was probed, by UID
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
@@ -109,6 +143,8 @@ class Executor:
         quota = QuotaNow(view)
         chains: list[JobActions] = []
         for job in view.jobs:
+            if job.owner_count is not None:  # its own controller makes its pods
+                continue
             refused = self._backoff.refused_creation(job.uid, now_s)
             is_due = refused is not None and refused.accepted_s is None and now_s >= refused.until_s
             is_new = refused is None and job.key in growing and self._tried.get(job.uid) != job.generation
@@ -154,20 +190,44 @@ class Executor:
             lost: UIDs of pods that no kubelet will end.
         """
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
-        for start in starts:
+        for start in (begun := tuple(starts)):
             places[start.job].append((start.role, start.node))
         uids = {job.uid for job in snapshot.jobs}
         self._backoff.keep_only(uids)
+        self._settled.keep_only(uids)
         self._pool.turns.keep_only(uids)
         self._repaired = {uid: due for uid, due in self._repaired.items() if uid in uids}
         self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
+        self._noticed = {uid: message for uid, message in self._noticed.items() if uid in uids}
+        requests = self._changed_requests(snapshot, {start.node for start in begun})
+        closed = nodes_without_lending(snapshot.nodes) if self._limits.surplus_cpu_request < 1.0 else frozenset()
         wanted: list[JobActions] = []
-        for job in snapshot.jobs:
+        resized: list[JobActions] = []
+        for number, job in enumerate(snapshot.jobs, start=1):
+            if job.owner_count is not None:
+                resized.append((job, self._resized(job, decisions.get(job.key), _trainers(places[job.key]))))
+                continue
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
-            actions = self._desired(job, decisions.get(job.key), places[job.key], context)
-            actions = (*self._repairs(job), *pin(actions, len(snapshot.nodes), self._loose))
+            given = Given(job, decisions.get(job.key), places[job.key], context)
+            actions = self._desired(given, requests.get(job.key, ()))
+            actions = pin(actions, len(snapshot.nodes), self._loose)
+            actions = lend(actions, job, self._limits, self._loose, closed)
+            actions = (*self._repairs(job), *actions)
             wanted.append((job, actions))
-        return await self._write(wanted)
+            if number % JOBS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return await self._write(wanted, resized)
+
+    def _resized(self, job: Job, decision: ScaleDecision | None, free: int) -> tuple[Action, ...]:
+        """What a workload lacks whose own controller makes its pods."""
+        actions = workload_actions(job, decision, free, self._clock.now_s())
+        if not job.problem:
+            self._noticed.pop(job.uid, None)
+        now_s = self._clock.monotonic_s()
+        self._backoff.forget_unwanted(job.uid, actions, now_s)
+        if not all(self._backoff.allows(job.uid, type(action), now_s) for action in actions):
+            return ()
+        return tuple(a for a in actions if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
 
     def _repairs(self, job: Job) -> tuple[Action, ...]:
         """What a job with pods needs is created again if somebody deleted it; each job has its own turn."""
@@ -180,20 +240,35 @@ class Executor:
         self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
         return needs(job)
 
-    def _desired(
-        self,
-        job: Job,
-        decision: ScaleDecision | None,
-        places: Sequence[tuple[Role, str]],
-        context: JobContext,
-    ) -> tuple[Action, ...]:
+    def _changed_requests(
+        self, snapshot: ClusterSnapshot, busy_nodes: set[str]
+    ) -> Mapping[JobKey, tuple[ResizePod, ...]]:
+        """The CPU requests of running trainers that change, by job."""
+        if not self._limits.lend_running:
+            return {}
+        self._held = keep_refusals(self._held, snapshot, self._clock.monotonic_s())
+        return changed_requests(snapshot, self._limits, busy_nodes, self._held)
+
+    def _desired(self, given: Given, requests: tuple[ResizePod, ...]) -> tuple[Action, ...]:
+        """What a job lacks, with the changed requests of its trainers."""
+        job, time_s = given.job, self._clock.now_s()
+        if self._settled.has(given, time_s):
+            now_s = self._clock.monotonic_s()
+            self._backoff.forget_unwanted(job.uid, requests, now_s)
+            return requests if self._backoff.allows(job.uid, ResizePod, now_s) else ()
         try:
-            _, actions = desired_state(job, decision, places, self._clock.now_s(), context)
+            _, actions = desired_state(job, given.decision, given.places, time_s, given.context)
         except Exception as error:  # a job that breaks this code must not stop the other jobs
             self._recorder.failed(f"job {job.key}", error)
             return ()
+        self._settled.note(given, time_s, lacks=bool(actions))
+        actions = (*actions, *requests)
         now_s = self._clock.monotonic_s()
         self._backoff.forget_unwanted(job.uid, actions, now_s)
+        if not self._backoff.allows(job.uid, PatchStatus, now_s):  # no event before the status that it explains
+            actions = tuple(a for a in actions if not isinstance(a, EmitEvent))
+        if not self._backoff.allows(job.uid, DeletePod, now_s):  # nobody is moved
+            actions = tuple(a for a in actions if not (isinstance(a, EmitEvent) and a.reason == Intent.MOVED))
         return tuple(a for a in actions if isinstance(a, MarkPod) or self._backoff.allows(job.uid, type(a), now_s))
 
     def _trouble(self, snapshot: ClusterSnapshot, job: Job) -> tuple[str, str] | None:
@@ -212,23 +287,30 @@ class Executor:
             )
         return None
 
-    async def _write(self, wanted: Sequence[JobActions]) -> RoundResult:
+    async def _write(self, wanted: Sequence[JobActions], resized: Sequence[JobActions]) -> RoundResult:
         """Write the deletions of every job, then creations and status; one failure does not stop the rest.
 
         A new job's status does not wait for the deletions of other jobs.
+
+        Args:
+            wanted: what TrainingJobs lack.
+            resized: the resizes of other workloads, and their events.
         """
+        fewer = [resize_lane(job, actions) for job, actions in resized if is_shrink(actions)]
         ends = {job.uid: deletion_lane(actions) for job, actions in wanted}
         news = {
             job.uid: lane
             for job, actions in wanted
             if not any(ends[job.uid]) and _is_news(lane := status_lane(job, status_updates(actions)))
         }
-        if not any(map(any, ends.values())):
+        if not (fewer or any(map(any, ends.values()))):
             news = {}
-        outcomes, self.left = await self._pool.run([*ends.values(), *news.values()], self._is_due)
+        outcomes, self.left = await self._pool.run([*ends.values(), *fewer, *news.values()], self._is_due)
         if not (self.left or _is_lost(outcomes)):
             unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
             lanes = [creation_lane(job, actions) for job, actions in wanted]
+            lanes += [request_lane(actions) for _, actions in wanted]
+            lanes += [resize_lane(job, actions) for job, actions in resized if not is_shrink(actions)]
             for job, actions in wanted:
                 if job.uid not in news:
                     updates = degraded_update(job, actions) if job.uid in unmarked else status_updates(actions)
@@ -247,6 +329,8 @@ class Executor:
             return Outcome(action, Result.REFUSED, *(self._backoff.refusal(action.job_uid, now_s) or ()))
         else:
             outcome = await self._try(action)
+        if isinstance(action, EmitEvent) and outcome.is_ok and action.job.kind is not WorkloadKind.TRAINING_JOB:
+            self._noticed[action.job_uid] = action.message
         self._backoff.record(outcome, self._clock.monotonic_s())
         self._recorder.acted(outcome)
         return outcome
@@ -270,6 +354,12 @@ def _is_lost(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.result is Result.NOT_LEADER for outcome in outcomes)
 
 
+def _trainers(places: Iterable[tuple[Role, str]]) -> int:
+    """How many of the pods that fit now are trainers."""
+    return sum(role is Role.TRAINER for role, _ in places)
+
+
 def _probes(job: Job) -> tuple[Action, ...]:
-    """A question for each kind of pod that the job lacks."""
-    return tuple(ProbePod(job.key, job.uid, role, next_index(job, role)) for role in missing_roles(job))
+    """A question for each kind of pod that the job lacks; Volcano's admission accepts pods of a group that exists."""
+    group = (EnsurePodGroup(job.key, job.uid),) if job.gang else ()
+    return *group, *(ProbePod(job.key, job.uid, role, next_index(job, role)) for role in missing_roles(job))

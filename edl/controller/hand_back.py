@@ -1,6 +1,6 @@
-"""When a round stops writing, because a newer plan is due.
+"""When a round stops writing, because a newer plan is due, and how long a round waits after the first change.
 
-That is the case a little after a change that cannot wait, when the grace of a serving pod ends, when a round has
+A newer plan is due a little after a change that cannot wait, when the grace of a serving pod ends, when a round has
 written for an interval, and when the controller stops. A round always writes for a while, so that changes without end
 cannot keep the controller deciding and never acting.
 """
@@ -12,24 +12,31 @@ from collections.abc import Callable
 from edl.clock import Clock
 from edl.controller.ports import Cluster
 
+LOOK_EVERY_S = 0.05
+"""How often a round that waits looks whether changes still come."""
+
 
 class HandBack:
-    """Says when a round hands its remaining writes back.
+    """Says when a round hands its remaining writes back, and waits for changes that follow a change.
 
     Args:
-        cluster: tells of changes that cannot wait.
+        cluster: reports changes that cannot wait.
         clock: for the times.
-        debounce_s: from such a change to the end of the writing, because changes come in groups.
+        debounce_s: at most from a change to the reaction, because changes come in groups.
+        quiet_s: from the last change that cannot wait to the reaction, if that is sooner.
         interval_s: the longest time that a round writes.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, debounce_s: float, interval_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, *, debounce_s: float, quiet_s: float, interval_s: float
+    ) -> None:
         self._cluster, self._clock = cluster, clock
-        self._debounce_s, self._interval_s = debounce_s, interval_s
+        self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
         self._may = False
-        self._known_changes = 0
+        self._known_changes = self._latest_changes = 0
         self._noticed_s: float | None = None
+        self._latest_s = 0.0
         self._begun_s = self._began_s = self._wake_s = 0.0
 
     def begin(self, *, may: bool) -> None:
@@ -39,7 +46,7 @@ class HandBack:
 
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
-        self._known_changes = self._cluster.urgent_changes()
+        self._known_changes = self._latest_changes = self._cluster.urgent_changes()
 
     def wake(self, left_s: float | None) -> None:
         """A new decision is due in that many seconds, whatever happens; None for never."""
@@ -56,10 +63,24 @@ class HandBack:
         if self.is_stopping():
             return True
         now_s = self._clock.monotonic_s()
-        if self._noticed_s is None and self._cluster.urgent_changes() != self._known_changes:
-            self._noticed_s = now_s
-        due_s = min(self._wake_s, self._began_s + self._interval_s)
-        if self._noticed_s is not None:
-            due_s = min(due_s, self._noticed_s + self._debounce_s)
+        due_s = min(self._wake_s, self._began_s + self._interval_s, self._reaction_s(now_s))
         thought_s = min(self._began_s - self._begun_s, self._interval_s)
         return now_s >= max(due_s, self._began_s + max(self._debounce_s, thought_s))
+
+    async def settle(self) -> None:
+        """Wait for the changes that follow a change."""
+        end_s = self._clock.monotonic_s() + self._debounce_s
+        self._noticed_s = None
+        while (now_s := self._clock.monotonic_s()) < (due_s := min(end_s, self._reaction_s(now_s))):
+            await self._clock.sleep(min(LOOK_EVERY_S, due_s - now_s))
+
+    def _reaction_s(self, now_s: float) -> float:
+        """When the changes that cannot wait should be reacted to; never if there are none since the snapshot."""
+        changes = self._cluster.urgent_changes()
+        if changes != self._latest_changes:
+            self._latest_changes, self._latest_s = changes, now_s
+        if changes == self._known_changes:
+            return float("inf")
+        if self._noticed_s is None:
+            self._noticed_s = now_s
+        return min(self._noticed_s + self._debounce_s, self._latest_s + self._quiet_s)

@@ -20,7 +20,7 @@ from edl.controller.hand_back import HandBack
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
-from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
+from edl.controller.ports import Cluster, LeaderLease, QueueReporter, Recorder, RoundResult
 from edl.errors import EdlError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
@@ -40,6 +40,7 @@ class Pace:
         interval_s: the longest time between two rounds, and the longest time that a round writes.
         debounce_s: from the first change to the round that reacts to it, and the shortest time that a round writes
             before it hands writes back.
+        quiet_s: from the last change that cannot wait to the round that reacts to it, if that is sooner.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: pause after a round whose writes failed; doubled each time, with jitter.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
@@ -48,6 +49,7 @@ class Pace:
 
     interval_s: float = 5.0
     debounce_s: float = 0.5
+    quiet_s: float = 0.2
     unreachable_s: float = 30.0
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
@@ -74,6 +76,7 @@ class Controller:
         pace: Pace | None = None,
         show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None,
         masters: MasterMonitor | None = None,
+        queues: QueueReporter | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -87,12 +90,20 @@ class Controller:
             pace: how often rounds run.
             show: gets each plan, and nothing is written: a dry run.
             masters: calls the masters of the jobs; None calls none.
+            queues: shows what the queues use; None shows nothing.
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
+        self._queues = queues
         self._plans = PlanMaker(planner, limits, recorder)
         self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
-        self._hand_back = HandBack(cluster, clock, debounce_s=self._pace.debounce_s, interval_s=self._pace.interval_s)
+        self._hand_back = HandBack(
+            cluster,
+            clock,
+            debounce_s=self._pace.debounce_s,
+            quiet_s=self._pace.quiet_s,
+            interval_s=self._pace.interval_s,
+        )
         self._executor = Executor(
             cluster,
             clock,
@@ -161,17 +172,22 @@ class Controller:
     async def _round(self) -> RoundResult:
         self._hand_back.observe()
         snapshot = await self._cluster.observe()
+        # The parts of a round take long on a large cluster, and the lease is renewed in between.
+        await asyncio.sleep(0)
         leads = self._lease.is_held()
-        self._recorder.observed(snapshot, leader=leads)
+        await self._recorder.observed(snapshot, leader=leads)
+        await asyncio.sleep(0)
         lost = self._observer.lost_pods(snapshot)
         if self._masters is not None:
             self._masters.update(snapshot.jobs if leads and self._show is None else (), lost)
         if not leads:
             return RoundResult.FOLLOWED
         view = await self._observer.planner_view(snapshot, self._is_finishing)
+        await asyncio.sleep(0)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
         self._wake_in_s = min(serving_grace_left_s(view, self._limits).values(), default=None)
         self._hand_back.wake(self._wake_in_s)
+        await asyncio.sleep(0)
         if self._show is not None:
             plan = await self._plans.plan(view)
             if plan is not None:
@@ -185,7 +201,18 @@ class Controller:
         postponed = await self._postponed(view, plan)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         self._hand_back.write()
-        return await self._executor.act(snapshot, decisions, starts, lost)
+        result = await self._executor.act(snapshot, decisions, starts, lost)
+        await self._report_queues(view, plan)
+        return result
+
+    async def _report_queues(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Show what the queues use; nothing depends on it."""
+        if self._queues is None:
+            return
+        try:
+            await self._queues.report(view, plan)
+        except Exception as error:  # a bug in a status for people must not fail the round
+            self._recorder.failed("status of queues", error)
 
     async def _plan_what_is_allowed(
         self, snapshot: ClusterSnapshot, view: ClusterSnapshot
@@ -253,14 +280,14 @@ class Controller:
                 retry_pause_s(self._failed_rounds, self._pace.retry_s, self._pace.retry_at_most_s)
             )
         if self._is_outdated or self._executor.left:
-            await self._clock.sleep(self._pace.debounce_s)
+            await self._hand_back.settle()
             return
         left_s = max(0.0, due_s - self._clock.monotonic_s())
         if self._wake_in_s is not None:
             left_s = min(left_s, self._wake_in_s)
         change = self._cluster.wait_for_change(left_s)
         if await (change if self._masters is None else self._masters.wait_for_change_or_report(change)):
-            await self._clock.sleep(self._pace.debounce_s)
+            await self._hand_back.settle()
 
 
 def _deletes_for_serving(decision: ScaleDecision) -> bool:

@@ -28,6 +28,7 @@ from edl.lifecycle.data_progress import (
     model_of,
     must_restore,
     roster_of,
+    saving_trainers,
 )
 from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_close_to, observe, rounded
 from edl.model.jobs import Job
@@ -137,7 +138,9 @@ class _MonitoredMaster:
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
         is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
-        is_steady = is_open and not must_restore(self.job, report, self.restored)
+        lending = self.job.status.lending if self.job.status is not None else None
+        is_slowed = lending is not None and lending.slowed > 0  # its speed is not that of so many trainers
+        is_steady = is_open and not is_slowed and not must_restore(self.job, report, self.restored)
         reading = ProgressReading(
             now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
         )
@@ -147,13 +150,13 @@ class _MonitoredMaster:
         was_begun = self.progress is not None and self.progress.is_begun
         self._select_stored(report, now_s, pace)
         begins = self.progress is not None and self.progress.is_begun and not was_begun
-        is_new = before is None or (before.state, before.blocked) != (report.state, report.blocked)
+        is_new = before is None or _urgent_part(before) != _urgent_part(report)
         return is_new or begins
 
     def _select_stored(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
         """Choose what the status should store: small and frequent changes are not worth a write."""
         if report.total:
-            progress = Progress(report.epoch, report.done, report.total)
+            progress = Progress(report.epoch, report.done, report.total, unsaved=report.unsaved)
             is_last = not self.job.live_trainers
             if is_last or is_worth_storing(self.progress, progress, now_s - self.progress_s):
                 self.progress, self.progress_s = progress, now_s
@@ -289,8 +292,10 @@ class MasterMonitor:
         report = await self._client.report(address)
         needs_round = master.take_report(report, self._clock.monotonic_s(), self._pace)
         if must_restore(job, report, master.restored):
-            await self._publish(master, address, report, ())
-            if not model:
+            may_save = saving_trainers(job)
+            saving = tuple(entry for entry in roster if entry.uid in may_save)
+            await self._publish(master, address, report, saving)
+            if saving or not model:
                 return
             await self._restore(master, address, model)
             needs_round = True
@@ -320,6 +325,11 @@ class MasterMonitor:
         master.restored = model
         where = f"checkpoint {checkpoint}" if checkpoint else "the start of the epoch"
         self._log(master.job.key, f"the pods that held the model are gone; the master went back to {where}")
+
+
+def _urgent_part(report: MasterReport) -> tuple[object, ...]:
+    """What the next round should see at once if it changes."""
+    return report.state, report.blocked, frozenset(one.pod_uid for one in report.hung)
 
 
 def _address(job: Job) -> MasterAddress | None:

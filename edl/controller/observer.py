@@ -6,6 +6,7 @@ fits it. Losing this memory costs time and never correctness.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from edl.clock import Clock
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
 from edl.lifecycle.desired_state import as_planned
-from edl.lifecycle.tenancy import as_permitted
+from edl.lifecycle.tenancy import as_held, as_permitted
 from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -40,6 +41,9 @@ class Observer:
         self._unreachable_since_s: dict[str, float] = {}
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
+        self._viewed: dict[str, tuple[Job, bool, Job]] = {}
+        self._queues: frozenset[str] = frozenset()
+        self._unknown: frozenset[str] = frozenset()
 
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
@@ -56,9 +60,13 @@ class Observer:
             snapshot: the cluster as observed.
             is_finishing: True if the master of a job says that all data is consumed.
         """
-        jobs = tuple(
-            as_permitted(as_planned(job, is_finishing=is_finishing(job)), self._limits) for job in snapshot.jobs
-        )
+        queues = frozenset(queue.name for queue in snapshot.queues)
+        unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
+        if (queues, unknown) != (self._queues, self._unknown):
+            self._queues, self._unknown, self._viewed = queues, unknown, {}
+        jobs = tuple(self._viewed_job(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
+        self._viewed = {job.uid: self._viewed[job.uid] for job in snapshot.jobs}
+        await asyncio.sleep(0)
         view = mark_untried(replace(snapshot, jobs=jobs), self._limits)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s)
@@ -72,6 +80,14 @@ class Observer:
                     f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
                 )
         return marked
+
+    def _viewed_job(self, job: Job, *, is_finishing: bool) -> Job:
+        """The job with its effective bounds; the same object again while nothing has changed."""
+        known = self._viewed.get(job.uid)
+        if known is None or known[0] is not job or known[1] is not is_finishing:
+            view = as_permitted(as_planned(job, is_finishing=is_finishing), self._limits, self._queues)
+            self._viewed[job.uid] = known = (job, is_finishing, as_held(view, self._unknown))
+        return known[2]
 
     def _report_untried(self, view: ClusterSnapshot) -> None:
         """Report once each waiting pod that no scheduler tries."""

@@ -7,10 +7,12 @@ the decision that failed. Nothing here computes on the event loop, which also re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from edl.controller.kept_plan import KeptPlan
 from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
 from edl.errors import PlanError, PlanFailure
@@ -78,19 +80,27 @@ class PlanMaker:
         self._planner, self._limits, self._recorder = planner, limits, recorder
         self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
         self._last: ScalePlan | None = None
+        self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
 
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that has passed its checks: a new one, else a fallback plan; None leaves the cluster unchanged.
 
+        The last plan counts as new while nothing has changed that a decision depends on.
+
         Args:
             view: the snapshot as the planner sees it: jobs with their effective bounds, unplaceable pods marked.
         """
+        if (kept := self._kept.plan_for(view)) is not None:
+            return kept
+        self._kept.forget()
         try:
             plan = await self._compute(self._thread, lambda: self._planner.decide(view, self._limits))
         except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
             self._recorder.not_planned(view, error)
             return await self._fall_back(view, failure_of(error))
         self._last = plan
+        self._kept.keep(view, plan)
+        await asyncio.sleep(0)  # both take long on a large cluster
         self._recorder.planned(view, self._limits, plan)
         return plan
 
@@ -98,11 +108,17 @@ class PlanMaker:
         """The pods of the plan that fit on their nodes now; none if that cannot be computed in time."""
         if not any(d.nodes or d.fixed_nodes for d in plan.decisions):
             return ()
+        is_kept = self._kept.is_kept(view, plan)
+        if is_kept and self._kept.starts is not None:
+            return self._kept.starts
         try:
-            return await self._compute(self._thread, lambda: self._planner.startable(view, plan))
+            starts = await self._compute(self._thread, lambda: self._planner.startable(view, plan))
         except PlanError as error:
             self._recorder.postponed(f"creation of pods: {error}")
             return ()
+        if is_kept:
+            self._kept.starts = starts
+        return starts
 
     async def wait_records(self, before: WaitRecords, view: ClusterSnapshot, now_s: float) -> WaitRecords:
         """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time."""

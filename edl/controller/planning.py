@@ -11,11 +11,11 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.explain.comparison import Changes, compare
-from edl.explain.decision import decide, told_study
+from edl.explain.decision import decide, explained_study
 from edl.explain.job_report import JobReport, report_on_job
 from edl.explain.sentences import with_comparison_sentences
 from edl.lifecycle.desired_state import as_planned
-from edl.lifecycle.tenancy import as_permitted
+from edl.lifecycle.tenancy import as_held, as_permitted
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
@@ -54,7 +54,7 @@ def certify_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> 
     """
     if policy in COMPARISONS:
         raise ConfigError(f"--certificate: policy {policy} is only for comparison; choose --policy maxmin")
-    made = told_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
+    made = explained_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
     return _with_declared_bounds(made.plan, snapshot), certify(made, limits)
 
 
@@ -65,7 +65,7 @@ def report_snapshot(snapshot: ClusterSnapshot, key: JobKey, policy: str, limits:
         ConfigError: no such policy exists, or it is only for comparison.
         PlanError: no plan was made, it broke a rule, or a price could not be confirmed in time.
     """
-    made = told_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
+    made = explained_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
     study = replace(made, plan=_with_declared_bounds(made.plan, snapshot))
     return report_on_job(study, key, limits.deadline_s)
 
@@ -92,7 +92,10 @@ def compare_snapshots(
 
 
 def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
-    return replace(snapshot, jobs=tuple(as_permitted(as_planned(job), limits) for job in snapshot.jobs))
+    queues = frozenset(queue.name for queue in snapshot.queues)
+    unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
+    jobs = (as_permitted(as_planned(job), limits, queues) for job in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(as_held(job, unknown) for job in jobs))
 
 
 def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:

@@ -44,6 +44,13 @@ class Cluster(Protocol):
         """
 
 
+class QueueReporter(Protocol):
+    """Shows the owners of Queue objects what their queues use and may use."""
+
+    async def report(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Write the status of each queue that has changed; an error is logged, and the next report tries again."""
+
+
 class LeaderLease(Protocol):
     """The right to write, which one replica holds at a time."""
 
@@ -64,8 +71,8 @@ class RoundResult(StrEnum):
 class Recorder(Protocol):
     """Records what the controller does: in metrics, in the log and in decision records."""
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken."""
+    async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """A snapshot was taken; counting a large one takes long, so other tasks get their turn in between."""
 
     def skipped(self, reason: str) -> None:
         """A round was skipped for that reason."""

@@ -32,6 +32,7 @@ class WritePool:
     def __init__(self, apply: Callable[[Action], Awaitable[Outcome]], clock: Clock, concurrency: Concurrency) -> None:
         self._apply, self._clock, self._concurrency = apply, clock, concurrency
         self._under_way: dict[asyncio.Task[list[Outcome]], Taken] = {}
+        self._is_full = False
         self.turns = Turns()
 
     async def run(self, lanes: Iterable[Lane], is_due: Callable[[], bool]) -> tuple[list[Outcome], int]:
@@ -64,10 +65,12 @@ class WritePool:
     def _send(self, queue: WriteQueue, is_due: Callable[[], bool]) -> bool:
         """Send as much as there are places for; True if a newer plan is due."""
         places = self._concurrency.places(self._clock.monotonic_s())
+        self._is_full = False
         while queue.left:
             if is_due():
                 return True
-            taken = queue.take() if len(self._under_way) < places else None
+            self._is_full = len(self._under_way) >= places
+            taken = None if self._is_full else queue.take()
             if taken is None:
                 break
             self._under_way[asyncio.ensure_future(self._carry_out(taken.write))] = taken
@@ -91,8 +94,7 @@ class WritePool:
         for action in write.actions:
             outcome = await self._apply(action)
             outcomes.append(outcome)
-            was_full = len(self._under_way) >= self._concurrency.allowed
-            self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=was_full)
+            self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=self._is_full)
             if not outcome.is_ok and not isinstance(outcome.action, EmitEvent):
                 break
         return outcomes

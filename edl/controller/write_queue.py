@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from edl.lifecycle.action_order import creations
-from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, PatchStatus
+from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, PatchStatus, ResizePod, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.status import Reason
@@ -68,6 +68,28 @@ def creation_lane(job: Job, actions: Iterable[Action]) -> Lane:
         for number, pod in enumerate(pod for pod in pods if pod.role is Role.TRAINER)
     )
     return tuple(stage for stage in (*needs, base, trainers) if stage)
+
+
+def resize_lane(job: Job, actions: tuple[Action, ...]) -> Lane:
+    """The resize of a workload with its event, which is sent only if the resize succeeded; or an event alone."""
+    resize = next((a for a in actions if isinstance(a, ResizeWorkload)), None)
+    if resize is None:
+        return ((Write(actions, Worth.WORDS),),) if actions else ()
+    if resize.count < resize.before:
+        worth = Worth.SERVING if resize.resize.reason == Reason.SERVING_NEEDS_ROOM else Worth.SHRINK
+    else:
+        worth = Worth.MINIMUM if resize.before < job.min_trainers else Worth.SURPLUS
+    return ((Write(actions, worth),),)
+
+
+def request_lane(actions: Iterable[Action]) -> Lane:
+    """The changed CPU requests of running trainers, which do not wait for each other."""
+    return (tuple(Write((a,), Worth.SURPLUS) for a in actions if isinstance(a, ResizePod)),)
+
+
+def is_shrink(actions: Iterable[Action]) -> bool:
+    """True if a workload loses pods."""
+    return any(isinstance(a, ResizeWorkload) and a.count < a.before for a in actions)
 
 
 def status_lane(job: Job, updates: tuple[Action, ...]) -> Lane:

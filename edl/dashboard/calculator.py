@@ -70,7 +70,7 @@ class Calculator:
         def work() -> dict[str, Any]:
             key = find_job(snapshot, name, namespace)
             report = report_snapshot(snapshot, key, self._policy, self._limits)
-            found: dict[str, Any] = json.loads(job_report_json(report, snapshot.observed_at_s))
+            found: dict[str, Any] = json.loads(job_report_json(report, snapshot))
             return found
 
         return await self._run(work)

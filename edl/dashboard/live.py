@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from edl.clock import Clock
 from edl.dashboard.decision_log import DecisionLog
 from edl.dashboard.differences import differences
 from edl.dashboard.feed import Feed
-from edl.dashboard.history import History, sample_of
+from edl.dashboard.history import History, Sample, sample_of
 from edl.dashboard.view import Body, View, short, view_of
 from edl.errors import EdlError
 from edl.model.cluster import ClusterSnapshot
@@ -40,6 +41,7 @@ class Live:
         self._clock, self._feed, self._decide, self._pace_s = clock, feed, decide, pace_s
         self._history, self._log = History(), DecisionLog()
         self._snapshot: ClusterSnapshot | None = None
+        self._sample: Sample | None = None
         self._plan: ScalePlan | None = None
         self._planned: ClusterSnapshot | None = None
         self._plan_due_s = 0.0
@@ -54,13 +56,15 @@ class Live:
         """The newest snapshot; None before the first."""
         return self._snapshot
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken; if `leader`, its plan is handed over too."""
-        self._snapshot, self._leads = snapshot, leader
-        sample = sample_of(snapshot)
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool, problem: str = "") -> None:
+        """A snapshot was taken; if `leader`, its plan is handed over too. The pages say what it lacks."""
+        before, self._snapshot, self._leads = self._snapshot, snapshot, leader
+        if self._sample is None or before is None or not snapshot.shares_all(before):
+            self._sample = sample_of(snapshot)
+        sample = replace(self._sample, time_s=snapshot.observed_at_s)
         if self._history.add(sample):
             self._feed.send("sample", sample.body)
-        self.note_problem("")
+        self.note_problem(problem)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan was made."""

@@ -150,7 +150,7 @@ def _observe(cache: ClusterCache, live: Live, clock: Clock) -> bool:
     except NotSyncedError as error:
         live.note_problem(str(error))
         return False
-    live.observed(snapshot, leader=False)
+    live.observed(snapshot, leader=False, problem=cache.queues_problem())
     return True
 
 

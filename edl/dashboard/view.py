@@ -129,7 +129,7 @@ def _all_pods(snapshot: ClusterSnapshot) -> Iterator[Pod]:
 def _node(node: Node, pods: list[Pod]) -> Body:
     used = node.reserved.as_dict()
     for pod in pods:
-        for name, amount in pod.shape.request.amounts:
+        for name, amount in pod.requested.amounts:
             used[name] = used.get(name, 0) + amount
     has = _shown(node.allocatable)
     state = "not ready" if not node.ready else "cordoned" if node.cordoned else "ready"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from edl.explain.sentences import with_sentences
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
-from edl.planner.clock import Clock
+from edl.planner.clock import Clock, without_collections
 from edl.planner.decide import Study, study
 from edl.planner.policies.base import Policy
 
@@ -21,10 +21,10 @@ def decide(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: K
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    return told_study(snapshot, policy, limits, columns).plan
+    return explained_study(snapshot, policy, limits, columns).plan
 
 
-def told_study(
+def explained_study(
     snapshot: ClusterSnapshot,
     policy: Policy,
     limits: Limits,
@@ -33,10 +33,11 @@ def told_study(
 ) -> Study:
     """The same with everything that the plan was made from; `clock` as in `planner.decide.study`."""
     watch = clock or Clock(limits.deadline_s)
-    made = study(snapshot, policy, limits, columns, watch)
-    watch.allow(SAY_BY)
-    watch.begin("sentences")
-    plan = with_sentences(made, watch)
+    with without_collections():
+        made = study(snapshot, policy, limits, columns, watch)
+        watch.allow(SAY_BY)
+        watch.begin("sentences")
+        plan = with_sentences(made, watch)
     watch.begin("")
     timed = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
     return replace(made, plan=timed)

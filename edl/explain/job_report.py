@@ -11,7 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.explain.not_lending import why_nothing_is_lent
 from edl.explain.places import Places
+from edl.explain.queue_room import QueueRooms
+from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
@@ -22,6 +25,7 @@ from edl.planner.findings.pools import pool_of
 from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open_nodes
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
+from edl.planner.quota import QuotaRow
 
 EPSILON = 1e-6
 
@@ -93,6 +97,7 @@ class JobReport:
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
         one_more: None if the job runs at its limit, or does not run.
         remedies: what would let it grow or start; empty if nothing can.
+        not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
     """
 
     decision: ScaleDecision
@@ -105,6 +110,7 @@ class JobReport:
     held: tuple[JobSurplus, ...] = ()
     one_more: Confirmed | None = None
     remedies: tuple[str, ...] = ()
+    not_lending: str = ""
 
 
 def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
@@ -125,6 +131,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         return JobReport(decision, policy, objective, remedies=tuple(_to_start(demand, decision, context)))
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
+    is_known = demand.shape not in context.problem.aside  # of those set aside, no program knows the room
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
     return JobReport(
@@ -136,8 +143,9 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         standing=tuple(_standing(demand, decision, context)),
         full=tuple(_full(demand, context, one) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
-        one_more=None if limited else confirm(study, demand, deadline_s),
+        one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
         remedies=tuple(_to_grow(demand, decision, context)),
+        not_lending=why_nothing_is_lent(demand.job, context.problem.snapshot, context.problem.limits),
     )
 
 
@@ -229,16 +237,36 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
 _ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
 
 
+def _accepted(job: Job) -> str:
+    """What ends the refusal of a job: only the API server gives details, else its queue has no valid object."""
+    is_held = job.refusal is not None and not job.refusal.details
+    return f"correct Queue {job.queue}, which is not valid" if is_held else _ACCEPTED
+
+
 def _within_quota(demand: JobDemand, context: DecisionContext) -> str:
     if demand.job.refusal is not None:
-        return _ACCEPTED
+        return _accepted(demand.job)
     is_member = demand.index in context.shared.packing.count
     shortage = context.quota_shortage(demand.index) if is_member else context.admission.short.get(demand.index)
     rows = [use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit]
     row = shortage.row if shortage is not None else next(iter(rows), None)
     owner = row.owner if row is not None else f"queue {demand.job.queue}"
-    that = "in that namespace" if row is not None and row.namespace else "of that queue"
-    return f"raise the quota of {owner}, or lower max-instance of another job {that}"
+    room = None if row is None else QueueRooms(context.problem.snapshot).of_row(row)
+    raised = f"raise the quota of {owner}" if room is None else room.remedy()
+    if row is None or not _has_others_above_minimum(demand, row, context):
+        return raised
+    that = "in that namespace" if row.namespace else "of that queue"
+    return f"{raised}, or lower max-instance of another job {that}"
+
+
+def _has_others_above_minimum(demand: JobDemand, row: QuotaRow, context: DecisionContext) -> bool:
+    """True if another job could leave some of a quota to this one."""
+    return any(
+        other.index != demand.index
+        and context.shared.packing.count.get(other.index, 0) > other.min_trainers
+        and any(use.row == row and use.each for use in other.quota_uses)
+        for other in context.problem.demands
+    )
 
 
 def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: DecisionContext) -> list[str]:
@@ -247,8 +275,9 @@ def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: Decisi
         known = {
             Reason.SUSPENDED: "set spec.suspend to false",
             Reason.PODS_REFUSED: _ACCEPTED,
-            Reason.QUOTA_REACHED: _ACCEPTED,
+            Reason.QUOTA_REACHED: _accepted(next(j for j in context.problem.snapshot.jobs if j.key == decision.job)),
             Reason.QUEUE_NOT_ALLOWED: "set spec.queue to a queue that its namespace may use",
+            Reason.NOT_RESIZED: "the line above says why, and what to change",
             Reason.INVALID_SPEC: "correct the spec: the lines above name each wrong value, its rule and the remedy",
         }
         return [known[decision.reason]] if decision.reason in known else []

@@ -14,13 +14,14 @@ from edl.errors import ConfigError
 from edl.explain.job_report import Confirmed, JobReport, OneMore
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, WorkloadKind
+from edl.model.status import Condition, JobPhase, Reason
 from edl.model.times import text_of
 from edl.model.units import count, plain
 from edl.printable import printable
 
-NODES_TOLD = 20
-HOLDERS_TOLD = 5
+NODES_LISTED = 20
+HOLDERS_LISTED = 5
 NAMES_OFFERED = 5
 
 
@@ -30,7 +31,7 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
     Raises:
         ConfigError: no job has that name (similar names are offered), or several have it.
     """
-    prefix, slash, rest = name.rpartition("/")
+    prefix, slash, rest = _namespace_and_name(name)
     if slash and namespace and prefix != namespace:
         raise ConfigError(f"{name} and -n {namespace} name different namespaces; give only one of them")
     wanted, home = rest, namespace or prefix
@@ -44,6 +45,13 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
     raise ConfigError(f"TrainingJob {f'{home}/' if home else ''}{wanted} does not exist; {_offer(keys, wanted)}")
 
 
+def _namespace_and_name(name: str) -> tuple[str, str, str]:
+    """The namespace (or nothing), a slash if there is one, and the name, which may begin with a kind and a slash."""
+    before, slash, rest = name.rpartition("/")
+    namespace, second_slash, kind = before.rpartition("/")
+    return (namespace, second_slash, f"{kind}/{rest}") if kind in set(WorkloadKind) else (before, slash, rest)
+
+
 def _offer(keys: list[JobKey], wanted: str) -> str:
     if not keys:
         return "the cluster has no TrainingJob"
@@ -55,9 +63,11 @@ def _offer(keys: list[JobKey], wanted: str) -> str:
     return f"the cluster has {shown}{f' and {len(keys) - NAMES_OFFERED} more' if len(keys) > NAMES_OFFERED else ''}"
 
 
-def job_report_json(report: JobReport, observed_at_s: float) -> str:
+def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
     """The report for scripts; `observedAt` is null if the input has no time at all."""
+    observed_at_s = snapshot.observed_at_s
     decision, one = report.decision, report.one_more
+    trouble = _trouble(_job_of(report, snapshot))
     body: dict[str, Any] = {
         "namespace": decision.job.namespace,
         "name": decision.job.name,
@@ -72,6 +82,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
         "reason": decision.reason.value,
         "message": decision.message,
         "account": decision.account,
+        "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
         "victims": list(decision.victims),
         "fairShare": report.fair_share,
         "fulfilment": report.fulfilment,
@@ -87,7 +98,7 @@ def job_report_json(report: JobReport, observed_at_s: float) -> str:
             for h in report.held
         ],
         "oneMore": {"price": one.price, "result": one.verdict.value, "cost": one.cost} if one else None,
-        "remedies": list(report.remedies),
+        "remedies": list(_remedies(report, trouble)),
     }
     return json.dumps(body, indent=2, allow_nan=False)
 
@@ -102,9 +113,15 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     decision = report.decision
     state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
-    yield f"{decision.job}: {state} ({bounds}), {decision.reason.value}"
+    job = _job_of(report, snapshot)
+    ended = _end_of(job) if job is not None else ""
+    yield f"{decision.job}: {ended or f'{state} ({bounds}), {decision.reason.value}'}"
     yield f"  {decision.account}"
-    job = next((j for j in snapshot.jobs if j.key == decision.job), None)
+    if report.not_lending:
+        yield f"  Lends no CPU: {report.not_lending}"
+    trouble = _trouble(job)
+    if trouble is not None:
+        yield f"  Degraded, {trouble.reason}: {trouble.message}"
     yield from _stuck(job) if job is not None else ()
     stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
@@ -115,16 +132,36 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     if report.full or report.held:
         yield from ("", "Why not more")
         yield from _scarcity(report)
-    if report.remedies:
-        yield from (
-            "",
-            "What would help" if len(report.remedies) == 1 else "What would help, each on its own",
-        )
-        yield from (f"  - {remedy}" for remedy in report.remedies)
+    remedies = _remedies(report, trouble)
+    if remedies:
+        yield from ("", "What would help" if len(remedies) == 1 else "What would help, each on its own")
+        yield from (f"  - {remedy}" for remedy in remedies)
     yield ""
     at_s = snapshot.observed_at_s
     when = f", as of {text_of(at_s)}" if at_s else "; the input has no time (set one with --now)"
     yield f"Policy {report.policy}{when}; nothing was changed."
+
+
+def _end_of(job: Job) -> str:
+    """The phase and the reason with which a job has ended, as its status has them; empty if it has not ended."""
+    if job.status is None or job.status.phase not in {JobPhase.SUCCEEDED, JobPhase.FAILED}:
+        return ""
+    return f"{job.status.phase.value}, {job.status.reason}"
+
+
+def _job_of(report: JobReport, snapshot: ClusterSnapshot) -> Job | None:
+    return next((job for job in snapshot.jobs if job.key == report.decision.job), None)
+
+
+def _trouble(job: Job | None) -> Condition | None:
+    """The condition Degraded of a job if it is True: what keeps the job from its full count besides room."""
+    found = job.status.condition("Degraded") if job is not None and job.status is not None else None
+    return found if found is not None and found.status == "True" else None
+
+
+def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
+    """A higher maximum does not help a job whose trainers are all planned and do not work."""
+    return () if trouble is not None and report.decision.reason is Reason.AT_MAX else report.remedies
 
 
 def _stuck(job: Job) -> Iterator[str]:
@@ -144,12 +181,12 @@ def _standing(report: JobReport) -> Iterator[str]:
     if report.fair_share is not None and report.fulfilment is not None:
         share = "at least" if report.objective == "utility" else "fair share"
         yield f"  {share} {report.fair_share:.4g} trainers, fulfilment {report.fulfilment:.2g}"
-    for one in report.standing[:NODES_TOLD]:
+    for one in report.standing[:NODES_LISTED]:
         parts = [
             f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n
         ]
         yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
-    if (more := len(report.standing) - NODES_TOLD) > 0:
+    if (more := len(report.standing) - NODES_LISTED) > 0:
         yield f"  and {count(more, 'more node')} (-o json names them)"
 
 
@@ -159,10 +196,10 @@ def _scarcity(report: JobReport) -> Iterator[str]:
             f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free;"
             f" a trainer requests {full.requested}"
         )
-    for held in report.held[:HOLDERS_TOLD]:
+    for held in report.held[:HOLDERS_LISTED]:
         trainers = count(held.trainers, "trainer")
         yield f"  {held.job} holds {100 * held.part:.2g} % of it above its minimum ({trainers})"
-    if rest := report.held[HOLDERS_TOLD:]:
+    if rest := report.held[HOLDERS_LISTED:]:
         yield f"  {count(len(rest), 'other job')} {100 * sum(h.part for h in rest):.2g} %"
     if report.one_more is not None:
         yield f"  {_confirmed(report.one_more, report.objective)}"

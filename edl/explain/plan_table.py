@@ -124,7 +124,15 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "moves": dict(_moves(decision)),
         "reason": decision.reason.value,
         "message": decision.message,
+        **_lending_dict(decision),
     }
+
+
+def _lending_dict(decision: ScaleDecision) -> dict[str, Any]:
+    """What the trainers of a job lend; nothing if they lend nothing."""
+    if not decision.lent_cpu_milli:
+        return {}
+    return {"lending": {"cpuMilli": decision.lent_cpu_milli, "slowed": decision.slowed}}
 
 
 def _decision_table(plan: ScalePlan) -> Table:
@@ -136,7 +144,7 @@ def _decision_table(plan: ScalePlan) -> Table:
     table.add_column("REASON", no_wrap=True)
     table.add_column("CHANGE", overflow="fold")
     for decision in sorted(plan.decisions, key=lambda d: d.job):
-        is_read = decision.reason is not Reason.INVALID_SPEC  # else its bounds are a guess
+        is_read = decision.reason not in {Reason.INVALID_SPEC, Reason.NOT_RESIZED}  # else its bounds are a guess
         bounds = (decision.min_trainers, decision.max_trainers) if is_read else ("-", "-")
         counts = (*bounds, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from edl.explain.places import Places
-from edl.explain.waiting import WaitingWriter, quantity, quota_of, quota_reached
+from edl.explain.waiting import WaitingWriter
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.resources import CPU
 from edl.model.status import Reason
-from edl.model.units import count, listed, seconds
+from edl.model.units import amount, count, listed, seconds
 from edl.planner.clock import Clock
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
@@ -56,11 +57,32 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
             clock.cut_short("sentences")
             of = f"{decision.target} of {decision.max_trainers}"
             return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
+        if decision.job in study.settled and decision.admitted:
+            return replace(decision, message=_settled(decision))
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
+        if lending := _lending(decision):
+            details = f"{details or sentence.short}; {lending}"
         return replace(decision, message=sentence.short, details=details)
 
     return replace(study.plan, decisions=tuple(worded(decision) for decision in study.plan.decisions))
+
+
+def _settled(decision: ScaleDecision) -> str:
+    """The line of a workload that should be shrunk and whose own controller chooses the victims."""
+    of = f"{decision.target} of {decision.max_trainers}"
+    if not decision.victims:
+        return f"{of}: keeps its pods, because its own controller would not delete those whose room is needed"
+    given = count(len(decision.victims), "pod")
+    return f"{of}: gives up {given} ({decision.shrink_reason}); its own controller chooses which"
+
+
+def _lending(decision: ScaleDecision) -> str:
+    """What the trainers of a job lend, and how many of them serving slows; empty if they lend nothing."""
+    if not decision.lent_cpu_milli:
+        return ""
+    lent = f"its trainers lend {amount(CPU, decision.lent_cpu_milli)}"
+    return f"{lent}, and serving slows {count(decision.slowed, 'trainer')}" if decision.slowed else lent
 
 
 def _may_get_more(decision: ScaleDecision) -> bool:
@@ -99,6 +121,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
         Reason.AT_MAX: f"{of}: at its maximum{pending}",
         Reason.INSUFFICIENT_CAPACITY: f"{of}: the sum of all requests allows no more{pending}",
         Reason.INVALID_SPEC: job.problem,
+        Reason.NOT_RESIZED: job.problem,
         Reason.SUSPENDED: _EXCLUDED[Cause.SUSPENDED],
         Reason.FINISHED: _EXCLUDED[Cause.DELETING if job.deleting else Cause.ENDED],
     }
@@ -129,14 +152,18 @@ class _Writer:
         if found.cause is Cause.YIELDS_TO_SERVING:
             return self._yields_to_serving(demand)
         short, full = self._held(found, demand)
-        given = len(self._context.deleted(demand.index))
+        if self._context.shared.packing.count[demand.index] >= len(demand.live_trainers):
+            return short, full
+        yields = f"yields {count(len(self._context.deleted(demand.index)), 'trainer')}"
+        if found.shrink_reason is Reason.LENDING_CLEARED:
+            why = "because serving uses CPU that trainers lend"
+            return f"{yields} {why}", f"{yields} {why}, so that the others have what they declare; {full}"
         arriving = makes_way_for(demand, self._context)
-        if not arriving or self._context.shared.packing.count[demand.index] >= len(demand.live_trainers):
+        if not arriving:
             return short, full
         keys = [str(self._context.problem.demands[j].job.key) for j in arriving]
         named = listed(keys if len(keys) <= NAMED_HOLDERS else [keys[0], count(len(keys) - 1, "other job")])
         verb = "starts" if len(keys) == 1 else "start"
-        yields = f"yields {count(given, 'trainer')}"
         return f"{yields} to {named}", f"{yields} because {named} {verb}; {full}"
 
     def _held(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
@@ -152,11 +179,7 @@ class _Writer:
             case Cause.AT_MAX:
                 return _same("at its maximum")
             case Cause.QUOTA_USED if found.shortage is not None:
-                row, used = found.shortage.row, found.shortage.used
-                return (
-                    quota_reached(row),
-                    f"{row.owner} uses {quantity(row, used)} of {quota_of(row)}",
-                )
+                return self._waiting.quota_reached(found.shortage)
             case Cause.NOT_WORTH_IT:
                 return (
                     "restarting other trainers would not pay",

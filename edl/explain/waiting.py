@@ -6,6 +6,7 @@ jobs may wait at once, so what jobs of one kind share is written once and filled
 
 from __future__ import annotations
 
+from edl.explain.queue_room import QueueRooms
 from edl.explain.rejections import Rejections
 from edl.model.names import JobKey
 from edl.model.resources import Resources
@@ -36,6 +37,7 @@ class WaitingWriter:
         self._held: dict[bytes, IntArray] = {}
         self._most: dict[bytes, IntArray] = {}
         self._serving = ""
+        self._rooms = QueueRooms(context.problem.snapshot)
 
     def write(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         """The short line and the account of a job that could be given something and is given nothing."""
@@ -45,12 +47,15 @@ class WaitingWriter:
                 row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
                 return (
                     f"its minimum exceeds the quota of {row.owner}",
-                    f"needs {needs}; {row.owner} may never use more than {quota_of(row)}",
+                    f"needs {needs}; {self._most_of(row)}",
                 )
             case Cause.WAITS_FOR_QUOTA if found.shortage is not None:
                 behind = f" behind {found.other}" if found.other is not None else ""
                 waits = f"waits for quota of {found.shortage.row.owner}{behind}"
-                return waits, f"{waits}: needs {needs}; {_used(found.shortage)}"
+                return (
+                    waits,
+                    f"{waits}: needs {needs}; {self._used(found.shortage)}{self._room_of(found.shortage.row)}",
+                )
             case Cause.NEVER_FITS:
                 short, full = self._misfit(demand)
                 return short, f"needs {needs}, which does not fit even without other jobs: {full}"
@@ -64,6 +69,33 @@ class WaitingWriter:
                     f"waits for room for {_pods_of(demand)}",
                     f"waits for room: needs {needs}; {self._lacks(demand)}",
                 )
+
+    def quota_reached(self, shortage: QuotaShortage) -> tuple[str, str]:
+        """The short line and the account of a job that a quota keeps from one more trainer."""
+        short, full = quota_reached(shortage, self._word_of(shortage.row))
+        return short, full + self._room_of(shortage.row)
+
+    def _most_of(self, row: QuotaRow) -> str:
+        room = self._rooms.of_row(row)
+        if room is None or room.use.most == row.limit:
+            return f"{row.owner} may never use more than {quota_of(row)}"
+        return f"{row.owner} may use {quantity(row, row.limit)} now{self._room_of(row)}"
+
+    def _used(self, shortage: QuotaShortage) -> str:
+        used, row = quantity(shortage.row, shortage.used), shortage.row
+        return f"running jobs of {row.owner} need at least {used} of {quota_of(row, self._word_of(row))}"
+
+    def _word_of(self, row: QuotaRow) -> str:
+        """What the limit of a Queue object is: its share, which is what it owns and borrows; else a fixed quota."""
+        return "quota" if self._rooms.of_row(row) is None else "share"
+
+    def _room_of(self, row: QuotaRow) -> str:
+        """Where the share of a Queue comes from, and which queues have the rest; empty for other limits."""
+        room = self._rooms.of_row(row)
+        if room is None:
+            return ""
+        holders = room.holders()
+        return f"; the queue has {room.origin()}" + (f"; {holders}" if holders else "")
 
     def requests_of_serving(self) -> str:
         """The serving pods for which trainers are deleted: the pod's name if it is one, and what they request."""
@@ -172,14 +204,19 @@ class WaitingWriter:
         return fit, f"{full}; {fit}"
 
 
-def quota_of(row: QuotaRow) -> str:
+def quota_of(row: QuotaRow, word: str = "quota") -> str:
     """How much a queue, or the jobs of a namespace, may use of a resource."""
-    return f"its quota of {quantity(row, row.limit)}"
+    return f"its {word} of {quantity(row, row.limit)}"
 
 
-def quota_reached(row: QuotaRow) -> str:
-    """The short line of a job that a quota keeps from growing."""
-    return f"{row.owner} has reached its quota of {row.resource}"
+def quota_reached(shortage: QuotaShortage, word: str) -> tuple[str, str]:
+    """The short line and the account of a job that a quota keeps from one more trainer."""
+    row, left = shortage.row, shortage.row.limit - shortage.used
+    requests = f"a trainer requests {quantity(row, shortage.needs)}"
+    full = f"{row.owner} uses {quantity(row, shortage.used)} of {quota_of(row, word)}; {requests}"
+    if left <= 0:
+        return f"{row.owner} uses all of {quota_of(row, word)}; {requests}", full
+    return f"{row.owner} has {quantity(row, left)} left of {quota_of(row, word)}; {requests}", full
 
 
 def quantity(row: QuotaRow, number: int) -> str:
@@ -215,11 +252,6 @@ def _needed(demand: JobDemand) -> Resources:
     for fixed in demand.job.fixed:
         total = total + fixed.shape.request * fixed.count
     return total
-
-
-def _used(shortage: QuotaShortage) -> str:
-    used = quantity(shortage.row, shortage.used)
-    return f"running jobs of {shortage.row.owner} need at least {used} of {quota_of(shortage.row)}"
 
 
 def _behind(first: JobDemand, context: DecisionContext) -> str:

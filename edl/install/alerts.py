@@ -63,7 +63,8 @@ ALERTS: tuple[Alert, ...] = (
         Severity.CRITICAL,
         "no controller leads, or Prometheus scrapes none: edl starts, resizes and replaces no pods",
         "a standby replica takes over within 15 s, and a new pod starts in about 30 s",
-        "run `kubectl -n paddlecloud get pods,lease`; the log of the last leader says why it stopped",
+        "run `kubectl -n paddlecloud get pods,lease`; if the Lease is fresh, only scraping broke; else the log of"
+        " the last leader (`kubectl logs --previous`) says why it stopped",
     ),
     Alert(
         "EdlTwoLead",
@@ -141,7 +142,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "EdlServingWaits",
-        "max(edl_serving_waiting_pods - edl_serving_short_pods) > 0",
+        "max(edl_serving_waiting_pods) - max(edl_serving_short_pods) > 0",
         "3m",
         Severity.CRITICAL,
         "{{ $value }} serving pods wait for capacity that training can give up",
@@ -233,6 +234,16 @@ ALERTS: tuple[Alert, ...] = (
         "smooth the serving load, set `--serving-headroom`, or raise `spec.elasticity.cooldownSeconds`",
     ),
     Alert(
+        "EdlLendingLasts",
+        "max(edl_slowed_trainers) > 0",
+        "15m",
+        Severity.WARNING,
+        "for 15 minutes serving has slowed {{ $value }} trainers that lend CPU",
+        "edl clears a node after `--clear-lending-after-s`, unless the jobs there are at their minimum or in their"
+        " cooldown; serving that changes all the time starts this time again",
+        "lower `--clear-lending-after-s` if it is above 900, add nodes, or set `spec.elasticity.lending: Never`",
+    ),
+    Alert(
         "EdlMasterDiskFull",
         "edl_master_journal_blocked > 0",
         "1m",
@@ -284,6 +295,7 @@ RUNBOOKS: dict[str, tuple[str, str]] = {
     "EdlJobsStartSlowly": (_TROUBLESHOOTING, "The job stays Creating"),
     "EdlJobsWait": (_TROUBLESHOOTING, "The job stays Pending"),
     "EdlJobIsTossedAbout": (_TROUBLESHOOTING, "Trainers disappear"),
+    "EdlLendingLasts": (_TROUBLESHOOTING, "Trainers are slow beside serving"),
     "EdlMasterDiskFull": (_TROUBLESHOOTING, "The master"),
     "EdlMasterAlone": (_TROUBLESHOOTING, "The master"),
     "EdlRecordsLeftOut": (_TROUBLESHOOTING, "The master"),

@@ -10,7 +10,13 @@ from typing import Any
 
 from edl.master.metrics import MasterMetrics
 from edl.observability.metric_groups.build import BuildMetrics
-from edl.observability.metric_groups.declarations import Dashboard, MetricGroup, Panel
+from edl.observability.metric_groups.declarations import (
+    SELECTED_JOB,
+    SELECTED_NAMESPACES,
+    Dashboard,
+    MetricGroup,
+    Panel,
+)
 from edl.observability.metrics import CONTROLLER_GROUPS
 
 Object = dict[str, Any]
@@ -21,6 +27,7 @@ GROUPS: tuple[type[MetricGroup], ...] = (*CONTROLLER_GROUPS, MasterMetrics, Buil
 _WIDTH = 24
 _HEIGHT = 8
 _SCHEMA_VERSION = 39
+_RESOURCES = "label_values(edl_cluster_allocatable, resource)"
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
@@ -28,10 +35,18 @@ def dashboards() -> dict[str, Object]:
     """File name -> dashboard."""
     return {
         Dashboard.SCALING.value: _dashboard(
-            Dashboard.SCALING, "edl-scaling-decisions", "edl: scaling decisions", (_namespace(multiple=True),)
+            Dashboard.SCALING,
+            "edl-scaling-decisions",
+            "edl: scaling decisions",
+            (_namespace(multiple=True), _variable("resource", "Resource", _RESOURCES)),
+            _resizes(SELECTED_NAMESPACES, "{{namespace}}/{{job}}: {{direction}}"),
         ),
         Dashboard.JOB.value: _dashboard(
-            Dashboard.JOB, "edl-job", "edl: one job", (_namespace(multiple=False), _job())
+            Dashboard.JOB,
+            "edl-job",
+            "edl: one job",
+            (_namespace(multiple=False), _job()),
+            _resizes(SELECTED_JOB, "{{direction}}"),
         ),
     }
 
@@ -45,7 +60,9 @@ def panels_of(dashboard: Dashboard) -> dict[str, tuple[Panel, ...]]:
     return {title: panels for title, panels in found.items() if panels}
 
 
-def _dashboard(dashboard: Dashboard, uid: str, title: str, variables: tuple[Object, ...]) -> Object:
+def _dashboard(
+    dashboard: Dashboard, uid: str, title: str, variables: tuple[Object, ...], annotation: Object
+) -> Object:
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
         "uid": uid,
@@ -56,7 +73,24 @@ def _dashboard(dashboard: Dashboard, uid: str, title: str, variables: tuple[Obje
         "time": {"from": "now-3h", "to": "now"},
         "refresh": "30s",
         "templating": {"list": [source, *variables]},
+        "annotations": {"list": [annotation]},
         "panels": _layout(panels_of(dashboard)),
+    }
+
+
+def _resizes(selector: str, title: str) -> Object:
+    """A mark at the time of each resize, with its reason; the value of the series is that time."""
+    by = "namespace, job, direction, reason"
+    return {
+        "name": "Resizes",
+        "datasource": _SOURCE,
+        "enable": True,
+        "iconColor": "orange",
+        "expr": f"1000 * max by ({by}) (edl_job_last_resize_timestamp_seconds{{{selector}}})",
+        "useValueForTime": True,
+        "titleFormat": title,
+        "textFormat": "{{reason}}",
+        "step": "15s",
     }
 
 

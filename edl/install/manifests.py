@@ -13,13 +13,14 @@ from typing import Any
 
 import yaml
 
-from edl.api.crd import render_crd
+from edl.api.crd import render_crd, render_queue_crd
 from edl.install import objects as install_objects
 from edl.install.alerts import operator_objects, rule_groups
 from edl.install.chart import chart_files
 from edl.install.dashboards import dashboards
 
 CRD_FILE = "crds/paddlepaddle.org_trainingjobs.yaml"
+QUEUE_CRD_FILE = "crds/paddlepaddle.org_queues.yaml"
 ALL_IN_ONE = "deploy/edl_controller.yaml"
 
 _HEADER = "# Generated from the models in edl/api by `make generate`; changes here are lost.\n"
@@ -27,20 +28,30 @@ _HEADER = "# Generated from the models in edl/api by `make generate`; changes he
 Object = dict[str, Any]
 
 
-# mypy cannot follow a base class that depends on what PyYAML was built with.
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes repeated objects in full, because people and some tools do not expect anchors in a manifest.
+def _in_full(_dumper: yaml.SafeDumper, _data: object) -> bool:
+    """Repeated objects are written in full: people and some tools do not expect anchors in a manifest."""
+    return True
 
-    It writes with libyaml if that is installed: the same text in a tenth of the time.
-    """
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class calls it
-        return True
+# With libyaml, if PyYAML was built with it: the same text in a tenth of the time.
+_Dumper: type[yaml.SafeDumper] = type(
+    "_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {"ignore_aliases": _in_full}
+)
 
 
 def crd_yaml() -> str:
-    """The CustomResourceDefinition as a YAML file."""
+    """The CustomResourceDefinition of TrainingJob as a YAML file."""
     return _dump([render_crd()])
+
+
+def queue_crd_yaml() -> str:
+    """The CustomResourceDefinition of Queue as a YAML file."""
+    return _dump([render_queue_crd()])
+
+
+def crds_yaml() -> str:
+    """Both of them, as one YAML file."""
+    return _dump([render_crd(), render_queue_crd()])
 
 
 def manifests_yaml() -> str:
@@ -53,6 +64,7 @@ def controller_manifests() -> list[Object]:
     return [
         *install_objects.namespace(),
         render_crd(),
+        render_queue_crd(),
         *install_objects.priority_classes(),
         *install_objects.rights(),
         *install_objects.admission(),
@@ -69,15 +81,17 @@ def generated_files() -> dict[str, str]:
         "admission.yaml": install_objects.admission(),
         "controller.yaml": install_objects.workload(),
     }
-    files = {CRD_FILE: crd_yaml(), ALL_IN_ONE: manifests_yaml(), "deploy/crd/trainingjobs.yaml": crd_yaml()}
-    files["deploy/crd/kustomization.yaml"] = _kustomization(["trainingjobs.yaml"])
+    definitions = {"trainingjobs.yaml": crd_yaml(), "queues.yaml": queue_crd_yaml()}
+    files = {CRD_FILE: crd_yaml(), QUEUE_CRD_FILE: queue_crd_yaml(), ALL_IN_ONE: manifests_yaml()}
+    files |= {f"deploy/crd/{name}": text for name, text in definitions.items()}
+    files["deploy/crd/kustomization.yaml"] = _kustomization([*definitions])
     files |= {f"deploy/base/{name}": _dump(objects) for name, objects in base.items()}
     files["deploy/base/kustomization.yaml"] = _kustomization(["../crd", *base])
     files["deploy/volcano/rbac.yaml"] = _dump(install_objects.volcano_rights())
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
-    return files | _monitoring_files() | chart_files(_dump, crd_yaml())
+    return files | _monitoring_files() | chart_files(_dump, definitions)
 
 
 def _monitoring_files() -> dict[str, str]:

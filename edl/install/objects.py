@@ -11,6 +11,7 @@ from typing import Any
 
 from edl import __version__
 from edl.api.manifest import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
+from edl.api.queues import QUEUE_PLURAL
 from edl.api.v1 import GROUP, PLURAL, VERSION
 from edl.model.names import CONTROLLER_NAMESPACE, KEY_SECRET
 
@@ -71,10 +72,13 @@ def rights() -> list[Object]:
 def volcano_rights() -> list[Object]:
     """The additional rights of the controller in a cluster with Volcano."""
     name = f"{CONTROLLER}-volcano"
-    rule = _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get", "patch"])
+    rules = [
+        _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get", "patch"]),
+        _rule("batch.volcano.sh", ["jobs"], [*_MIRROR, "patch"]),
+    ]
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name
-    return [{**_role("ClusterRole", name), "rules": [rule]}, binding]
+    return [{**_role("ClusterRole", name), "rules": rules}, binding]
 
 
 def pod_reader() -> list[Object]:
@@ -155,16 +159,23 @@ def _cluster_rules() -> list[Object]:
     return [
         _rule("", ["nodes"], _MIRROR),
         _rule("", ["pods"], [*_MIRROR, "get", "create", "delete", "patch"]),
+        # Without this rule no trainer that runs lends CPU, and nothing else changes.
+        _rule("", ["pods/resize"], ["patch"]),
         _rule("", ["services"], ["create", "get"]),
         _rule("", ["persistentvolumeclaims"], ["create", "get"]),
         _rule("", ["secrets"], ["create"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _rule("apps", ["daemonsets"], _MIRROR),
+        # Without this rule edl resizes no Job, and nothing else changes.
+        _rule("batch", ["jobs"], [*_MIRROR, "patch"]),
         _rule("", ["resourcequotas"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
         _rule("storage.k8s.io", ["storageclasses"], ["list"]),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),
         _rule(GROUP, [f"{PLURAL}/status"], ["patch"]),
+        # Without this rule edl reads no Queue, and only the file of --queues counts.
+        _rule(GROUP, [QUEUE_PLURAL], _MIRROR),
+        _rule(GROUP, [f"{QUEUE_PLURAL}/status"], ["patch"]),
     ]
 
 
@@ -187,6 +198,8 @@ def _user_roles() -> list[Object]:
         role = _role("ClusterRole", f"edl-{PLURAL}-{suffix}")
         role["metadata"]["labels"] = {f"{_RBAC}/aggregate-to-{name}": "true" for name in audience}
         roles.append({**role, "rules": [_rule(GROUP, resources, verbs)]})
+    # Queues have no namespace: bind this one with a ClusterRoleBinding. Only a cluster's administrator writes them.
+    roles.append({**_role("ClusterRole", f"edl-{QUEUE_PLURAL}-view"), "rules": [_rule(GROUP, [QUEUE_PLURAL], _READ)]})
     return roles
 
 

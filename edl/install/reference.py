@@ -15,7 +15,9 @@ from edl.api.crd import render_schema
 from edl.api.roles import RoleSpec
 from edl.install.alerts import ALERTS
 from edl.install.command_reference import COMMANDS_PAGE, commands_page
+from edl.install.json_reference import JSON_PAGE, json_page
 from edl.install.manifests import generated_files
+from edl.install.reference_pages import CONDITIONS_PAGE, HTTP_PAGE, conditions_page, http_page
 from edl.master.metrics import MasterMetrics
 from edl.model.names import Role
 from edl.observability.metric_groups.build import BuildMetrics
@@ -45,6 +47,16 @@ def tables() -> dict[str, str]:
     }
 
 
+def pages() -> dict[str, str]:
+    """Name of each page that is generated as a whole -> its text."""
+    return {
+        COMMANDS_PAGE: commands_page(),
+        CONDITIONS_PAGE: conditions_page(),
+        HTTP_PAGE: http_page(),
+        JSON_PAGE: json_page(),
+    }
+
+
 def filled_in(text: str) -> str:
     """The document with every table replaced by a new one.
 
@@ -62,7 +74,7 @@ def filled_in(text: str) -> str:
 
 def write_all(root: Path) -> None:
     """Write every generated file and every table of docs/ below the root of the repository."""
-    for name, text in {**generated_files(), COMMANDS_PAGE: commands_page()}.items():
+    for name, text in {**generated_files(), **pages()}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

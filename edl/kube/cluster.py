@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edl.clock import Clock
+from edl.kube.discovery import PodResizing
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
 from edl.model.actions import Action, Outcome
@@ -10,10 +13,19 @@ from edl.model.cluster import ClusterSnapshot
 
 
 class KubernetesCluster:
-    """Implements `ports.Cluster`; the cache must be running."""
+    """Implements `ports.Cluster`; the cache must be running.
 
-    def __init__(self, cache: ClusterCache, writer: Writer, clock: Clock) -> None:
-        self._cache, self._writer, self._clock = cache, writer, clock
+    Args:
+        cache: observes.
+        writer: acts.
+        clock: the time of a snapshot.
+        resizing: asked whether running pods can be resized; None if edl shall not resize them.
+    """
+
+    def __init__(
+        self, cache: ClusterCache, writer: Writer, clock: Clock, resizing: PodResizing | None = None
+    ) -> None:
+        self._cache, self._writer, self._clock, self._resizing = cache, writer, clock, resizing
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot; `wait_for_change` then waits for changes after it.
@@ -21,10 +33,12 @@ class KubernetesCluster:
         Raises:
             NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
+        resizes_pods = self._resizing is not None and await self._resizing.is_there()
+        await self._cache.translate(self._clock.now_s())
         await self._cache.wait_for_change(0.0, debounce_s=0.0)
         snapshot = self._cache.snapshot(self._clock.now_s())
         self._writer.forget_all_but({job.uid for job in snapshot.jobs})
-        return snapshot
+        return replace(snapshot, resizes_pods=True) if resizes_pods else snapshot
 
     async def wait_for_change(self, timeout_s: float) -> bool:
         """Wait until something changes after the last snapshot; return False after a timeout."""

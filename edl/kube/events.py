@@ -1,4 +1,4 @@
-"""Events on a TrainingJob, as `kubectl describe` shows them.
+"""Events on a TrainingJob or another workload, as `kubectl describe` shows them.
 
 The same event of the same job is one object with a count. Its name contains a hash of its content, so a controller
 that restarts in between counts the same object and does not create a second one.
@@ -14,6 +14,7 @@ import msgspec
 from edl.api.v1 import API_VERSION, KIND
 from edl.kube.client.api_errors import AlreadyExistsError
 from edl.kube.client.session import ApiSession
+from edl.kube.workloads.registry import ADAPTERS
 from edl.model.actions import EmitEvent
 from edl.model.times import text_of
 
@@ -46,15 +47,17 @@ def event_body(action: EmitEvent, now_s: float) -> dict[str, Any]:
     content = f"{action.job_uid} {action.kind} {action.reason} {message}"
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     at = text_of(now_s)
+    adapter = ADAPTERS.get(action.job.kind)
+    version, kind = (API_VERSION, KIND) if adapter is None else adapter.api[:2]
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{action.job.name}.{digest}", "namespace": action.job.namespace},
+        "metadata": {"name": f"{action.job.object_name}.{digest}", "namespace": action.job.namespace},
         "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": version,
+            "kind": kind,
             "namespace": action.job.namespace,
-            "name": action.job.name,
+            "name": action.job.object_name,
             "uid": action.job_uid,
         },
         "type": action.kind.value,

@@ -17,10 +17,14 @@ from edl.errors import ConfigError, PermanentError
 from edl.kube.client.api_errors import GoneError, NotFoundError, RefusedError, error_of
 from edl.kube.client.session import ApiSession, Params
 from edl.kube.job_table import AS_TABLE
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 
 RESOURCE = f"trainingjob.{GROUP}"
 """What kubectl calls the resource in its outcomes."""
+
+ALL_ROLES = "all"
+"""What `edl logs --role` takes for the pods of every role."""
 
 WATCH_S = 300
 _READ_S = WATCH_S + 60.0
@@ -110,6 +114,11 @@ class JobClient:
                     if event.get("type") != "BOOKMARK":
                         yield event
 
+    async def trainer_bounds(self, name: str) -> tuple[int, int]:
+        """`min-instance` and `max-instance` of a job."""
+        trainer = (await self.read(name))["spec"]["trainer"]
+        return int(trainer["min-instance"]), int(trainer["max-instance"])
+
     async def scale(self, name: str, replicas: int) -> None:
         """Set the fixed number of trainers; 0 lets the planner decide again."""
         path = f"{jobs_path(self.namespace, name)}/scale"
@@ -139,23 +148,28 @@ class JobClient:
                 continue
 
     async def pods(self, job: str, role: str, index: int | None) -> list[Object]:
-        """The pods of a role of a job, sorted by number.
+        """The pods of a role of a job, or of `all` roles, sorted by role and number.
 
         Raises:
             PermanentError: there is none; the message says whether the job exists.
         """
-        wanted = {LABEL_JOB: job, LABEL_ROLE: role, **({LABEL_INDEX: str(index)} if index is not None else {})}
+        wanted = {
+            LABEL_JOB: job,
+            **({LABEL_ROLE: role} if role != ALL_ROLES else {}),
+            **({LABEL_INDEX: str(index)} if index is not None else {}),
+        }
         selector = ",".join(f"{label}={value}" for label, value in wanted.items())
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         raw = await self._ask(self.session.list(path, params={"labelSelector": selector}, limit=0))
         found: list[Object] = _object(raw).get("items") or []
         if not found:
             await self.read(job)
-            which = role if index is None else f"{role} {index}"
+            which = "any role" if role == ALL_ROLES else role
+            which = which if index is None else f"{which} {index}"
             raise PermanentError(
                 f"job {self.namespace}/{job} has no pod of {which} now; edl get {job} shows its state"
             )
-        return sorted(found, key=_number)
+        return sorted(found, key=_role_and_number)
 
     async def log(self, pod: str, params: Params, write: Callable[[str], None]) -> None:
         """Read the log of a pod line by line."""
@@ -205,6 +219,8 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
         start = f"[pod/{pod['metadata']['name']}/{container}] "
         return lambda line: write(start + line)
 
+    waiting: list[str] = []
+
     async def read(pod: Object) -> str:
         name, note = pod["metadata"]["name"], ""
         while True:
@@ -212,6 +228,7 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
                 await client.log(name, params, prefixed(pod))
             except NotStartedError as error:
                 if "follow" not in params:
+                    waiting.append(name)
                     return f"pod {name}: {error}"
                 if note != str(error):
                     note = str(error)
@@ -227,7 +244,15 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
     else:
         problems = [await read(pod) for pod in pods]
     if any(problems):
-        raise PermanentError("; ".join(problem for problem in problems if problem))
+        listed = "; ".join(problem for problem in problems if problem)
+        raise PermanentError(f"{listed}{_where_to_see_why(pods[0]) if waiting else ''}")
+
+
+def _where_to_see_why(pod: Object) -> str:
+    """The command that shows why the containers of a pod's job have not started."""
+    metadata = pod["metadata"]
+    job, namespace = (metadata.get("labels") or {}).get(LABEL_JOB), metadata.get("namespace") or DEFAULT_NAMESPACE
+    return f"; see `edl explain {job if namespace == DEFAULT_NAMESPACE else f'{namespace}/{job}'}`" if job else ""
 
 
 def checked_job(place: str, body: Object, namespace: str) -> Object:
@@ -262,6 +287,7 @@ def _version(found: Object) -> str:
     return str(inner or (found.get("metadata") or {}).get("resourceVersion") or "")
 
 
-def _number(pod: Object) -> tuple[int, str]:
-    index = str((pod["metadata"].get("labels") or {}).get(LABEL_INDEX, ""))
-    return (int(index) if index.isdecimal() else -1, str(pod["metadata"]["name"]))
+def _role_and_number(pod: Object) -> tuple[str, int, str]:
+    labels = pod["metadata"].get("labels") or {}
+    index = str(labels.get(LABEL_INDEX, ""))
+    return (str(labels.get(LABEL_ROLE, "")), int(index) if index.isdecimal() else -1, str(pod["metadata"]["name"]))

@@ -23,12 +23,13 @@ from edl.errors import ConflictError, PermanentError, TemporaryError
 from edl.kube.client.api_errors import translated
 from edl.kube.json_depth import UNREADABLE
 from edl.kube.master_key import MasterKey, make_token
-from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
+from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
 from edl.printable import printable
 
 CALL_TIMEOUT_S = 3.0
 ANSWER_BYTES = 4 * 1024 * 1024
 _MAX_QUOTED = 300
+_SILENT = "silent"
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Answer = TypeVar("_Answer")
@@ -55,6 +56,20 @@ class _ClosedEpoch(msgspec.Struct):
     quarantined: list[tuple[_Count, _Count]]
 
 
+class _HungTrainer(msgspec.Struct):
+    """A trainer in step that hangs."""
+
+    pod_uid: str
+    reason: str
+    seconds: Annotated[float, Meta(ge=0)]
+
+
+class _Group(msgspec.Struct):
+    """The trainers that train in step; a master from before the field `hung` leaves it out."""
+
+    hung: list[_HungTrainer] = []
+
+
 class _Status(msgspec.Struct):
     """The fields of `GET /v1/status` that the controller reads."""
 
@@ -69,6 +84,8 @@ class _Status(msgspec.Struct):
     closed: list[_ClosedEpoch] = []
     roster: _Roster | None = None
     blocked: str | None = None
+    group: _Group | None = None
+    unsaved: _Count = 0
 
 
 class _Id(msgspec.Struct):
@@ -118,12 +135,17 @@ class HttpMasterClient:
             done=status.done,
             total=status.total,
             consumed=status.consumed,
+            unsaved=status.unsaved,
             waiting=status.todo,
             quarantined=status.quarantined,
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
+            hung=tuple(
+                HungTrainer(one.pod_uid, one.reason == _SILENT, one.seconds)
+                for one in (status.group.hung if status.group is not None else ())
+            ),
         )
 
     async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:

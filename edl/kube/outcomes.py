@@ -19,6 +19,8 @@ from edl.model.actions import (
     Need,
     PatchStatus,
     ProbePod,
+    ResizePod,
+    ResizeWorkload,
     Result,
 )
 
@@ -75,4 +77,7 @@ def _attempt(action: Action) -> str:
             attempt = f"write an event of job {action.job}"
         case DeleteJob():
             attempt = f"delete job {action.job}"
+        case ResizeWorkload() | ResizePod():
+            what = "number of pods" if isinstance(action, ResizeWorkload) else "CPU request of a trainer"
+            attempt = f"set the {what} of {action.job}"
     return attempt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -17,10 +17,13 @@ from edl.api.resources import is_device
 from edl.errors import ConfigError
 from edl.kube.translate.shapes import OLD_GPU
 from edl.kube.yaml_files import DuplicateKeyError, bytes_of, errors_with_position, read_text, reject_duplicate_keys
+from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import Quota
 from edl.model.quantity import exact_quantity, parse_quantity
 from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
+from edl.model.status import Reason
+from edl.model.tenants import Tenants, UnknownQueues
 
 DEFAULT_QUEUE = "default"
 """The queue of a job that names none."""
@@ -53,8 +56,10 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
     return tuple(sorted(quotas, key=lambda quota: quota.queue))
 
 
-def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterator[str]:
-    """Yield a warning for each queue that has jobs but no quota, or a quota but no jobs.
+def unmatched(
+    quotas: Collection[Quota], jobs: Iterable[Job], path: str, objects: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield a warning for each queue that has jobs but no quota, or a quota but no jobs, or that an object replaces.
 
     A file may leave out the default queue on purpose, so its jobs are mentioned only if a queue of the file has no
     job.
@@ -63,22 +68,78 @@ def unmatched(quotas: Iterable[Quota], jobs: Iterable[Job], path: str) -> Iterat
         quotas: of the file.
         jobs: of the cluster; the queue of an invalid job is unknown.
         path: of the file; empty if there is none.
+        objects: the names of the Queue objects of the cluster.
     """
     if not path:
         return
-    limited = {quota.queue for quota in quotas}
+    limited = {quota.queue for quota in quotas} - {*objects}
     used: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         if not job.problem:
             used[job.queue].append(job)
-    for queue in sorted(used.keys() - limited - {DEFAULT_QUEUE}):
+    for queue in sorted({quota.queue for quota in quotas} & {*objects}):
+        yield f"queue {queue} of --queues {path} is also a Queue object, which counts instead of the file"
+    for queue in sorted(used.keys() - limited - {DEFAULT_QUEUE, *objects} if not objects else ()):
         first, *others = used[queue]
         more = f" and {len(others)} more" if others else ""
         yield f"queue {queue} (job {first.key}{more}) is not in --queues {path}, so it has no quota"
-    unlimited = DEFAULT_QUEUE in used and DEFAULT_QUEUE not in limited
+    unlimited = DEFAULT_QUEUE in used and DEFAULT_QUEUE not in {*limited, *objects}
     hint = f"; jobs that name no queue are in queue {DEFAULT_QUEUE}, which has no quota" if unlimited else ""
     for queue in sorted(limited - used.keys()):
         yield f"queue {queue} of --queues {path} has no job, so its quota limits nothing{hint}"
+
+
+def unlimited(
+    jobs: Iterable[Job], quotas: Collection[Quota], objects: Collection[str], tenants: Tenants | None
+) -> Iterator[str]:
+    """Yield a warning for each queue that has jobs but no Queue object, if the cluster has Queue objects.
+
+    Jobs of the default queue are left out: an operator may limit only some teams.
+
+    Args:
+        jobs: of the cluster; the queue of an invalid job is unknown.
+        quotas: of the file of `--queues`.
+        objects: the names of the Queue objects.
+        tenants: what becomes of a job in an unknown queue; None if it has no limit.
+    """
+    if not objects or (tenants is not None and tenants.unknown_queues is not UnknownQueues.ALLOW):
+        return
+    known = {DEFAULT_QUEUE, *objects, *(quota.queue for quota in quotas)}
+    lost: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if not job.problem and job.queue not in known:
+            lost[job.queue].append(job)
+    for queue, (first, *others) in sorted(lost.items()):
+        more = f" and {len(others)} more" if others else ""
+        yield (
+            f"queue {queue} (job {first.key}{more}) has no Queue object, so it has no quota; create Queue {queue},"
+            " correct spec.queue, or write unknown-queues: refuse in the file of --tenants"
+        )
+
+
+def unsaved(snapshot: ClusterSnapshot, quotas: Collection[Quota]) -> Iterator[str]:
+    """Yield a warning if files lack the Queue objects that a job of them was planned with.
+
+    A job shows it by its saved status: it has one and names a queue, or a quota that no ResourceQuota explains held
+    it back.
+
+    Args:
+        snapshot: what the files hold.
+        quotas: of the file of `--queues`.
+    """
+    if snapshot.queues or quotas:
+        return
+    for job in snapshot.jobs:
+        if job.status is None or job.problem:
+            continue
+        is_held = job.status.reason == Reason.QUOTA_REACHED and not snapshot.resource_quotas
+        if is_held or job.queue != DEFAULT_QUEUE:
+            held = " and its status says QuotaReached" if is_held else ""
+            yield (
+                f"job {job.key} is in queue {job.queue}{held}, but the files have no Queue object, so no quota is"
+                " counted; if the cluster has queues, add queues.paddlepaddle.org to kubectl get"
+            )
+            return
 
 
 def _compose(text: str, name: str) -> yaml.Node:

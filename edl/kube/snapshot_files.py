@@ -16,12 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import yaml
-from yaml.composer import Composer
-
+from edl.api.queues import QUEUE_KIND, parse_queue
 from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
+from edl.kube.snapshot_yaml import load_documents
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
     NODES,
@@ -34,14 +33,15 @@ from edl.kube.translate.decoders import (
 )
 from edl.kube.translate.objects import TRAINING_JOB_API
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.queues import QUEUES
 from edl.kube.translate.snapshot import Translator
+from edl.kube.workloads.registry import ADAPTERS
 from edl.kube.yaml_files import (
     DuplicateKeyError,
     bytes_of,
     errors_with_position,
     object_with_unique_keys,
     read_text,
-    reject_duplicate_keys,
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import CONTROLLER_NAMESPACE
@@ -49,20 +49,24 @@ from edl.model.times import seconds_of
 
 STANDARD_INPUT = "-"
 
-_READ: dict[tuple[str, str], Decoder[Any]] = {
+_WORKLOADS = {adapter.api[:2]: adapter for adapter in ADAPTERS.values()}
+
+READ: dict[tuple[str, str], Decoder[Any]] = {
     ("v1", "Node"): NODES,
     ("v1", "Pod"): PODS,
     (TRAINING_JOB_API, "TrainingJob"): TRAINING_JOBS,
+    (TRAINING_JOB_API, QUEUE_KIND): QUEUES,
     ("apps/v1", "DaemonSet"): DAEMON_SETS,
     ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASSES,
     ("v1", "ResourceQuota"): RESOURCE_QUOTAS,
+    **{api: adapter.decoder for api, adapter in _WORKLOADS.items()},
 }
-_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet", "ResourceQuota"}
+_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet", "ResourceQuota", *(a.decoder.kind for a in _WORKLOADS.values())}
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")
 _NO_TIMES = {"annotations", "labels", "fieldsV1", "spec"}
 
 Identity = tuple[str, str, str]
-"""Kind, namespace and name."""
+"""Kind, namespace and name; the kind is that of the decoder, because two groups have a kind Job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +108,61 @@ class SavedCluster:
             nodes=self._of("Node"),
             pods=self._of("Pod"),
             jobs=self._of("TrainingJob"),
+            workloads=[(a, one) for a in _WORKLOADS.values() for one in self._of(a.decoder.kind)],
             daemonsets=self._of("DaemonSet"),
             priority_classes=self._of("PriorityClass"),
             resource_quotas=self._of("ResourceQuota"),
+            queues=self._of(QUEUE_KIND),
+            unread_queues=[one for one in self.quarantined if one.kind == QUEUE_KIND],
             now_s=newest_s if now_s is None else now_s,
         )
         unread = (replace(one, place=self.places.get(_identity(one), "")) for one in translator.quarantined)
         return snapshot, (*self.quarantined, *unread)
 
     def dropped(self) -> Iterator[str]:
-        """Yield a warning for each unknown field of a valid job, as the API server does."""
+        """Yield a warning for each unknown field of a valid job or queue, as the API server does."""
         for source in self._of("TrainingJob"):
             with suppress(InvalidJobError):
                 job = parse_job(source.body)
-                for warning in unknown_fields(job, source.body):
+                for warning in unknown_fields(job.spec, source.body.get("spec")):
                     yield f"job {job.key}: {warning}"
+        for source in self._of(QUEUE_KIND):
+            with suppress(ConfigError):
+                body = {"metadata": {"name": source.metadata.name}, "spec": source.spec}
+                for warning in unknown_fields(parse_queue(body), source.spec, QUEUE_KIND):
+                    yield f"queue {source.metadata.name}: {warning}"
+
+    def reject_broken_queues(self) -> None:
+        """Refuse a Queue that is not valid: without its limits the plan would be that of another cluster.
+
+        Raises:
+            ConfigError: a Queue is not valid; the message names each with the value, the rule and the remedy.
+        """
+        broken = [
+            (self.places.get(_identity(one), ""), one.name, one.problem)
+            for one in self.quarantined
+            if one.kind == QUEUE_KIND
+        ]
+        for identity in (one for one in self.objects if one[0] == QUEUE_KIND):
+            name, source = identity[2], self.objects[identity]
+            try:
+                parse_queue({"metadata": {"name": name}, "spec": source.spec})
+            except ConfigError as error:
+                broken.append((self.places.get(identity, ""), name, str(error)))
+        if broken:
+            raise ConfigError(
+                "; ".join(f"{place}: Queue {name} is not valid: {problem}" for place, name, problem in broken)
+            )
+
+    def replaced_jobs(self) -> Iterator[str]:
+        """Yield a warning for each job of the first file that is another one in a later file."""
+        for identity, job in self.first.items():
+            kind, namespace, name = identity
+            if kind == "TrainingJob" and self.objects.get(identity) != job:
+                yield (
+                    f"job {namespace}/{name} of {self.first_name} is replaced by {self.places.get(identity)};"
+                    " to plan for both, give the new one another name"
+                )
 
     def _of(self, kind: str) -> list[Any]:
         return [obj for identity, obj in self.objects.items() if identity[0] == kind]
@@ -205,7 +249,7 @@ def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
 
 def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
     with errors_with_position(name):
-        for number, value in enumerate(yaml.load_all(text, Loader=_Loader), 1):
+        for number, value in enumerate(load_documents(text), 1):
             if value is not None:
                 yield _place(name, number), value
 
@@ -247,7 +291,7 @@ def _add(
 ) -> None:
     """Decode an object and add it to `objects` or `unreadable`, if a plan needs its kind."""
     version, kind = body["apiVersion"], body["kind"]
-    decoder = _READ.get((version, kind))
+    decoder = READ.get((version, kind))
     if decoder is None:
         _reject_mistaken_kind(place, version, kind)
         return
@@ -255,8 +299,8 @@ def _add(
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{place}: a {kind} has no metadata.name; give it one")
-    namespace = (metadata or {}).get("namespace") or DEFAULT_NAMESPACE if kind in _NAMESPACED else ""
-    identity = (kind, str(namespace), name)
+    namespace = (metadata or {}).get("namespace") or DEFAULT_NAMESPACE if decoder.kind in _NAMESPACED else ""
+    identity = (decoder.kind, str(namespace), name)
     decoded = decoder.from_dict(body)
     objects.pop(identity, None)
     unreadable.pop(identity, None)
@@ -273,14 +317,15 @@ def _reject_mistaken_kind(place: str, version: str, kind: str) -> None:
     Other objects are ignored; these two are probably mistakes.
     """
     group = GROUP if version == GROUP else version.rpartition("/")[0]
-    for known, name in _READ:
+    for known, name in READ:
         if name == kind and known.rpartition("/")[0] == group:
             raise ConfigError(
                 f"{place}: a {kind} has apiVersion {version}, which edl does not read; save it as {known}"
             )
     if group == GROUP:
         raise ConfigError(
-            f"{place}: kind {_quoted(kind)} is unknown in {GROUP}; write {KIND}, with apiVersion {API_VERSION}"
+            f"{place}: kind {_quoted(kind)} is unknown in {GROUP}; write {KIND} or {QUEUE_KIND}, with apiVersion"
+            f" {API_VERSION}"
         )
 
 
@@ -338,32 +383,3 @@ def _skip_space(text: str, at: int) -> int:
 
 def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
-
-
-# mypy cannot follow a base class that depends on what PyYAML was built with.
-class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML by the JSON schema: a value is a boolean, null or number only if Kubernetes reads it as one.
-
-    The parser is libyaml's if it is installed. The composer is always Python's, because on deep nesting libyaml's
-    crashes the interpreter and Python's raises a RecursionError.
-    """
-
-    def __init__(self, stream: str) -> None:
-        super(Composer, self).__init__(stream)
-        Composer.__init__(self)
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's stubs name it wrongly
-        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
-        reject_duplicate_keys(mapping)
-        return mapping
-
-
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
-    ("float", r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?", "-+0123456789"),
-    ("merge", r"<<", "<"),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))

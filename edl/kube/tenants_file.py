@@ -3,7 +3,7 @@
 unknown-queues: refuse        # allow (the default), default or refuse
 namespaces:
   "*": {max-priority: 0, queues: [default]}
-  research: {max-priority: 100, queues: [blue, default]}
+  research: {max-priority: 100, queues: [blue, default], lending: Never}
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import yaml
 
 from edl.errors import ConfigError
 from edl.kube.yaml_files import bytes_of, errors_with_position, read_text, reject_duplicate_keys
+from edl.model.lending import Lending
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 
 _EXAMPLE = 'write namespaces: {"*": {max-priority: 0, queues: [default]}}'
@@ -23,6 +24,7 @@ _EXAMPLE = 'write namespaces: {"*": {max-priority: 0, queues: [default]}}'
 class _Rule(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
     max_priority: int | None = None
     queues: list[str] | None = None
+    lending: Lending | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -49,7 +51,12 @@ def read_tenants(path: Path) -> Tenants:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {error}; {_EXAMPLE}") from error
     rules = (
-        TenantRule(namespace, rule.max_priority, None if rule.queues is None else tuple(sorted(set(rule.queues))))
+        TenantRule(
+            namespace,
+            rule.max_priority,
+            None if rule.queues is None else tuple(sorted(set(rule.queues))),
+            rule.lending,
+        )
         for namespace, rule in found.namespaces.items()
     )
     return Tenants(tuple(sorted(rules, key=lambda rule: rule.namespace)), found.unknown_queues)

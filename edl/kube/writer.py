@@ -12,17 +12,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edl.api.manifest import pod_group_manifest, pod_manifest, service_manifest, token_secret_manifest
+from edl.api.manifest import pod_manifest, service_manifest, token_secret_manifest
 from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
 from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
-from edl.kube.client.session import ApiSession
+from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
 from edl.kube.master_key import MasterKey, make_token
 from edl.kube.outcomes import message_of, result_of
+from edl.kube.pod_groups import pod_group
 from edl.kube.translate.status_body import status_body
+from edl.kube.workload_writer import send_resize
+from edl.kube.workloads.resize import resize_request
 from edl.model.actions import (
     Action,
     CreatePod,
@@ -34,12 +37,16 @@ from edl.model.actions import (
     EnsureSecret,
     EnsureService,
     MarkPod,
+    Need,
     Outcome,
     PatchStatus,
     ProbePod,
+    ResizePod,
+    ResizeWorkload,
     Result,
 )
-from edl.model.names import ANNOTATION_INTENT, JobKey, Role
+from edl.model.names import ANNOTATION_DECLARED_CPU, ANNOTATION_INTENT, JobKey, Role
+from edl.model.resources import CPU
 
 WRITE_TIMEOUT_S = 4.5
 """Less than the time from the renew deadline to the end of the lease: no write arrives after a takeover."""
@@ -55,6 +62,9 @@ class CacheView(Protocol):
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
         """Return the TrainingJob as the cache shows it; None if it does not exist."""
+
+    def workload(self, key: JobKey) -> Any | None:  # noqa: ANN401 - the decoded object of any kind
+        """Return a workload that is no TrainingJob as the cache shows it; None if it does not exist."""
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of the cluster's PriorityClasses."""
@@ -116,14 +126,8 @@ class Writer:
                 result = await self._mark(action)
             case DeletePod():
                 result = await self._delete_pod(action)
-            case EnsureService():
-                result = await self._once(action, self._ensure_service)
-            case EnsureSecret():
-                result = await self._once(action, self._ensure_secret)
-            case EnsureClaim():
-                result = await self._once(action, self._claims.ensure)
-            case EnsurePodGroup():
-                result = await self._once(action, self._ensure_pod_group)
+            case EnsureService() | EnsureSecret() | EnsureClaim() | EnsurePodGroup():
+                result = await self._ensure(action)
             case PatchStatus():
                 result = await self._patch_status(action)
             case EmitEvent():
@@ -131,7 +135,22 @@ class Writer:
                 await emit(self._session, action, self._clock.now_s(), timeout_s=WRITE_TIMEOUT_S)
             case DeleteJob():
                 result = await self._delete_job(action)
+            case ResizeWorkload():
+                result = await self._resize(action)
+            case ResizePod():
+                result = await self._resize_pod(action)
         return result
+
+    async def _ensure(self, action: Need) -> Result:
+        match action:
+            case EnsureService():
+                return await self._once(action, self._ensure_service)
+            case EnsureSecret():
+                return await self._once(action, self._ensure_secret)
+            case EnsureClaim():
+                return await self._once(action, self._claims.ensure)
+            case EnsurePodGroup():
+                return await self._once(action, self._ensure_pod_group)
 
     async def _create_pod(self, action: CreatePod) -> Result:
         job = self._job(action)
@@ -142,6 +161,7 @@ class Writer:
             default_master_image=self._master_image,
             planned_node=action.node,
             pinned=action.pinned,
+            cpu_request=action.cpu_request,
             priority_classes=self._cache.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
             expected=action.expected,
@@ -187,17 +207,45 @@ class Writer:
 
     async def _mark(self, action: MarkPod | DeletePod) -> Result:
         """Annotate the pod with the intent, if it still has that UID."""
+        stored = await self._annotate(action, {ANNOTATION_INTENT: action.intent})
+        return Result.UNCHANGED if stored is None else Result.DONE
+
+    async def _annotate(
+        self, action: MarkPod | DeletePod | ResizePod, annotations: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """Annotate the pod, if it still has that UID, and return it as stored; None if it does not exist."""
         namespace = action.job.namespace
         path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}"
-        patch = {"metadata": {"uid": action.pod_uid, "annotations": {ANNOTATION_INTENT: action.intent}}}
+        patch = {"metadata": {"uid": action.pod_uid, "annotations": dict(annotations)}}
         try:
             stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
-            return Result.UNCHANGED
+            return None
         except RefusedError as error:
             if error.code == 422 and "metadata.uid" in str(error):
                 raise ConflictError(f"another pod has the name {namespace}/{action.pod} now") from error
             raise
+        version = stored["metadata"]["resourceVersion"]
+        self._cache.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
+        return stored
+
+    async def _resize_pod(self, action: ResizePod) -> Result:
+        """Annotate what the trainer declares, then change its request in the very version that was stored.
+
+        The resize subresource ignores the UID, so the version stands for it. A crash between the two writes leaves a
+        pod that declares what it requests.
+        """
+        stored = await self._annotate(action, {ANNOTATION_DECLARED_CPU: f"{action.declared_milli}m"})
+        if stored is None:
+            return Result.UNCHANGED
+        namespace, version = action.job.namespace, stored["metadata"]["resourceVersion"]
+        resources = {"requests": {CPU: f"{action.cpu_milli}m"}}
+        patch = {
+            "metadata": {"resourceVersion": version},
+            "spec": {"containers": [{"name": Role.TRAINER.value, "resources": resources}]},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}/resize"
+        stored = await self._session.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_s=WRITE_TIMEOUT_S)
         version = stored["metadata"]["resourceVersion"]
         self._cache.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
         return Result.DONE
@@ -238,14 +286,14 @@ class Writer:
 
     async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> None:
         collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
-        manifest = pod_group_manifest(job)
+        manifest = pod_group(job, self._master_image, self._cache.priority_classes())
         try:
             await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
             path = f"{collection}/{action.job.name}"
             found = await self._existing(f"PodGroup {action.job}", path, action)
-            if not _contains(found.get("spec"), least := {"minMember": manifest["spec"]["minMember"]}):
-                await self._session.patch(path, {"spec": least}, timeout_s=WRITE_TIMEOUT_S)
+            if not _contains(found.get("spec"), manifest["spec"]):
+                await self._session.patch(path, {"spec": manifest["spec"]}, timeout_s=WRITE_TIMEOUT_S)
         except RefusedError as error:
             is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
             if not (is_optional and error.code in {403, 404}):
@@ -274,6 +322,13 @@ class Writer:
         stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
         version = stored["metadata"]["resourceVersion"]
         self._cache.expect_patched("TrainingJob", *action.job, action.job_uid, version)
+        return Result.DONE
+
+    async def _resize(self, action: ResizeWorkload) -> Result:
+        request = resize_request(action, self._cache.workload(action.job))
+        stored = await send_resize(self._session, request, WRITE_TIMEOUT_S)
+        job, version = action.job, stored["metadata"]["resourceVersion"]
+        self._cache.expect_patched(job.kind.value, job.namespace, job.object_name, action.job_uid, version)
         return Result.DONE
 
     async def _delete_job(self, action: DeleteJob) -> Result:

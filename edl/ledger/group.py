@@ -22,6 +22,7 @@ from typing import NamedTuple
 from edl.errors import ConflictError
 from edl.ledger.entries import TrainerSession
 from edl.ledger.events import WorldFormed
+from edl.ledger.hung import HungTrainers
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 
@@ -106,7 +107,7 @@ class _Member:
         session: its number.
         waits_since_s: since when it waits for a world; None while it does not.
         unwatched_since_s: since when it has no `watch` under way; None while it has one.
-        was_dropped: its last `watch` ended because its connection broke.
+        was_dropped: the connection of its last `watch` broke, during the call or after it.
     """
 
     session: int
@@ -136,6 +137,7 @@ class Group:
         self._ledger, self._settings = ledger, settings
         self._members: dict[int, _Member] = {}  # session -> member, in the order of arrival
         self._gone: set[int] = set()  # sessions of the last world that are not waited for
+        self._hung = HungTrainers(ledger.may_train)
         self.losses: deque[Loss] = deque(maxlen=_LOSSES_KEPT)
         world = ledger.state.world
         for session, position in zip(world.sessions, world.positions, strict=True) if world else ():
@@ -160,6 +162,7 @@ class Group:
         session, world = self._ledger.step_session(key, now_s), self.world
         member = self._member(session, now_s)
         self._check_settings(member, request.settings)
+        self._hung.discard(session.pod_uid)
         self._take_back(member, request)
         was_in = self._is_present(session.number)
         if was_in and world is not None and request.generation < world.generation:
@@ -208,6 +211,18 @@ class Group:
         member = self._members.get(session.number) if session is not None else None
         if member is not None:
             member.unwatched_since_s, member.was_dropped = now_s, dropped
+
+    def disconnect(self, key: SessionKey) -> bool:
+        """The connection on which a trainer watched is closed; nothing changes if it watches again on another one.
+
+        Returns:
+            True if the trainer is not lost yet: call `tick` later.
+        """
+        session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
+        member = self._members.get(session.number) if session is not None else None
+        if member is not None and member.unwatched_since_s is not None:
+            member.was_dropped = True
+        return member is not None
 
     def must_change(self, key: SessionKey, generation: int) -> bool:
         """True if the world of a trainer should end with its next step."""
@@ -276,8 +291,8 @@ class Group:
         generation = world.generation if world is not None else 0
         return generation, frozenset(self._gone), joiners, sum(1 for _ in self._training()), state.is_open
 
-    def status(self) -> dict[str, object] | None:
-        """What people read: the world, who waits, and the last losses; None if nobody trains in step."""
+    def status(self, now_s: float) -> dict[str, object] | None:
+        """What people read: the world, who waits, who hangs, and the last losses; None if nobody trains in step."""
         world = self.world
         if world is None:
             return None
@@ -287,6 +302,10 @@ class Group:
             "position": self._ledger.position,
             "members": names,
             "waiting": [member.name for member in self._joiners()],
+            "hung": [
+                {"pod_uid": one.pod_uid, "name": one.name, "reason": one.reason, "seconds": now_s - one.since_s}
+                for one in self._hung
+            ],
             "losses": [loss._asdict() for loss in self.losses],
         }
 
@@ -376,6 +395,8 @@ class Group:
     def _lose(self, number: int, reason: str, now_s: float) -> None:
         world, member = self.world, self._members[number]
         self.losses.append(Loss(member.name, world.generation if world is not None else 0, reason))
+        if reason in {SILENT, STUCK} and (session := self._ledger.state.sessions.get(number)) is not None:
+            self._hung.add(session, reason, now_s)
         if self._is_present(number):
             self._gone.add(number)
         del self._members[number]

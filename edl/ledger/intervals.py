@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 Range = tuple[int, int]
 
@@ -43,8 +44,8 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._starts == other._starts and self._ends == other._ends
 
-    # The set is mutable and compares by content, so it must not be a key of a dictionary; mypy expects a method here.
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> NoReturn:
+        raise TypeError("an IntervalSet changes, so it cannot be a key of a dictionary")
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"

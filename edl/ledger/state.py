@@ -128,6 +128,16 @@ class LedgerState:
         return start + (self.todo.first()[0] if self.todo else self.total) if self.is_open else start
 
     @property
+    def unsaved(self) -> int:
+        """Positions that are done and that training would repeat if the model were lost now."""
+        if not self.is_open:
+            return 0
+        latest, done = self.latest_checkpoint, self.reported.size + self.committed.size
+        if latest is None:
+            return done  # training would go back to the start of the epoch
+        return max(0, (self.epoch - latest.epoch) * self.total + done - latest.done.size)
+
+    @property
     def latest_checkpoint(self) -> Checkpoint | None:
         """The committed checkpoint that began last; None if there is none."""
         return max((c for c in self.checkpoints.values() if c.committed), key=lambda c: c.number, default=None)

@@ -18,7 +18,8 @@ def ledger_status(ledger: Ledger) -> _Object:
     """The body of `GET /v1/status`.
 
     All counts are positions of the open epoch; of the last epoch if the job is finished. `consumed` is `done` plus
-    the positions of open leases that heartbeats have reported as consumed.
+    the positions of open leases that heartbeats have reported as consumed. `unsaved` is what training would repeat if
+    the model were lost now: what is done since the last checkpoint or, without one, since the start of the epoch.
     """
     state = ledger.state
     latest = state.latest_checkpoint
@@ -30,6 +31,7 @@ def ledger_status(ledger: Ledger) -> _Object:
         "sessions": {"live": sum(1 for _ in ledger.live_sessions), "holding": len(holders)},
         "holders": [_holder(session) for session in holders[:_MAX_ENTRIES]],
         "checkpoint": {"id": latest.number, "step": latest.step, "epoch": latest.epoch} if latest else None,
+        "unsaved": state.unsaved,
         "roster": {"generation": state.roster.generation, "pods": len(state.roster_uids)} if state.roster else None,
         "closed": [
             {"epoch": c.epoch, "total": c.total, "redispatched": c.redispatched, "quarantined": c.quarantined}

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 
+from edl.lifecycle.container_end import cause_of_end
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.progress import LOST_MODEL, Measured, Progress
+from edl.model.status import JobPhase
 from edl.model.units import count
 
 NO_PSERVERS = "trainers"
@@ -43,6 +45,21 @@ class MasterState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class HungTrainer:
+    """A trainer without which the others train on, although its process is there.
+
+    Attributes:
+        pod_uid: of its pod.
+        is_silent: its process is stopped, or its node does not answer; otherwise its loop hangs.
+        seconds: since the others went on.
+    """
+
+    pod_uid: str
+    is_silent: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class MasterReport:
     """The fields of a master's status that the controller needs.
 
@@ -56,6 +73,8 @@ class MasterReport:
         working: UIDs of pods that hold leases and have made progress with them.
         roster: (generation, number of pods) of the current roster; None if there is none.
         blocked: why the master cannot write its journal; empty if it can.
+        hung: the trainers in step that hang, by the time of the report.
+        unsaved: positions that training would repeat if the model were lost now.
     """
 
     state: MasterState
@@ -69,6 +88,8 @@ class MasterReport:
     working: frozenset[str] = frozenset()
     roster: tuple[int, int] | None = None
     blocked: str = ""
+    hung: tuple[HungTrainer, ...] = ()
+    unsaved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +161,35 @@ def roster_of(job: Job, unreachable: frozenset[str] = frozenset()) -> tuple[Rost
         for p in job.pods
         if p.role is Role.TRAINER and not p.is_finished and p.uid not in unreachable
     )
+
+
+def saving_trainers(job: Job) -> frozenset[str]:
+    """UIDs of the running trainers of a job that edl takes down: until they have ended, they may save the model."""
+    stored = _stored_progress(job)
+    if job.status is None or stored is None or stored.model != LOST_MODEL:
+        return frozenset()
+    gives_way = job.status.phase in {JobPhase.PENDING, JobPhase.SUSPENDED}
+    return frozenset(
+        p.uid
+        for p in job.pods
+        if p.role is Role.TRAINER and p.phase is PodPhase.RUNNING and (p.terminating or gives_way)
+    )
+
+
+def pods_to_end(job: Job, unreachable: frozenset[str]) -> tuple[Pod, ...]:
+    """The pods of a job that gives way which are deleted now: its master and its pservers end after its trainers.
+
+    A trainer saves the model when it gets SIGTERM, and the save counts once the master has it.
+
+    Args:
+        job: the job with its pods.
+        unreachable: UIDs of pods whose end no kubelet will confirm.
+    """
+    master = master_of(job)
+    is_served = master is not None and master.phase is PodPhase.RUNNING and master.uid not in unreachable
+    trainers = tuple(p for p in job.pods if p.role is Role.TRAINER)
+    may_save = any(p.phase is PodPhase.RUNNING and p.uid not in unreachable for p in trainers)
+    return trainers if is_served and may_save else job.pods
 
 
 def model_of(job: Job) -> str:
@@ -260,9 +310,8 @@ def master_problem(job: Job, master_view: MasterView | None) -> tuple[str, str] 
             f"the master cannot write its journal: {master_view.report.blocked}; training is paused and resumes"
             " automatically once the journal's volume has free space",
         )
-    if master is not None and not master.ready and master.container_message:
-        last = master.container_message.strip().splitlines()[-1][:_MAX_SHOWN]
-        return "MasterFailing", f"{master.name} failed and is restarted: {last}"
+    if master is not None and not (master.ready or master.cannot_start) and master.container_message:
+        return "MasterFailing", f"{master.name} failed and is restarted: {cause_of_end(master)}"
     return None
 
 

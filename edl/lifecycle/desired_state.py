@@ -21,8 +21,10 @@ from edl.lifecycle.data_progress import (
     ledger_loss,
     ledger_warning,
     master_problem,
+    pods_to_end,
     quarantine_failure,
 )
+from edl.lifecycle.hung_trainers import hung_problem, overdue_trainers
 from edl.lifecycle.measurement import with_measured
 from edl.lifecycle.node_pinning import refused_pods
 from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
@@ -131,6 +133,8 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
     Once a trainer has completed, or the master has closed the last epoch, the job does not grow and needs no minimum.
     A gang then needs the trainers that have not completed; a fault-tolerant job needs none beyond the live ones.
     """
+    if job.owner_count is not None:  # what has completed is known to its own controller
+        return job
     job = with_measured(job)
     completed = job.completed_trainers
     if not (completed or is_finishing) or is_over(job):
@@ -149,12 +153,12 @@ def _next(given: _Input) -> _Result:
     ended = _end_or_suspension(given, failures, events)
     if ended is not None:
         keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
-        going = () if keeps_pods else job.pods
+        going = () if keeps_pods else pods_to_end(job, unreachable)
         return _Result(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, unreachable)))
     given = _without_readmission(given)
     step = _planned_step(given, failures)
     if step.stage is Stage.WAITING:
-        going = () if step.unplanned else job.pods
+        going = () if step.unplanned else pods_to_end(job, unreachable)
         return _Result(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, unreachable)))
     cause = _cause_of_restart(given, events)
     if cause:
@@ -196,7 +200,8 @@ def _end_or_suspension(given: _Input, failures: int, events: Sequence[PodEvent])
     if failures > job.backoff_limit:
         message = f"the job had {count(failures, 'pod failure')}, more than spec.backoffLimit {job.backoff_limit}"
         last = [e.message for e in events if e.event is JobEvent.POD_FAILED]
-        message += f": {'; '.join(last)}; `kubectl logs` shows more" if last else ""
+        message += f": {'; '.join(last)}" if last else ""
+        message += "" if not last or "edl logs" in message else f"; `edl logs {job.key.name}` shows more"
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}, so edl ended it"
@@ -256,6 +261,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         master_problem(job, context.master_view)
         or context.degraded
         or start_problem(job)
+        or hung_problem(job, context.master_view)
         or ledger_warning(job, context.master_view)
     )
     if decision is None:
@@ -269,6 +275,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
             failures=failures,
             details=admitted.message if admitted is not None else "",
             unplanned=True,
+            slowed=old.lending.slowed if old.lending is not None else 0,
             degraded=degraded,
         )
     return Step(
@@ -280,6 +287,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         details=decision.details,
         shrink_reason=decision.shrink_reason,
         never_ran=not any(p.node for p in job.live_trainers if p.name in decision.victims),
+        slowed=decision.slowed,
         degraded=degraded,
     )
 
@@ -298,6 +306,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
         *delete(victims, job, step.shrink_reason or step.reason, unreachable),
         *delete(replaced, job, Intent.REPLACED.value, unreachable),
         *delete(moving, job, Intent.MOVED.value, unreachable),
+        *delete(overdue_trainers(job, given.context.master_view), job, Intent.HUNG.value, unreachable),
         *_complete_deletions(given),
     )
     kept = len(job.live_trainers) - len(victims)

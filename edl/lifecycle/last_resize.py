@@ -13,7 +13,7 @@ from edl.lifecycle.pod_events import preempted_trainers
 from edl.lifecycle.step import Stage, Step
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.plan import VOLUNTARY_SHRINKS, Limits
+from edl.model.plan import GROWTH_HOLD_S, VOLUNTARY_SHRINKS
 from edl.model.status import JobStatus, Reason, Resize, RoleCount
 
 
@@ -50,7 +50,7 @@ def _resize(job: Job, step: Step, trainer: RoleCount, stamp: float) -> Resize | 
     if not is_planned or step.target == before:
         return last
     if step.target > before:
-        hold_s = max(job.cooldown_s, Limits().growth_hold_s)
+        hold_s = max(job.cooldown_s, GROWTH_HOLD_S)
         is_held = last is not None and last.to_count < last.from_count and stamp - last.time_s < hold_s
         return last if is_held else Resize(stamp, before, step.target, step.reason, voluntary_s)
     if step.stage is Stage.RUNNING and not step.shrink_reason and max(was, live) <= step.target:

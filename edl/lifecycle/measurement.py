@@ -13,7 +13,7 @@ per lease TTL. So one window changes a known speed by a bounded factor, and old 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import floor, log10
+from math import ceil, floor, log2, log10
 
 from edl.model.jobs import Job
 from edl.model.progress import NOTHING_MEASURED, Measured, Speed
@@ -148,7 +148,7 @@ def add_speed(speeds: tuple[Speed, ...], trainers: int, per_s: float, seconds: f
 
 
 def with_measured(job: Job) -> Job:
-    """The job with its measured throughput and resize cost, unless the spec declares them.
+    """The job with its measured throughput and resize cost, unless the spec declares them, and what it has not saved.
 
     One speed alone does not show how a job scales, so at least two are used.
     """
@@ -156,7 +156,25 @@ def with_measured(job: Job) -> Job:
     throughput, cost_s = job.throughput, job.resize_cost_s
     if not throughput and len(measured.speeds) > 1:
         throughput = tuple((s.trainers, s.per_s) for s in measured.speeds)
-    return replace(job, throughput=throughput, resize_cost_s=measured.resize_s if cost_s is None else cost_s)
+    return replace(
+        job,
+        throughput=throughput,
+        resize_cost_s=measured.resize_s if cost_s is None else cost_s,
+        unsaved_s=_unsaved_s(job, throughput or tuple((s.trainers, s.per_s) for s in measured.speeds)),
+    )
+
+
+def _unsaved_s(job: Job, speeds: tuple[tuple[int, float], ...]) -> float:
+    """How long the job trained for what it has not saved, at the speed nearest to its number of trainers.
+
+    It is rounded up to a power of two, so that the plan of a job that trains on stays the same for a while.
+    """
+    stored = job.status.dataset if job.status is not None else None
+    live = len(job.live_trainers)
+    nearest = min(speeds, key=lambda speed: (abs(speed[0] - live), speed), default=(0, 0.0))
+    if stored is None or stored.unsaved <= 0 or nearest[1] <= 0:
+        return 0.0
+    return float(2 ** max(0, ceil(log2(stored.unsaved / nearest[1]))))
 
 
 def rounded(measured: Measured) -> Measured:

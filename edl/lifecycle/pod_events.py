@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edl.lifecycle.container_end import cause_of_end
 from edl.lifecycle.data_progress import MasterView, data_at_end, is_awaited
 from edl.model.actions import Intent, MarkPod
 from edl.model.job_policies import JobAction, JobEvent
@@ -21,12 +22,11 @@ PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
 CANNOT_START = "PodCannotStart"
-_SINGLE_POD = frozenset({Intent.POD_FAILED.value, Intent.NODE_LOST.value, Intent.REPLACED.value, Intent.MOVED.value})
+_SINGLE_POD = frozenset(
+    intent.value for intent in (Intent.POD_FAILED, Intent.NODE_LOST, Intent.REPLACED, Intent.MOVED, Intent.HUNG)
+)
 """Intents that concern one pod; every other intent deletes pods for a reason of the whole job."""
-_MAX_PODS, _MAX_CHARACTERS = 3, 200
-_GENERIC_MESSAGE = "General Error"
-"""The launcher's message for exit code 1; an earlier line of the program says more."""
-_MAX_APPLICATION_CODE, _SIGNAL_OFFSET = 125, 128
+_MAX_PODS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,8 @@ def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
 
 
 def describe_failure(pod: Pod) -> str:
-    """How a pod failed: its exit code and the last message of its container, or what the code means."""
-    lines = pod.container_message.strip().splitlines()
-    line = next((line for line in reversed(lines) if line != _GENERIC_MESSAGE), lines[-1] if lines else "")
-    cause = line[-_MAX_CHARACTERS:] or _meaning(pod.exit_code)
+    """How a pod failed: its exit code and the last line of its container, or what the code means."""
+    cause = cause_of_end(pod)
     code = "an unknown code" if pod.exit_code is None else f"code {pod.exit_code}"
     return f"{pod.name} exited with {code}{f' ({cause})' if cause else ''}"
 
@@ -258,15 +256,6 @@ def _has_vanished(job: Job, role: Role) -> bool:
 def _intent_word(pod: Pod) -> str:
     """The intent without the number of a failure."""
     return pod.intent.partition("/")[0]
-
-
-def _meaning(code: int | None) -> str:
-    """What an exit code without a message means."""
-    if not code:
-        return ""
-    if code <= _MAX_APPLICATION_CODE:
-        return "application exit code; nothing was logged"
-    return f"killed by signal {code - _SIGNAL_OFFSET}" if code > _SIGNAL_OFFSET else ""
 
 
 def _list(pods: Sequence[Pod], describe: Callable[[Pod], str]) -> str:

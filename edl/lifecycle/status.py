@@ -16,7 +16,7 @@ from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 from edl.model.progress import Progress
-from edl.model.status import JobPhase, JobStatus, Reason, RoleCount
+from edl.model.status import JobPhase, JobStatus, LentCpu, Reason, RoleCount
 
 _PHASES = {
     Stage.WAITING: JobPhase.PENDING,
@@ -59,6 +59,7 @@ def describe(
         dataset=_progress(job, step, master_view),
         measured=measured if measured is not None else old.measured,
         completed=_completed(job, step),
+        lending=_lending(job, step),
     )
     return status, job_events(job, step, status)
 
@@ -99,6 +100,12 @@ def _completed(job: Job, step: Step) -> tuple[int, ...]:
     if step.restarting or step.rerun is Role.TRAINER or step.stage in {Stage.SUSPENDED, Stage.WAITING}:
         return ()
     return tuple(sorted(job.completed_indexes))
+
+
+def _lending(job: Job, step: Step) -> LentCpu | None:
+    """What the trainers of a job lend now."""
+    lent_milli = sum(pod.lent_cpu_milli for pod in job.live_trainers)
+    return LentCpu(lent_milli, step.slowed) if lent_milli else None
 
 
 def _start_s(old: JobStatus, step: Step, stamp: float) -> float | None:

@@ -36,6 +36,7 @@ class Step:
         trainer_lost: the last trainer was lost before it completed, and is replaced.
         never_ran: no trainer that the plan deletes has a node yet.
         unplanned: there is no plan for the job in this round, so it keeps its trainers.
+        slowed: trainers that lend CPU which serving uses.
         degraded: (reason, message) of a problem that edl did not decide on; None if there is none.
     """
 
@@ -53,6 +54,7 @@ class Step:
     trainer_lost: bool = False
     never_ran: bool = False
     unplanned: bool = False
+    slowed: int = 0
     degraded: tuple[str, str] | None = None
 
     @property

@@ -6,6 +6,7 @@ decision. A closed queue is no error of the spec: the job waits, and it runs onc
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from edl.model.jobs import Job, Refusal
@@ -18,8 +19,14 @@ DEFAULT_QUEUE = "default"
 """The queue of a job that names none."""
 
 
-def as_permitted(job: Job, limits: Limits) -> Job:
-    """The job for the planner, with the priority and the queue that its namespace may use."""
+def as_permitted(job: Job, limits: Limits, queues: Collection[str] = ()) -> Job:
+    """The job for the planner, with the priority and the queue that its namespace may use.
+
+    Args:
+        job: as its owner wrote it.
+        limits: what the operator allows.
+        queues: the names of the Queue objects of the cluster.
+    """
     if limits.tenants is None or not job.is_schedulable:
         return job
     rule, queue = limits.tenants.rule_of(job.key.namespace), job.queue
@@ -28,13 +35,32 @@ def as_permitted(job: Job, limits: Limits) -> Job:
     if rule.queues is not None and queue not in rule.queues:
         open_queues = f"use {listed(rule.queues)}" if rule.queues else "no queue is"
         return _closed(job, f"queue {queue} is not open to namespace {job.key.namespace}; {open_queues}")
-    if queue == DEFAULT_QUEUE or queue in {quota.queue for quota in limits.quotas}:
+    if queue == DEFAULT_QUEUE or queue in queues or queue in {q.queue for q in limits.quotas}:
         return job
     if limits.tenants.unknown_queues is UnknownQueues.REFUSE:
-        return _closed(job, f"queue {queue} does not exist; use a queue of the file of --queues")
+        return _closed(job, f"queue {queue} does not exist; use a Queue of the cluster or of --queues")
     if limits.tenants.unknown_queues is UnknownQueues.DEFAULT:
         return replace(job, queue=DEFAULT_QUEUE)
     return job
+
+
+def as_held(job: Job, unknown: Collection[str]) -> Job:
+    """The job for the planner, with no more than it has if the limits of its queue are unknown.
+
+    Args:
+        job: as its namespace may have it.
+        unknown: the names of the Queue objects that are not valid and of which no valid version is known.
+    """
+    if job.queue not in unknown or not job.is_schedulable:
+        return job
+    live = len(job.live_trainers)
+    runs = job.was_admitted and any(pod.is_live for pod in job.pods)
+    message = f"Queue {job.queue} is not valid, so its jobs get no more than they have; correct the object"
+    allowed = max(live, job.bounds.min_trainers) if runs else 0
+    refusal = Refusal(
+        allowed, is_tried=False, reason=Reason.QUOTA_REACHED, message=message, details="", bars=not runs
+    )
+    return replace(job, refusal=refusal)
 
 
 def limited_priority(job: Job, limits: Limits) -> tuple[str, str] | None:

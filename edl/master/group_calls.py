@@ -1,13 +1,15 @@
 """The calls of trainers that train in step: a call for a world is held until there is one.
 
 A trainer always has one `watch` under way. If its process ends, the operating system closes the connection, and the
-master learns of the loss at once, long before a time limit.
+master learns of the loss at once, long before a time limit. A process may also end between two of these calls; so the
+connection is looked at after each of them, until the next one begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from edl.clock import Clock
@@ -18,6 +20,25 @@ from edl.ledger.request import SessionKey
 MAX_HOLD_S = 10.0
 """The longest time for which a call is held, in seconds."""
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One call of `watch`.
+
+    Attributes:
+        generation: of the world of the trainer.
+        position: how far its model is.
+        wait_s: how long to hold the call while the answer would be `knows`, in seconds.
+        knows: the answer that the trainer already has.
+        is_connected: False once the connection of the call is closed, also after its answer.
+    """
+
+    generation: int
+    position: int | None
+    wait_s: float
+    knows: bool
+    is_connected: Callable[[], bool]
 
 
 class Commands(Protocol):
@@ -41,6 +62,8 @@ class GroupCalls:
         self._ledger, self._clock, self._execute, self._settings = ledger, clock, execute, settings
         self._group = Group(ledger, settings, clock.monotonic_s())
         self._changed = asyncio.Event()
+        self._last_watch: dict[SessionKey, Watch] = {}
+        self._watching: dict[SessionKey, int] = {}  # how many of its calls are under way
         self._timers: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
@@ -60,7 +83,7 @@ class GroupCalls:
 
     def status(self) -> dict[str, Any] | None:
         """See `Group.status`."""
-        return self._group.status()
+        return self._group.status(self._clock.monotonic_s())
 
     def tick(self) -> None:
         """Apply the time limits."""
@@ -81,30 +104,20 @@ class GroupCalls:
             found = self._group.formed(key)
         return found
 
-    async def watch(
-        self, key: SessionKey, generation: int, position: int | None, wait_s: float, *, knows: bool
-    ) -> bool:
-        """A trainer is alive; returns whether its world should end with the next step.
-
-        Args:
-            key: the session.
-            generation: of its world.
-            position: how far its model is.
-            wait_s: how long to hold the call while the answer would be `knows`, in seconds.
-            knows: the answer that the trainer already has.
-        """
-        self._run(lambda: self._group.watch(key, generation, position, self._clock.monotonic_s()))
-        until_s, is_done = self._until_s(wait_s), False
+    async def watch(self, key: SessionKey, call: Watch) -> bool:
+        """A trainer is alive; returns whether its world should end with the next step."""
+        self._last_watch[key] = call
+        self._watching[key] = self._watching.get(key, 0) + 1
+        self._run(lambda: self._group.watch(key, call.generation, call.position, self._clock.monotonic_s()))
+        until_s, is_done = self._until_s(call.wait_s), False
         try:
-            while self._group.must_change(key, generation) == knows and not self.has_ended:
+            while self._group.must_change(key, call.generation) == call.knows and not self.has_ended:
                 if not await self._wait_for_change(until_s):
                     break
             is_done = True
         finally:
-            self._group.unwatch(key, self._clock.monotonic_s(), dropped=not is_done)
-            if not is_done:
-                self._look_after(self._settings.reconnect_s)
-        return self._group.must_change(key, generation)
+            self._end_watch(key, call, is_done=is_done)
+        return self._group.must_change(key, call.generation)
 
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
         """See `Group.leave`; held until nobody needs the trainer any more."""
@@ -143,12 +156,26 @@ class GroupCalls:
             return False
         return True
 
-    def _look_after(self, seconds: float) -> None:
-        """Apply the time limits again after some seconds."""
+    def _end_watch(self, key: SessionKey, call: Watch, *, is_done: bool) -> None:
+        """A call has ended; a trainer that reports at once has another one under way."""
+        self._watching[key] -= 1
+        if not self._watching[key]:
+            del self._watching[key]
+            self._group.unwatch(key, self._clock.monotonic_s(), dropped=not is_done)
+            self._look_after(key, call)
+
+    def _look_after(self, key: SessionKey, call: Watch) -> None:
+        """Look now and then whether a trainer that does not watch is still connected, until it watches or is lost."""
 
         async def look() -> None:
-            await self._clock.sleep(seconds)
-            self.tick()
+            while self._last_watch.get(key) is call and not self.has_ended:
+                await self._clock.sleep(self._settings.reconnect_s)
+                if self._last_watch.get(key) is not call or call.is_connected():
+                    continue
+                if self._group.disconnect(key):
+                    self.tick()
+                else:
+                    del self._last_watch[key]
 
         timer = asyncio.get_running_loop().create_task(look())
         self._timers.add(timer)

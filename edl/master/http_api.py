@@ -48,6 +48,7 @@ from edl.master.bodies import (
     sync_answer,
 )
 from edl.master.datasets import Catalog, dataset_event
+from edl.master.group_calls import Watch
 from edl.master.master import Master
 from edl.master.metrics import MasterMetrics
 from edl.master.openapi import openapi
@@ -313,8 +314,12 @@ class MasterApi:
     async def _watch(self, request: web.Request) -> web.Response:
         body = await self._body(request, WatchBody)
         self._limit_calls((body.session.pod_uid, body.session.incarnation))
-        place = body.session.key, body.generation, body.position
-        return _answer(WatchAnswer(*await self._master.watch(*place, body.wait_s, knows=body.knows)))
+
+        def is_connected() -> bool:
+            return request.transport is not None and not request.transport.is_closing()
+
+        call = Watch(body.generation, body.position, body.wait_s, body.knows, is_connected)
+        return _answer(WatchAnswer(*await self._master.watch(body.session.key, call)))
 
     async def _leave(self, request: web.Request) -> web.Response:
         body = await self._body(request, LeaveBody)

@@ -26,7 +26,7 @@ from edl.ledger.request import WAIT, SessionKey, SyncRequest
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
 from edl.ledger.status import ledger_status
-from edl.master.group_calls import GroupCalls
+from edl.master.group_calls import GroupCalls, Watch
 from edl.master.ledger_store import LedgerStore, StoreBlockedError
 
 SNAPSHOT_EVENTS = 100_000
@@ -238,13 +238,11 @@ class Master:
         await self._store.durable(self._store.appended)
         return found, self._group.has_ended
 
-    async def watch(
-        self, key: SessionKey, generation: int, position: int | None, wait_s: float, *, knows: bool
-    ) -> tuple[bool, int, bool]:
+    async def watch(self, key: SessionKey, call: Watch) -> tuple[bool, int, bool]:
         """See `GroupCalls.watch`; returns its answer, the position up to which steps are done, and `is_broken`."""
         self._refuse_while_blocked()
-        must_change = await self._group.watch(key, generation, position, wait_s, knows=knows)
-        done, is_broken = self._group.position, self._group.is_broken(generation)
+        must_change = await self._group.watch(key, call)
+        done, is_broken = self._group.position, self._group.is_broken(call.generation)
         await self._store.durable(self._store.appended)
         return must_change, done, is_broken
 

@@ -94,6 +94,20 @@ class MasterMetrics(MetricGroup):
             ),
         ),
     )
+    hung = GaugeMetric(
+        "edl_master_hung_trainers",
+        "Trainers in step that hang: the others went on without them, and their processes are still there.",
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Trainers that hang",
+                ((f"max(edl_master_hung_trainers{{{SELECTED_JOB}}})", "trainers"),),
+                "Condition Degraded names them. edl replaces a trainer that hangs for 120 s.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
     records = GaugeMetric(
         "edl_master_journal_records",
         "Records in the journal.",
@@ -195,4 +209,5 @@ class MasterMetrics(MetricGroup):
         self.sessions.set(status["sessions"]["live"])
         self.records.set(status["records"])
         self.blocked.set(status["blocked"] is not None)
+        self.hung.set(len((status["group"] or {"hung": ()})["hung"]))
         return generate_latest(self.registry)

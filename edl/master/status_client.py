@@ -78,6 +78,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         "  ".join(f"{place} {status[place]}" for place in _PLACES),
         f"trainers: {status['sessions']['live']} live, {status['sessions']['holding']} with leases",
     ]
+    if group := status.get("group"):
+        lines += _group_lines(group)
     if status["blocked"]:
         lines.append(f"BLOCKED: {status['blocked']}; the master grants no leases until then")
     for holder in status["holders"]:
@@ -87,3 +89,13 @@ def _lines(status: dict[str, Any]) -> list[str]:
             f"  done {holder['done']}  {rate}"
         )
     return lines
+
+
+def _group_lines(group: dict[str, Any]) -> list[str]:
+    """The trainers that train in step, one line for each kind."""
+    members, waiting = ", ".join(group["members"]) or "nobody", ", ".join(group["waiting"])
+    lines = [f"in step: {members} (world {group['generation']})"]
+    if waiting:
+        lines.append(f"waiting for the next world: {waiting}")
+    hung = (f"{one['name']} for {one['seconds']:.0f} s ({one['reason']})" for one in group.get("hung", ()))
+    return [*lines, *(f"HANGS: {line}" for line in hung)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.model.names import JobKey, Role
-from edl.model.status import JobStatus
+from edl.model.status import JobStatus, Resize
 
 
 class Intent(StrEnum):
@@ -24,6 +24,7 @@ class Intent(StrEnum):
     RESTART = "Restart"
     REPLACED = "Replaced"
     MOVED = "Moved"
+    HUNG = "Hung"
     JOB_FAILED = "JobFailed"
 
 
@@ -42,6 +43,7 @@ class CreatePod:
         job_uid: the owner; the pod is not created for another job of the same name.
         node: the node that the plan chose; None leaves the choice to kube-scheduler.
         pinned: the pod requires that node; see `edl.lifecycle.node_pinning`.
+        cpu_request: for a trainer, the part of its declared CPU that it requests, in (0, 1]; it lends the rest.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
     """
@@ -52,6 +54,7 @@ class CreatePod:
     index: int
     node: str | None = None
     pinned: bool = False
+    cpu_request: float = 1.0
     expected: tuple[int, int] | None = None
     restarts_epoch: bool = False
 
@@ -165,10 +168,55 @@ class DeleteJob:
     job_uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeWorkload:
+    """Let the controller of a workload keep another number of pods, if it keeps as many as were observed.
+
+    Attributes:
+        before: how many it keeps now.
+        count: how many it should keep; 0 stops the workload.
+        resize: what edl records on the object, in the same write.
+    """
+
+    job: JobKey
+    job_uid: str
+    before: int
+    count: int
+    resize: Resize
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePod:
+    """Change the CPU request of a trainer that runs, if it still has that UID; its container is not restarted.
+
+    Attributes:
+        cpu_milli: what it requests from then on.
+        declared_milli: what it declares; written on the pod first, so that the planner goes on counting it.
+    """
+
+    job: JobKey
+    job_uid: str
+    pod: str
+    pod_uid: str
+    cpu_milli: int
+    declared_milli: int
+
+
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
 """An object that must exist before the pods of a job are created."""
 
-Action = CreatePod | ProbePod | MarkPod | DeletePod | Need | PatchStatus | EmitEvent | DeleteJob
+Action = (
+    CreatePod
+    | ProbePod
+    | MarkPod
+    | DeletePod
+    | Need
+    | PatchStatus
+    | EmitEvent
+    | DeleteJob
+    | ResizeWorkload
+    | ResizePod
+)
 
 
 class Result(StrEnum):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from edl.model.jobs import Job
 from edl.model.pods import Pod
+from edl.model.queues import Queue
 from edl.model.resources import Resources, Taint
 
 
@@ -60,7 +61,9 @@ class ClusterSnapshot:
         jobs: every TrainingJob, sorted by key.
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         unread_nodes: names of nodes that exist and could not be parsed: they offer no capacity, but are not gone.
+        resizes_pods: the API server changes requests of running pods in place, and edl may use it.
         resource_quotas: of the namespaces that have TrainingJobs, sorted by (namespace, name).
+        queues: the valid Queue objects of the cluster, sorted by name.
     """
 
     observed_at_s: float
@@ -70,3 +73,9 @@ class ClusterSnapshot:
     missing_priority_classes: tuple[str, ...] = ()
     unread_nodes: tuple[str, ...] = ()
     resource_quotas: tuple[ResourceQuota, ...] = ()
+    resizes_pods: bool = False
+    queues: tuple[Queue, ...] = ()
+
+    def shares_all(self, other: ClusterSnapshot) -> bool:
+        """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""
+        return self.nodes is other.nodes and self.pods is other.pods and self.jobs is other.jobs

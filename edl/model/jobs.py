@@ -1,4 +1,4 @@
-"""A TrainingJob with the fields that a decision and the job's life cycle need.
+"""A job as a decision sees it: a TrainingJob, or another workload that asks to be resized.
 
 Amounts are integers (millicores, bytes, devices, pods) and times are seconds since the epoch; a suffix of the name
 gives the unit. `edl.kube.translate` parses Kubernetes objects into these types; `plan.py` holds the decisions.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from edl.model.job_policies import JobAction, JobEvent, default_action
+from edl.model.lending import Lending, may_lend
 from edl.model.names import JobKey, Role
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
@@ -72,7 +73,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A TrainingJob with the fields that a decision and its life cycle need.
+    """A TrainingJob or another workload, with the fields that a decision and its life cycle need.
 
     Attributes:
         generation: `metadata.generation`, the version of the spec.
@@ -90,6 +91,8 @@ class Job:
         weight: weight of the job in the objective of the policy, > 0.
         throughput: declared (trainers, samples per second); empty if edl measures it.
         resize_cost_s: declared training time that one resize costs, in seconds; None if edl measures it.
+        unsaved_s: training time since the last checkpoint, in seconds, which is lost with the model; 0 if nothing is,
+            or if it is not known. Only the planner's view of a job has it.
         restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
             set.
         has_dataset: `spec.dataset` is set.
@@ -99,8 +102,12 @@ class Job:
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty if it is valid.
+        lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         status: the stored status; None before the first write.
         refusal: the API server refuses pods of the job; None if it does not. Only the planner's view of a job has it.
+        owner_count: how many trainers the job's own controller keeps, such as `spec.parallelism` of a `batch/v1` Job;
+            None for a TrainingJob, whose pods edl creates and deletes. That controller chooses the victims: always
+            the trainer with the highest index.
     """
 
     key: JobKey
@@ -131,10 +138,13 @@ class Job:
     cooldown_s: float = 60.0
     throughput: tuple[tuple[int, float], ...] = ()
     resize_cost_s: float | None = None
+    unsaved_s: float = 0.0
     restarts_epoch: bool | None = None
     has_dataset: bool = False
+    lending: Lending = Lending.SURPLUS
     status: JobStatus | None = None
     refusal: Refusal | None = None
+    owner_count: int | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -142,6 +152,10 @@ class Job:
         if self.pinned:
             return Bounds(self.pinned, self.pinned)
         return Bounds(self.min_trainers, self.max_trainers)
+
+    def may_lend(self, index: int) -> bool:
+        """True if the trainer with that number may lend CPU."""
+        return may_lend(self.lending, is_surplus=index >= self.min_trainers, is_synchronous=not self.fault_tolerant)
 
     @property
     def excess(self) -> str:

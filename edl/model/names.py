@@ -8,8 +8,11 @@ from typing import NamedTuple
 LABEL_JOB = "paddlepaddle.org/job"
 LABEL_ROLE = "paddlepaddle.org/role"
 LABEL_INDEX = "paddlepaddle.org/index"
+LABEL_LENDING = "paddlepaddle.org/lending"
+"""A label of a node: with the value Never, no trainer there lends CPU."""
 ANNOTATION_NODE = "paddlepaddle.org/planned-node"
 ANNOTATION_PINNED = "paddlepaddle.org/pinned"
+ANNOTATION_DECLARED_CPU = "paddlepaddle.org/declared-cpu"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 
@@ -20,14 +23,42 @@ KEY_SECRET = "edl-master-key"  # noqa: S105 - a name
 """The Secret with the key from which the tokens of the data masters are derived; in the controller's namespace."""
 
 
+class WorkloadKind(StrEnum):
+    """What a workload is, as kubectl names the resource. The planner treats all kinds alike."""
+
+    TRAINING_JOB = "trainingjob"
+    BATCH_JOB = "job.batch"
+    VOLCANO_JOB = "job.batch.volcano.sh"
+
+
 class JobKey(NamedTuple):
-    """Namespace and name of a TrainingJob; also the tie-breaker between jobs that are otherwise equal."""
+    """Namespace and name of a workload; also the tie-breaker between jobs that are otherwise equal.
+
+    The name of a TrainingJob stands alone. Every other workload has its kind before it, as kubectl writes it
+    (`job.batch/train`), so that objects of two kinds may have one name.
+    """
 
     namespace: str
     name: str
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, kind: WorkloadKind, namespace: str, name: str) -> JobKey:
+        """The key of an object of that kind."""
+        return cls(namespace, name if kind is WorkloadKind.TRAINING_JOB else f"{kind.value}/{name}")
+
+    @property
+    def kind(self) -> WorkloadKind:
+        """The kind of the workload."""
+        kind = self.name.partition("/")[0] if "/" in self.name else ""
+        return WorkloadKind(kind) if kind in set(WorkloadKind) else WorkloadKind.TRAINING_JOB
+
+    @property
+    def object_name(self) -> str:
+        """The name of the object, without its kind."""
+        return self.name.rpartition("/")[2]
 
 
 class Role(StrEnum):

@@ -15,8 +15,14 @@ from edl.model.resources import PodShape
 from edl.model.status import Reason
 from edl.model.tenants import Tenants
 
-VOLUNTARY_SHRINKS = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT})
-"""Reasons of a job below its maximum: a shrink with one of them gives capacity to another job."""
+GAP_ROUNDING = 1e-6  # bounds are rounded up by less
+VOLUNTARY_SHRINKS = frozenset(
+    {Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT, Reason.LENDING_CLEARED}
+)
+"""Reasons of a job below its maximum: a shrink with one of them gives capacity to another job, and can wait."""
+
+GROWTH_HOLD_S = 30.0
+"""A job that shrank for serving does not grow for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,11 @@ class Limits:
         serving_schedulers: only waiting pods of these schedulers count; empty for all.
         consolidate_after_s: pservers may move to other nodes, so that more trainers fit, once nothing has changed
             for this long; 0 never moves them.
+        surplus_cpu_request: trainers above the minimum of their job request this part of the CPU that they declare,
+            in (0, 1], and lend the rest; 1 lends nothing.
+        lend_running: trainers that run lower their CPU request too, and raise it once they may lend no more.
+        clear_lending_after_s: trainers that lend CPU are deleted, or started elsewhere, once serving has used it for
+            this long, in seconds; 0 lets them lend for ever.
         growth_hold_s: a job that shrank for serving does not grow for this long.
         head_wait_s: once the oldest job that does not fit has waited this long, no younger job is admitted before it.
         deadline_s: how long one decision may take.
@@ -66,7 +77,10 @@ class Limits:
     untried_s: float = 0.0
     serving_schedulers: tuple[str, ...] = ()
     consolidate_after_s: float = 0.0
-    growth_hold_s: float = 30.0
+    surplus_cpu_request: float = 1.0
+    clear_lending_after_s: float = 0.0
+    lend_running: bool = False
+    growth_hold_s: float = GROWTH_HOLD_S
     head_wait_s: float = 600.0
     deadline_s: float = 10.0
     quotas: tuple[Quota, ...] = ()
@@ -88,6 +102,8 @@ class ScaleDecision:
         shrink_reason: why the victims are deleted: ServingNeedsRoom, Moved, or the reason of the decision; empty
             without victims.
         message: the short form, one line: why this count (`7 of 12: cpu is full on pool gpu-a`).
+        lent_cpu_milli: CPU that its trainers declare and do not request.
+        slowed: live trainers that lend CPU on a node whose pods declare more than it has.
         details: the full account, with the pods that hold the capacity and the cost of one more trainer; empty if it
             would only repeat the message.
         pending: trainers of the target that fit on no node; 0 except in a comparison plan.
@@ -109,6 +125,8 @@ class ScaleDecision:
     pending: int = 0
     moves: tuple[str, ...] = ()
     details: str = ""
+    lent_cpu_milli: int = 0
+    slowed: int = 0
 
     @property
     def account(self) -> str:
@@ -126,8 +144,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The fraction of the bound that the plan may have missed; never negative."""
-        return max(0.0, (self.bound - self.achieved) / max(self.bound, 1e-9))
+        """The fraction of the bound that the plan may have missed; 0 if the two differ by rounding only."""
+        missed = self.bound - self.achieved
+        return missed / self.bound if missed > GAP_ROUNDING and self.bound > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role
 from edl.model.pod_limits import excess_of
-from edl.model.resources import PodShape
+from edl.model.resources import CPU, PodShape, Resources
 
 
 class PodPhase(StrEnum):
@@ -41,7 +42,7 @@ class Pod:
         daemon: a DaemonSet owns it.
         job: the TrainingJob that owns it; None for a foreign pod.
         index: its number within its role.
-        exit_code: the exit code of its main container; None until it ends, or if it is unknown.
+        exit_code: the exit code of the current or the previous end of its main container; None if there is none.
         intent: why edl deletes it, written on the pod before the deletion; empty if edl does not delete it.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
             DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet); empty if it has none.
@@ -51,6 +52,9 @@ class Pod:
         container_message: why its main container ended or cannot start: the message of the current or the previous
             termination, or why the kubelet cannot start it; empty if there is none.
         journal: for a master, where edl put its journal, `claim` or `emptyDir`; empty for every other pod.
+        lent_cpu_milli: how much less CPU it requests than `shape` says. A trainer that lends CPU declares what is in
+            its shape; 0 for every other pod.
+        running_request: for a trainer, its CPU request if its kubelet can change it while it runs; else None.
         safe_to_evict: whether edl may delete it only to consolidate nodes, by annotation of its owner; None if there
             is no annotation.
     """
@@ -85,6 +89,15 @@ class Pod:
     journal: str = ""
     safe_to_evict: bool | None = None
     scheduler: str = ""
+    lent_cpu_milli: int = 0
+    running_request: RunningRequest | None = None
+
+    @property
+    def requested(self) -> Resources:
+        """What kube-scheduler counts: the request of its shape without what it lends."""
+        if not self.lent_cpu_milli:
+            return self.shape.request
+        return self.shape.request - Resources.of({CPU: self.lent_cpu_milli})
 
     @property
     def is_finished(self) -> bool:
@@ -102,17 +115,21 @@ class Pod:
         return bool(self.container_message) and self.phase is PodPhase.PENDING and not self.terminating
 
     @property
-    def is_waiting_serving(self) -> bool:
-        """True for a foreign pod that needs a node and is not nominated to one: `serving` in a plan counts these."""
+    def is_serving_without_node(self) -> bool:
+        """True for a foreign pod that needs a node: also while kube-scheduler waits for the pods that it preempts."""
         return (
             self.job is None
             and not self.node
             and self.is_live
             and not self.gated
-            and not self.nominated
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def is_waiting_serving(self) -> bool:
+        """True for a foreign pod that needs a node and is not nominated to one: `serving` in a plan counts these."""
+        return self.is_serving_without_node and not self.nominated
 
     @property
     def needs_room(self) -> bool:

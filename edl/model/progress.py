@@ -21,12 +21,14 @@ class Progress:
         model: identifies the pservers that hold the model with this progress; see
             `edl.lifecycle.data_progress.model_of`. LOST_MODEL if the model was lost: the ledger must then return to
             the last checkpoint. Empty if it is not known.
+        unsaved: positions that training would repeat if the model were lost now.
     """
 
     epoch: int = 0
     done: int = 0
     total: int = 0
     model: str = ""
+    unsaved: int = 0
 
     @property
     def is_begun(self) -> bool:

@@ -40,7 +40,9 @@ class Reason(StrEnum):
     PINNED = "Pinned"
     COOLDOWN = "Cooldown"
     RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
+    LENDING_CLEARED = "LendingCleared"
     INVALID_SPEC = "InvalidSpec"
+    NOT_RESIZED = "NotResized"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
 
@@ -85,11 +87,20 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
+class LentCpu:
+    """CPU that the trainers of a job declare and do not request, and how many of them serving slows."""
+
+    cpu_milli: int
+    slowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """`status` of a TrainingJob, as read from the cluster or as edl will write it.
 
     Attributes:
         explanation: why the job has its trainer count, in one line; condition Admitted has the full account.
+        lending: what its trainers lend; None if they lend nothing.
         failures: pod failures that count towards `spec.backoffLimit`.
         completed: indexes of the trainers of this run that exited with code 0, sorted; also of those whose pods
             somebody has deleted since.
@@ -111,6 +122,7 @@ class JobStatus:
     dataset: Progress | None = None
     measured: Measured = NOTHING_MEASURED
     completed: tuple[int, ...] = ()
+    lending: LentCpu | None = None
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type; None if there is none."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.model.lending import Lending
+
 ANY_NAMESPACE = "*"
 """The name of the rule for the namespaces that have none of their own."""
 
@@ -25,11 +27,13 @@ class TenantRule:
         namespace: its name, or `ANY_NAMESPACE`.
         max_priority: the highest `spec.priority`; None for no limit.
         queues: the queues, sorted; None for all.
+        lending: the most that `spec.elasticity.lending` may say; None for no limit.
     """
 
     namespace: str
     max_priority: int | None = None
     queues: tuple[str, ...] | None = None
+    lending: Lending | None = None
 
 
 @dataclass(frozen=True, slots=True)

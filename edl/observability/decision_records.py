@@ -1,7 +1,8 @@
 """Decision records: JSON files that hold everything a decision was made from, so that it can be replayed later.
 
-A record is written if a decision changed. Only the newest records are kept. A full disk loses records and never stops
-the controller.
+A record is written if a decision changed. The newest records are kept, and before them the first one of each hour: a
+tenant whose jobs come and go fast cannot push out all that is older. A full disk loses records and never stops the
+controller.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from edl.observability.stored_names import encode_with_stored_names, with_code_n
 
 RECORD_VERSION = 1
 RECORDS_KEPT = 1000
+HOURS_KEPT = 720
 RECORDS = "decision-*.json"
 
 
@@ -66,15 +68,20 @@ def decode_record(raw: bytes) -> DecisionRecord:
 
 
 class RecordFolder:
-    """Keeps the newest records in a folder: one file for each record, named by time."""
+    """Keeps records in a folder: one file for each record, named by time."""
 
-    def __init__(self, folder: Path, *, keep: int = RECORDS_KEPT) -> None:
+    def __init__(self, folder: Path, *, keep: int = RECORDS_KEPT, hours: int = HOURS_KEPT) -> None:
         """Use this folder; create it if it does not exist.
+
+        Args:
+            folder: where the files are.
+            keep: so many of the newest records are kept.
+            hours: of older ones, the first one of so many hours that have one.
 
         Raises:
             ConfigError: the folder cannot be written to.
         """
-        self._folder, self._keep = folder, keep
+        self._folder, self._keep, self._hours = folder, keep, hours
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
@@ -85,7 +92,7 @@ class RecordFolder:
             ) from error
 
     def write(self, record: DecisionRecord) -> Path:
-        """Add a record, completely or not at all, and delete the oldest records beyond the limit.
+        """Add a record, completely or not at all, and delete old records beyond the limits.
 
         Raises:
             OSError: the file cannot be written.
@@ -99,6 +106,15 @@ class RecordFolder:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        for old in sorted(self._folder.glob(RECORDS))[: -self._keep]:
-            old.unlink(missing_ok=True)
+        older = sorted(self._folder.glob(RECORDS))[: -self._keep]
+        first_of_hour = {_hour_of(record): record for record in reversed(older)}
+        kept = set(sorted(first_of_hour.values(), reverse=True)[: self._hours])
+        for old in older:
+            if old not in kept:
+                old.unlink(missing_ok=True)
         return path
+
+
+def _hour_of(record: Path) -> str:
+    """The part of the name of a record that all of an hour have in common."""
+    return record.name[: len("decision-20260102T15")]

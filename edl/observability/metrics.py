@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from prometheus_client import CollectorRegistry, generate_latest
 
 from edl.controller.ports import RoundResult
@@ -12,13 +14,16 @@ from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.build import BuildMetrics
 from edl.observability.metric_groups.capacity import CapacityMetrics
 from edl.observability.metric_groups.controllers import ControllerMetrics
 from edl.observability.metric_groups.headroom import HeadroomMetrics
 from edl.observability.metric_groups.jobs import JobMetrics
+from edl.observability.metric_groups.lending import LendingMetrics
 from edl.observability.metric_groups.plans import PlanMetrics
 from edl.observability.metric_groups.progress import ProgressMetrics
+from edl.observability.metric_groups.queues import QueueMetrics
 from edl.observability.metric_groups.resizing import ResizeMetrics
 from edl.observability.metric_groups.serving import ServingMetrics
 from edl.observability.metric_groups.waits import WaitMetrics
@@ -28,7 +33,9 @@ CONTROLLER_GROUPS = (
     ServingMetrics,
     WaitMetrics,
     HeadroomMetrics,
+    LendingMetrics,
     JobMetrics,
+    QueueMetrics,
     ProgressMetrics,
     ResizeMetrics,
     CapacityMetrics,
@@ -44,15 +51,23 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._groups = tuple(group(self.registry) for group in CONTROLLER_GROUPS)
         BuildMetrics(self.registry)
+        self._last: ClusterSnapshot | None = None
 
     def render(self) -> bytes:
         """The page that Prometheus scrapes."""
         return generate_latest(self.registry)
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken."""
+        """A snapshot was taken; gauges are not set again while the cluster is the same."""
+        for _ in self.observing(snapshot, leader=leader):
+            pass
+
+    def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
+        """The same, group by group: on a large cluster something else may be done in between."""
+        is_same, self._last = self._last is not None and snapshot.shares_all(self._last), snapshot
         for group in self._groups:
-            group.observed(snapshot, leader=leader)
+            (group.observed_again if is_same else group.observed)(snapshot, leader=leader)
+            yield
 
     def limited(self, limits: Limits) -> None:
         """The limits of the next plan."""
@@ -78,6 +93,11 @@ class Metrics:
         """A write was carried out or refused."""
         for group in self._groups:
             group.acted(outcome)
+
+    def queued(self, queues: Sequence[Queue], statuses: Mapping[str, QueueStatus]) -> None:
+        """What a plan gives each queue was computed."""
+        for group in self._groups:
+            group.queued(queues, statuses)
 
     def ended(self, result: RoundResult, seconds: float) -> None:
         """A round ended."""

@@ -1,11 +1,15 @@
 """What the controller reports, written to the log, the metrics and the decision records.
 
-The log has one line for each decision that changed, and one for each write. Reasoning is logged at debug level.
+The log has one line for each decision that changed, and one for each write. Reasoning is logged at debug level. The
+decisions that changed in one plan have a trace id, and so has each write to a job until its next decision.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import uuid
+from collections.abc import Callable
 from typing import Protocol
 
 from edl.controller.ports import RoundResult
@@ -21,6 +25,11 @@ from edl.planner.fallback import failure_of
 from edl.planner.guard import RefusedPlanError
 
 _log = logging.getLogger(__name__)
+
+
+def new_trace_id() -> str:
+    """A random id of 32 hexadecimal digits, as W3C Trace Context wants it."""
+    return uuid.uuid4().hex
 
 
 class Onlooker(Protocol):
@@ -47,20 +56,30 @@ class ControllerRecorder:
         policy: name of the policy, for the decision records.
         folder: where decision records are written; None writes none.
         onlooker: sees each snapshot and each plan too; None if nobody looks.
+        new_trace: makes the trace id of a plan that changes a decision.
     """
 
     def __init__(
-        self, metrics: Metrics, *, policy: str, folder: RecordFolder | None = None, onlooker: Onlooker | None = None
+        self,
+        metrics: Metrics,
+        *,
+        policy: str,
+        folder: RecordFolder | None = None,
+        onlooker: Onlooker | None = None,
+        new_trace: Callable[[], str] = new_trace_id,
     ) -> None:
         self._metrics, self._policy, self._folder, self._onlooker = metrics, policy, folder, onlooker
+        self._new_trace = new_trace
         self._last: dict[JobKey, ScaleDecision] = {}
+        self._traces: dict[JobKey, str] = {}
         self._skip_reason = ""
         self._fallback: PlanFailure | None = None
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+    async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
         self._skip_reason = ""
-        self._metrics.observed(snapshot, leader=leader)
+        for _ in self._metrics.observing(snapshot, leader=leader):
+            await asyncio.sleep(0)
         if self._onlooker is not None:
             self._onlooker.observed(snapshot, leader=leader)
 
@@ -88,9 +107,12 @@ class ControllerRecorder:
         if self._onlooker is not None:
             self._onlooker.planned(snapshot, plan)
         changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
+        traces = dict.fromkeys((d.job for d in changed), self._new_trace()) if changed else {}
         for decision in changed:
             self._metrics.decided(decision)
-            log_event(_log, logging.INFO, "decision", **_fields(decision))
+            log_event(_log, logging.INFO, "decision", **_fields(decision), trace=traces[decision.job])
+        known = {**self._traces, **traces}
+        self._traces = {d.job: known[d.job] for d in plan.decisions if d.job in known}
         gap, serving = plan.certificate.gap, plan.serving
         log_event(
             _log,
@@ -153,6 +175,7 @@ class ControllerRecorder:
             reason=outcome.reason or None,
             message=outcome.message or None,
             seconds=outcome.seconds,
+            trace=self._traces.get(action.job),
         )
 
     def ended(self, result: RoundResult, seconds: float) -> None:

@@ -31,7 +31,19 @@ SAME, DIFFERENT, UNREADABLE = 0, 1, 2
 TOLERANCE = 1e-6
 """Relative, for the certificate: solvers differ between machines in the last digits."""
 
-_FIELDS = ("admitted", "target", "current", "reason", "victims", "nodes", "fixed_nodes", "moves", "shrink_reason")
+_FIELDS = (
+    "admitted",
+    "target",
+    "current",
+    "reason",
+    "victims",
+    "nodes",
+    "fixed_nodes",
+    "moves",
+    "shrink_reason",
+    "lent_cpu_milli",
+    "slowed",
+)
 
 
 class Verdict(StrEnum):

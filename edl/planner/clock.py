@@ -7,6 +7,7 @@ allowed a part of the time, so that those after it can still make a plan of what
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,22 @@ from edl.errors import PlanError, PlanFailure
 from edl.model.plan import CutStage
 
 LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no limit
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Pause Python's search for unused cycles: a decision makes a million objects, and hardly any of them in cycles.
+
+    Each search would look at the whole cluster again. Nested and parallel uses are allowed; the last one that began
+    with searches on switches them on.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class OutOfTimeError(PlanError):
@@ -44,7 +61,7 @@ class Clock:
         self.stages: dict[str, float] = {}
         self.costs: dict[int, float] = {}
         self._stage, self._stage_since_s = "", 0.0
-        self._is_over = False
+        self._is_over, self._kept_s = False, 0.0
         self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
 
     @property
@@ -63,9 +80,16 @@ class Clock:
         """True if no more is left than the shortest time that a program gets."""
         return self.is_over or self._allowed_s - self.spent_s <= LEAST_S
 
+    def keep(self, seconds: float) -> None:
+        """Keep so many seconds at the end of the deadline for stages that no clock can cut short."""
+        self._kept_s = seconds
+
     def allow(self, part: float) -> None:
-        """Allow the stages that follow no more than this part of the deadline, counted from the beginning."""
-        self._allowed_s = part * self.deadline_s
+        """Allow the stages that follow no more than this part of the deadline, counted from the beginning.
+
+        The time that is kept for the end is no part of the deadline here.
+        """
+        self._allowed_s = part * max(0.0, self.deadline_s - self._kept_s)
         self._is_over = False
 
     def left_s(self, most_s: float) -> float:

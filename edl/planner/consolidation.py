@@ -3,7 +3,7 @@
 Serving pods come and go, and a pserver stays where it was started: node after node may have some free capacity that
 is too small for a trainer. A pserver holds the model, and deleting it takes its job back to the last checkpoint. So
 pservers move only if the operator allows it, only after a time without any change, and only those that may be
-evicted. Every job that is interrupted must pay for it with one more trainer in the cluster.
+evicted. Every job that is interrupted must pay for it with more trainers: see `interruption`.
 
 Pservers may keep each other's checkpoints, so one of a job moves at a time, unless they are marked safe to evict.
 Trainers are deleted for them if that brings more than it costs. Masters stay: their journals are on volumes that may
@@ -29,6 +29,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
+from edl.planner.interruption import price_in_trainers
 from edl.planner.minimums import size_of
 from edl.planner.packing import has_load_left
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
@@ -116,8 +117,7 @@ def reason_to_wait(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -
 def moves(packing: TrialPacking, deadline_s: float) -> Moving:
     """Choose pservers and trainers to delete so that the pservers and more trainers fit; none if nothing is gained.
 
-    As few jobs are interrupted as pay for it, and as few of their pods as possible. The next plan decides where the
-    pods go: it packs them together with the new trainers.
+    As few jobs are interrupted as pay for it, and as few of their pods as possible. The next plan packs them again.
 
     Args:
         packing: the finished packing of a plan that changes nothing; not changed.
@@ -140,18 +140,18 @@ def without(snapshot: ClusterSnapshot, moving: Moving) -> ClusterSnapshot:
     return replace(snapshot, jobs=tuple(jobs))
 
 
-def pays(before: ScalePlan, after: ScalePlan, interrupted: int) -> bool:
-    """True if the plan after the move takes nothing from any job and adds a trainer for each interrupted job.
+def pays(before: ScalePlan, after: ScalePlan, price: int) -> bool:
+    """True if the plan after the move takes nothing from any job and adds enough trainers.
 
     Args:
         before: the plan without the move.
         after: the plan for the snapshot in which the pods terminate.
-        interrupted: how many jobs are interrupted.
+        price: how many trainers the interrupted jobs are worth.
     """
     pairs = list(zip(before.decisions, after.decisions, strict=True))
     if any(new.victims or new.target < old.target or new.admitted < old.admitted for old, new in pairs):
         return False
-    return sum(new.target - old.target for old, new in pairs) >= interrupted
+    return sum(new.target - old.target for old, new in pairs) >= price
 
 
 def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan:
@@ -296,7 +296,7 @@ class _Program:
                 yield terms, 0.0, float(self.wanted.get(s, 0))
 
     def _job_rows(self) -> Iterator[Row]:
-        """A job of which a pserver moves is interrupted, and each interrupted job brings a trainer.
+        """A job of which a pserver moves is interrupted, and that is paid for with more trainers.
 
         Only one pserver of a job moves at a time, except for those that are marked safe to evict.
         """
@@ -311,7 +311,8 @@ class _Program:
             yield terms, -np.inf, 0.0
         more = [(k, 1.0) for k in range(self._grow.start, self._grow.stop)]
         fewer = [(k, -1.0) for k in range(self._delete.start, self._delete.stop)]
-        yield [*more, *fewer, *((k, -1.0) for k in number.values())], 0.0, np.inf
+        prices = [(k, -float(price_in_trainers(self._packing.problem.demands[j].job))) for j, k in number.items()]
+        yield [*more, *fewer, *prices], 0.0, np.inf
 
 
 def _places(packing: TrialPacking, shapes: list[int], freed: set[int]) -> list[tuple[int, int]]:
@@ -353,7 +354,7 @@ def _surplus(packing: TrialPacking) -> list[_Group]:
     """Trainers above the minimum, of jobs that go on without them, if they have the shape of new ones."""
     problem = packing.problem
     found: dict[tuple[int, int, int], list[int]] = {}
-    for index, node in packing.node_of.items():
+    for index, node in zip(*(column.tolist() for column in packing.with_node()), strict=True):
         trainer = problem.live_trainers[index]
         demand = problem.demands[trainer.demand]
         may_delete = demand.job.fault_tolerant and not trainer.is_base and trainer.pod.safe_to_evict is not False

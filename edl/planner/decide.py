@@ -15,13 +15,16 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission.admit import Admission, admit, cap
-from edl.planner.clock import Clock, OutOfTimeError
+from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
+from edl.planner.interruption import price_in_trainers
+from edl.planner.lending import count_slowed
 from edl.planner.minimums import Served, serve
+from edl.planner.owners.order import MOST_PLANS, as_settled, to_settle, with_owner_order, without_replacements
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
@@ -35,6 +38,7 @@ from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.75, 0.8, 0.96  # parts of the deadline by which stages end
+READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,14 @@ class Study:
         context: what the plan was made from and came to.
         proof: the solution behind the certificate.
         final_context: the same as `context`, unless pservers move: then what the plan comes to once they have moved.
+        settled: the workloads whose victims were predicted; see `owners.order`.
     """
 
     plan: ScalePlan
     context: DecisionContext
     proof: Proof
     final_context: DecisionContext
+    settled: frozenset[JobKey] = frozenset()
 
 
 def study(
@@ -77,10 +83,26 @@ def study(
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    with without_collections():
+        return _study(snapshot, policy, limits, columns, clock, solver=solver, depth=1)
+
+
+def _study(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    limits: Limits,
+    columns: KeptColumns,
+    clock: Clock | None = None,
+    *,
+    solver: Solver,
+    depth: int,
+) -> Study:
+    """The study; `depth` counts the plans that were made for the owners of workloads."""
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
     problem = with_engine(replace(read_problem(adapted, limits, columns, watch), solver=solver))
+    watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
     chosen = policy.chosen(admission.packing)
@@ -98,6 +120,10 @@ def study(
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)
         made = _consolidated(adapted, policy, rest, made)
+    if any(job.owner_count is not None for job in adapted.jobs):
+        watch.begin("owner order")
+        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
+        made = _in_owner_order(adapted, policy, rest, made, depth)
     watch.begin("check")
     if problems := check(adapted, made.plan, limits.quotas):
         raise RefusedPlanError(made.plan, problems)
@@ -153,17 +179,40 @@ def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, mad
         after = study(without(snapshot, moving), policy, once, plan.columns, solver=solver)
     except PlanError:  # without the move the plan is good
         return made
-    if not pays(plan, after.plan, len(moving.pservers)):
+    price = sum(price_in_trainers(job) for job in snapshot.jobs if job.key in moving.pservers)
+    if not pays(plan, after.plan, price):
         return made
     return replace(made, plan=with_moves(plan, after.plan, moving), final_context=after.context)
 
 
+def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study, depth: int) -> Study:
+    """The study in which workloads are shrunk as their own controllers do it; see `owners.order`.
+
+    Raises:
+        PlanError: no such plan was made in time.
+    """
+    settled = to_settle(made.plan, made.context.shared.packing) if depth <= MOST_PLANS else {}
+    if not settled:
+        return replace(made, plan=without_replacements(snapshot, made.plan))
+    if depth == MOST_PLANS:
+        settled = dict.fromkeys(settled, ())
+    solver = made.context.problem.solver
+    now = as_settled(snapshot, settled)
+    after = _study(now, policy, limits, made.plan.columns, solver=solver, depth=depth + 1)
+    plan = with_owner_order(snapshot, made.plan, after.plan, settled)
+    return replace(after, plan=plan, settled=after.settled | settled.keys())
+
+
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
     waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    slowed = count_slowed(context.problem)
     unplaceable = sum(not pod.needs_room for pod in waiting)
     placed = sum(context.served.due.values()) + context.shared.in_grace_placed
     return ScalePlan(
-        decisions=tuple(_decision(job, context) for job in snapshot.jobs),
+        decisions=tuple(
+            replace(_decision(job, context), lent_cpu_milli=_lent_milli(job), slowed=slowed.get(job.key, 0))
+            for job in snapshot.jobs
+        ),
         certificate=Certificate(context.shared.objective.name, proof.achieved, proof.bound),
         prices=prices_of(proof, context.problem),
         serving=ServingReport(len(waiting), placed, context.served.short + unplaceable),
@@ -171,6 +220,10 @@ def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, po
         given=context.problem.columns,
         columns=keep_columns(context.problem),
     )
+
+
+def _lent_milli(job: Job) -> int:
+    return sum(pod.lent_cpu_milli for pod in job.live_trainers)
 
 
 def _decision(job: Job, context: DecisionContext) -> ScaleDecision:

@@ -64,14 +64,15 @@ def fill(
     base = packing.copy()
     base.drop_all()
     demands = packing.problem.demands
-    wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j]]
-    shapes = {p.shape for p in packing.placed} | {demands[j].shape for j in wanting}
+    anew = _without_aside(base, packing.placed, ceiling, promised)
+    wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j] and not _is_aside(base, j)]
+    shapes = {p.shape for p in anew} | {demands[j].shape for j in wanting}
     columns = make_columns(packing.problem, base.free, shapes)
     if not columns.classes:
         return packing
-    node, shape = ([p.node for p in packing.placed], [p.shape for p in packing.placed])
+    node, shape = [p.node for p in anew], [p.shape for p in anew]
     add_used(columns, np.array(node, dtype=np.int64), np.array(shape, dtype=np.int64))
-    fixed = [place for place in packing.placed if place.role is not Role.TRAINER]
+    fixed = [place for place in anew if place.role is not Role.TRAINER]
     steps = _within_limits(_steps(base, wanting, columns, (ceiling, promised)), base, fixed)
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
@@ -87,6 +88,31 @@ def fill(
     grow(base, least, least)
     lost = any(base.count[j] < min(packing.count[j], demands[j].min_trainers) for j in base.members)
     return packing if lost else base
+
+
+def _is_aside(packing: TrialPacking, j: int) -> bool:
+    """True if no pattern has trainers of the job."""
+    return packing.problem.demands[j].shape in packing.problem.aside
+
+
+def _without_aside(
+    base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], promised: Mapping[int, int]
+) -> list[Placed]:
+    """Place the trainers that are set aside up to their promises; the other pods, which are to be placed anew.
+
+    Args:
+        base: the packing without new pods; it is changed.
+        placed: the new pods.
+        ceiling: the most trainers of each job.
+        promised: the fair share of each job, in whole trainers.
+    """
+    aside = base.problem.aside
+    if not aside:
+        return placed
+    base.hold_all([p for p in placed if p.shape in aside])
+    due = {j: min(ceiling[j], promised[j]) for j in ceiling if _is_aside(base, j)}
+    grow(base, due, due)
+    return [p for p in placed if p.shape not in aside]
 
 
 def _steps(

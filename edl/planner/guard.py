@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
+from typing import NamedTuple
 
 from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot, Node
@@ -20,7 +21,7 @@ from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.status import Reason
 from edl.planner.eligibility import takes
-from edl.planner.quota import QuotaRow, all_quotas, is_limited, pod_use, quota_uses_of
+from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
 
 DEAD_BAND = 0.1  # fulfilment by which a job must gain, or stay behind, before another one is shrunk for it
 TOLERANCE = 1e-6
@@ -140,7 +141,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     problems += _check_room(snapshot, pairs)
     limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
-    problems += _check_dropped(snapshot, pairs, limits)
+    problems += _check_dropped(snapshot, pairs, QuotaTable(limits))
     problems += _check_serving(snapshot, plan)
     if not plan.certificate.bound >= plan.certificate.achieved - TOLERANCE:
         problems.append(f"certificate: bound {plan.certificate.bound} is below achieved {plan.certificate.achieved}")
@@ -242,49 +243,66 @@ def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape,
 def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """No node that gets a pod is overcommitted once the victims are gone; unbound pods of edl count too."""
     nodes = {node.name: node for node in snapshot.nodes}
-    given = {name for job, decision in pairs for name, _, _ in _planned(job, decision) if name in nodes}
-    held: dict[str, Counter[str]] = {name: Counter() for name in given}
-    for pod in snapshot.pods:
-        if not pod.is_finished:
-            _hold(held, pod.node or pod.nominated, pod.shape.request)
-    for job, decision in pairs:
-        for pod in _staying(job, decision):
-            _hold(held, pod.node or pod.nominated, pod.shape.request)
-    for job, decision in pairs:
-        for name, shape, count in _planned(job, decision):
-            _hold(held, name, shape.request, count)
-    for name, requested in sorted(_requested_by_node(pairs, given).items()):
-        ports = _most_at_one_address(held[name])
-        for resource in sorted(requested):  # what no planned pod requests may be overcommitted
-            amount, capacity = _amount_held(held[name], ports, resource), _capacity(nodes[name], resource)
-            if amount > capacity:
-                yield (
-                    f"node {name}: overcommitted; pods would request {amount} of {resource},"
-                    f" but only {capacity} is allocatable"
-                )
+    planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
+    held: dict[str, list[tuple[Resources, int]]] = {name: [] for name, _, _ in planned}
+    staying = (pod for job, decision in pairs for pod in _staying(job, decision))
+    for pod in chain((pod for pod in snapshot.pods if not pod.is_finished), staying):
+        if (node := pod.node or pod.nominated) in held:
+            held[node].append((pod.shape.request, 1))
+    new: dict[str, list[Resources]] = {name: [] for name in held}
+    for name, shape, count in planned:
+        held[name].append((shape.request, count))
+        new[name].append(shape.request)
+    requests = {id(request): request for here in held.values() for request, _ in here}
+    known = {key: _split(request) for key, request in requests.items()}
+    for name in sorted(held):
+        yield from _check_node(nodes[name], held[name], new[name], known)
 
 
-def _requested_by_node(pairs: list[tuple[Job, ScaleDecision]], given: set[str]) -> dict[str, set[str]]:
-    """By node that gets pods, the resources that these request."""
-    requested: dict[str, set[str]] = {name: set() for name in given}
-    for job, decision in pairs:
-        for name, shape, _ in _planned(job, decision):
-            if name in requested:
-                requested[name].update(shape.request)
-    return requested
+class _Split(NamedTuple):
+    """A request: how many host ports it names, which these are at every address, and its amounts but for these."""
+
+    named: int
+    ports: frozenset[str]
+    others: tuple[tuple[str, int], ...]
+
+
+def _split(request: Resources) -> _Split:
+    """Set the host ports of a request apart, which may be hundreds."""
+    ports = {name: amount for name, amount in request.amounts if name.startswith(HOST_PORT_PREFIX)}
+    others = tuple((name, amount) for name, amount in request.amounts if name not in ports)
+    return _Split(sum(ports.values()), frozenset(map(port_at_every_address, ports)), others)
+
+
+def _check_node(
+    node: Node, held: list[tuple[Resources, int]], new: list[Resources], known: Mapping[int, _Split]
+) -> Iterable[str]:
+    """Of one node, what pods would request too much of: `held` by how many each, `new` those that are planned.
+
+    What no planned pod requests may be overcommitted. `known` has the parts of each request, by identity.
+    """
+    used = [(known[id(request)], count) for request, count in held]
+    distinct = len(frozenset[str]().union(*(parts.ports for parts, _ in used)))
+    may_clash = distinct < sum(parts.named * count for parts, count in used)
+    requested = {name for request in new for name, _ in (request.amounts if may_clash else known[id(request)].others)}
+    total: Counter[str] = Counter()
+    for request, count in held:
+        for name, amount in request.amounts if may_clash else known[id(request)].others:
+            total[name] += amount * count
+    at_one_address = _most_at_one_address(total)
+    for resource in sorted(requested):
+        amount, capacity = _amount_held(total, at_one_address, resource), _capacity(node, resource)
+        if amount > capacity:
+            yield (
+                f"node {node.name}: overcommitted; pods would request {amount} of {resource},"
+                f" but only {capacity} is allocatable"
+            )
 
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
     """The live pods that the plan keeps; a job that is not admitted loses its masters and pservers too."""
     deleted = {*decision.victims, *decision.moves}
     return [p for p in job.pods if p.is_live and p.name not in deleted] if decision.admitted else []
-
-
-def _hold(held: dict[str, Counter[str]], node: str, request: Resources, count: int = 1) -> None:
-    """Add the requests of pods to what is held on a node."""
-    if node in held:
-        for name, amount in request.amounts:
-            held[node][name] += amount * count
 
 
 def _most_at_one_address(held: Counter[str]) -> dict[str, int]:
@@ -314,26 +332,34 @@ def _capacity(node: Node, resource: str) -> int:
 
 def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
     """Pods that stay and pods that come are within the quota of their queue and of their namespace."""
-    for quota in quotas:
-        used: Counter[str] = Counter()
-        for job, decision in pairs:
-            if is_limited(job, quota):
-                limits_of: dict[Role | None, Resources] = {fixed.role: fixed.limits for fixed in job.fixed}
-                pods = [(pod.shape, limits_of.get(pod.role, job.limits), 1) for pod in _staying(job, decision)]
-                pods += [(job.trainer, job.limits, count) for _, count in decision.nodes]
-                fixed = {f.role: (f.shape, f.limits, 1) for f in job.fixed}
-                pods += [fixed[role] for role, _ in decision.fixed_nodes if role in fixed]
-                for resource, _ in quota.amounts:
-                    used[resource] += sum(pod_use(resource, shape, limits) * n for shape, limits, n in pods)
+    table = QuotaTable(quotas)
+    total: dict[Quota, Counter[str]] = {}
+    for job, decision in pairs:
+        mine = table.of(job)
+        pods = _pods_after(job, decision) if mine else []
+        for quota in mine:
+            used = total.setdefault(quota, Counter())
+            for resource, _ in quota.amounts:
+                used[resource] += sum(pod_use(resource, shape, limits) * n for shape, limits, n in pods)
+    for quota, used in total.items():
         owner = f"namespace {quota.namespace}, ResourceQuota" if quota.namespace else "queue"
         for resource, limit in quota.amounts:
             if used[resource] > limit:
-                total = used[resource]
-                yield f"{owner} {quota.queue}: jobs would request {total} of {resource}; the quota is {limit}"
+                asked = f"jobs would request {used[resource]} of {resource}"
+                yield f"{owner} {quota.queue}: {asked}; the quota is {limit}"
+
+
+def _pods_after(job: Job, decision: ScaleDecision) -> list[tuple[PodShape, Resources, int]]:
+    """The pods of a job once the plan is carried out: shape, limits, and how many."""
+    limits_of: dict[Role | None, Resources] = {fixed.role: fixed.limits for fixed in job.fixed}
+    pods = [(pod.shape, limits_of.get(pod.role, job.limits), 1) for pod in _staying(job, decision)]
+    pods += [(job.trainer, job.limits, count) for _, count in decision.nodes]
+    fixed = {f.role: (f.shape, f.limits, 1) for f in job.fixed}
+    return pods + [fixed[role] for role, _ in decision.fixed_nodes if role in fixed]
 
 
 def _check_dropped(
-    snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]
+    snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable
 ) -> Iterable[str]:
     """A whole running job loses its admission only for waiting serving pods, a job of a higher tier, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
@@ -349,7 +375,7 @@ def _check_dropped(
             yield f"job {job.key}: runs but is dropped; no serving pod, no higher tier and no quota requires that"
 
 
-def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> bool:
+def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable) -> bool:
     """True if the minimum of a job exceeds its quota together with the minimums of the admitted jobs."""
     needed: Counter[QuotaRow] = Counter()
     for other, decision in pairs:

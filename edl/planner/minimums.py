@@ -17,7 +17,7 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.clock import OutOfTimeError
 from edl.planner.packing import PodBatch, make_room, place
-from edl.planner.problem import Problem
+from edl.planner.problem import Problem, count_slots
 from edl.planner.programs.deletions import fewest_victims
 from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
@@ -109,17 +109,21 @@ def place_required(
     Returns:
         The packing; None if not everything fits.
     """
+    if served.places:  # no order of placing serves so many, so none is tried
+        return _placed_as_packed(problem, members, served, deadline_s)
     best = _place_over_surplus(TrialPacking(problem, members), served)
     if best is not None and not best.victims:
         return best
     attempts: tuple[Callable[[], TrialPacking | None], ...] = (
-        lambda: _place_exactly(TrialPacking(problem, members), served, deadline_s),
+        lambda: place_exactly(TrialPacking(problem, members), served, deadline_s),
         lambda: best,
-        lambda: _place_as_packed(TrialPacking(problem, members), served),
         lambda: _place_over_any_trainer(TrialPacking(problem, members), served),
-        lambda: _place_exactly(TrialPacking(problem, members, place_unbound=False), served, deadline_s),
-        lambda: _place_over_any_trainer(TrialPacking(problem, members, place_unbound=False), served),
     )
+    if _have_unbound(problem, members):
+        attempts += (
+            lambda: place_exactly(TrialPacking(problem, members, place_unbound=False), served, deadline_s),
+            lambda: _place_over_any_trainer(TrialPacking(problem, members, place_unbound=False), served),
+        )
     packing = next((packing for attempt in attempts if (packing := attempt()) is not None), None)
     if packing is not None and best is not None and len(best.victims) <= len(packing.victims):
         packing = best
@@ -128,15 +132,41 @@ def place_required(
     return packing
 
 
-def _place_exactly(packing: TrialPacking, served: Served, deadline_s: float) -> TrialPacking | None:
-    """Delete the fewest trainers, wherever they are, by an integer program; None if it is too large or fails."""
+def _have_unbound(problem: Problem, members: tuple[int, ...]) -> bool:
+    """True if a live pod of the jobs is still on its way to a node."""
+    demands = [problem.demands[j] for j in members]
+    return any(
+        demand.unbound_fixed or any(not problem.live_trainers[i].pod.node for i in demand.live_trainers)
+        for demand in demands
+    )
+
+
+def _placed_as_packed(
+    problem: Problem, members: tuple[int, ...], served: Served, deadline_s: float
+) -> TrialPacking | None:
+    """Place all that must fit if serving fits only as in `served.places`; None if not everything fits."""
+    packing = place_exactly(TrialPacking(problem, members), served, deadline_s)
+    packing = packing or _place_as_packed(TrialPacking(problem, members), served)
+    if packing is not None:
+        spare_victims(packing)
+    return packing
+
+
+def place_exactly(packing: TrialPacking, served: Served, deadline_s: float, rounds: int = 0) -> TrialPacking | None:
+    """Delete the fewest trainers, wherever they are, by an integer program; None if it is too large or fails.
+
+    The program counts what trainers declare, so it is not asked while serving may use room that trainers lend. For
+    `rounds` see `programs.placing`.
+    """
+    if packing.lent.any() and any(served.due.values()):
+        return None
     fixed = [d for d in batches_of(packing, served) if d.owners[0][1] is not Role.TRAINER]
     wanted: Counter[int] = Counter()
     queues: dict[int, list[tuple[int, Role | None]]] = {}
     for batch in fixed:
         wanted[batch.shape] += len(batch.owners)
         queues.setdefault(batch.shape, []).extend(batch.owners)
-    found = fewest_victims(packing, wanted, deadline_s)
+    found = fewest_victims(packing, wanted, deadline_s, rounds)
     if found is None:
         return None
     for index in found.deleted:
@@ -228,7 +258,7 @@ def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacki
 
 def _place_as_packed(packing: TrialPacking, served: Served) -> TrialPacking | None:
     """Place serving pods where an integer program has them, over any trainers there; then everything else."""
-    if not served.places or not _serve_as_packed(packing, served):
+    if not _serve_as_packed(packing, served):
         return None
     for batch in batches_of(packing, replace(served, due={})):
         if make_room(packing, batch, _surplus(packing)) < len(batch.owners):
@@ -240,14 +270,18 @@ def _serve_as_packed(packing: TrialPacking, served: Served) -> bool:
     """Place the serving pods of `served.places`, over trainers in their way; False if some of them do not fit."""
     problem, left = packing.problem, Counter(dict(served.due))
     for node, shape, pods in served.places:
-        for _ in range(min(pods, left[shape])):
-            here = iter(sorted(packing.at[node], key=lambda i: problem.live_trainers[i].order))
-            while not packing.has_room(shape, node) and (index := next(here, None)) is not None:
-                packing.delete(index)
-                packing.for_serving.add(index)
-            if packing.has_room(shape, node):
+        due, here = min(pods, left[shape]), None
+        while due:
+            room = (packing.free[node] + packing.lent[node])[None]
+            fitting = min(due, int(count_slots(room, problem.request[shape])[0]))
+            for _ in range(fitting):
                 place(packing, shape, (SERVING, None), node)
-                left[shape] -= 1
+            due, left[shape] = due - fitting, left[shape] - fitting
+            here = here or iter(sorted(packing.at[node], key=lambda i: problem.live_trainers[i].order))
+            if not due or (index := next(here, None)) is None:
+                break
+            packing.delete(index)
+            packing.for_serving.add(index)
     return not +left
 
 
@@ -258,8 +292,8 @@ def _blockers(packing: TrialPacking, served: Served, rank: Mapping[int, int]) ->
     for node, shape, pods in served.places:
         needed[node] += pods * problem.request[shape]
     free = packing.free.copy()
-    for index, node in packing.node_of.items():
-        free[node] += problem.request[problem.live_trainers[index].shape]
+    trainers, nodes = packing.with_node()
+    np.add.at(free, nodes, problem.request[problem.trainer_shape[trainers]])
     held = problem.held
     fixed = [
         (rank[j], j, int(held.node[i]), int(held.shape[i]))

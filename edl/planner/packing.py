@@ -76,7 +76,8 @@ def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, in
     while left:
         packing.problem.clock.check("making room")
         before = len(left)
-        for choice in choose(packing, batch.shape, len(left), allowed):
+        view = packing.for_requests() if left[0][0] == SERVING else packing
+        for choice in choose(view, batch.shape, len(left), allowed):
             deleted = Counter(packing.problem.live_trainers[i].demand for i in choice.live_trainers)
             if any(n > allowed[j] for j, n in deleted.items()):
                 continue

@@ -29,6 +29,8 @@ from edl.planner.solvers.linear_program import Solver
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+MOST_CELLS = 2_000_000  # with more pairs of a node and a shape, pods are not counted by pair
+
 UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The capacity of a node class, by resource, and a pattern: (shape, number of pods) for each shape in it."""
 
@@ -162,8 +164,11 @@ class Problem:
         held: the bound pods of all demands.
         demands: the schedulable jobs.
         live_trainers: the live trainers of all demands, job by job.
-        trainer_demand, trainer_shape: (live trainers,) the job and the shape of each, as arrays: there may be
-            thousands.
+        trainer_demand, trainer_shape, trainer_node: (live trainers,) the job, the shape and the node of each, as
+            arrays: there may be thousands.
+        trainer_is_bound: (live trainers,) False if the pod names no node.
+        trainer_lent: (live trainers, resources) how much less each bound trainer requests than its shape says.
+        lends: any bound trainer requests less than its shape says.
         waiting: waiting serving pods by shape.
         headroom: shapes for which `--serving-headroom` keeps capacity free.
         reference: shapes of the trainers that may grow; lost capacity is counted in slots of these.
@@ -173,6 +178,7 @@ class Problem:
         known_buckets: buckets of the fluid programs, by capacity and shapes; the programs add to them.
         is_large: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
+        aside: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
         clock: the time that is left for the decision.
         solver: what solves its linear programs.
     """
@@ -193,6 +199,9 @@ class Problem:
     live_trainers: tuple[LiveTrainer, ...]
     trainer_demand: IntArray
     trainer_shape: IntArray
+    trainer_node: IntArray
+    trainer_is_bound: BoolArray
+    trainer_lent: IntArray
     waiting: tuple[WaitingServing, ...]
     headroom: tuple[int, ...]
     reference: tuple[int, ...]
@@ -200,8 +209,10 @@ class Problem:
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
+    lends: bool = False
     is_large: bool = False
     is_many: bool = False
+    aside: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=Clock, compare=False)
     solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
 
@@ -283,6 +294,10 @@ def sum_requests(
     Returns:
         (nodes, resources) the sums.
     """
+    if nodes * len(request) > MOST_CELLS:
+        sums = np.zeros((nodes, request.shape[1]), dtype=np.int64)
+        np.add.at(sums, np.asarray(node, dtype=np.int64), request[np.asarray(shape, dtype=np.int64)])
+        return sums
     cells = np.asarray(node, dtype=np.int64) * len(request) + np.asarray(shape, dtype=np.int64)
     counts = np.bincount(cells, minlength=nodes * len(request)).astype(np.int64)
     return counts.reshape(nodes, len(request)) @ request

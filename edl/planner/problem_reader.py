@@ -15,9 +15,9 @@ import numpy as np
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, Quota
+from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
+from edl.model.resources import CPU, HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
 from edl.planner.clock import Clock
 from edl.planner.eligibility import Eligibility
 from edl.planner.guard import serving_grace_left_s
@@ -32,7 +32,7 @@ from edl.planner.problem import (
     WaitingServing,
     sum_requests,
 )
-from edl.planner.quota import all_quotas, quota_uses_of
+from edl.planner.quota import QuotaTable, all_quotas, quota_uses_of
 
 # No node has 256 TiB of anything, and the requests of 10,000 trainers of twice that size still add up within 64 bits.
 MAX_ALLOCATABLE = 2**48
@@ -106,7 +106,7 @@ def read_problem(
     foreign = _list_pods(snapshot.pods, index, table)
     leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
     ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
-    reader = _DemandReader(table, index, ours, all_quotas(snapshot, limits.quotas))
+    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)))
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
@@ -115,6 +115,7 @@ def read_problem(
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
     reserved = _node_rows([node.reserved for node in snapshot.nodes], names, _as_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
+    lent = _lent(reader.live_trainers, names)
     shapes = tuple(table.number)
     opened = _open_nodes(snapshot.nodes, shapes, _users_of_placements(jobs), clock)
     return Problem(
@@ -134,6 +135,10 @@ def read_problem(
         live_trainers=tuple(reader.live_trainers),
         trainer_demand=np.array([trainer.demand for trainer in reader.live_trainers], dtype=np.int64),
         trainer_shape=np.array([trainer.shape for trainer in reader.live_trainers], dtype=np.int64),
+        trainer_node=np.array([trainer.node for trainer in reader.live_trainers], dtype=np.int64),
+        trainer_is_bound=np.array([bool(trainer.pod.node) for trainer in reader.live_trainers], dtype=np.bool_),
+        trainer_lent=lent,
+        lends=bool(lent.any()),
         waiting=served,
         headroom=headroom,
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
@@ -272,7 +277,7 @@ def _node_of(pod: Pod, index: dict[str, int]) -> int:
 class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
-    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: tuple[Quota, ...]) -> None:
+    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable) -> None:
         self.table, self.index, self.ours, self.quotas = table, index, ours, quotas
         self.live_trainers: list[LiveTrainer] = []
         self._bound = _PodList()
@@ -331,6 +336,16 @@ class _DemandReader:
             unbound_fixed=tuple(unbound),
             quota_uses=quota_uses_of(job, self.quotas),
         )
+
+
+def _lent(live_trainers: list[LiveTrainer], names: tuple[str, ...]) -> IntArray:
+    """(live trainers, resources) how much less each bound trainer requests than its shape says."""
+    lent = np.zeros((len(live_trainers), len(names)), dtype=np.int64)
+    if CPU in names:
+        lent[:, names.index(CPU)] = [
+            min(trainer.pod.lent_cpu_milli, MAX_REQUEST) if trainer.node >= 0 else 0 for trainer in live_trainers
+        ]
+    return lent
 
 
 def _read_waiting(

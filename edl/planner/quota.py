@@ -10,7 +10,7 @@ pod counts until it is gone: such a pod delays the creation of others (`QuotaNow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
 from edl.model.plan import Quota
 from edl.model.pods import Pod
-from edl.model.resources import PodShape, Resources
+from edl.model.resources import HOST_PORT_PREFIX, PODS, PodShape, Resources
+from edl.planner.queues.borrowing import borrowing_quotas
 
 REFUSED = "trainers of one job"
 """The resource of the limit of a single job whose pods the API server refuses."""
@@ -84,18 +85,61 @@ class QuotaShortage:
 
 
 def all_quotas(snapshot: ClusterSnapshot, quotas: Iterable[Quota]) -> tuple[Quota, ...]:
-    """The quotas of the queues, and what the ResourceQuotas of the snapshot leave for the jobs of each namespace."""
-    return (*quotas, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
+    """The quotas of the queues, and what the ResourceQuotas of the snapshot leave for the jobs of each namespace.
+
+    A Queue object wins over a quota of the same name.
+    """
+    borrowing = (*borrowing_quotas(snapshot), *_held_quotas(snapshot))
+    named = {quota.queue for quota in borrowing}
+    given = (quota for quota in quotas if quota.queue not in named)
+    return (*given, *borrowing, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
 
 
-def is_limited(job: Job, quota: Quota) -> bool:
-    """True if the quota limits the job."""
-    return job.key.namespace == quota.namespace if quota.namespace else job.queue == quota.queue
+class QuotaTable:
+    """Quotas by what they limit, so that a thousand queues cost a job no more than its own queue does."""
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        """Index some quotas."""
+        self._of_queues: dict[str, list[Quota]] = {}
+        self._of_namespaces: dict[str, list[Quota]] = {}
+        for quota in quotas:
+            if quota.namespace:
+                self._of_namespaces.setdefault(quota.namespace, []).append(quota)
+            else:
+                self._of_queues.setdefault(quota.queue, []).append(quota)
+
+    def of(self, job: Job) -> tuple[Quota, ...]:
+        """The quotas that limit a job: of its queue, then of its namespace."""
+        return (*self._of_queues.get(job.queue, ()), *self._of_namespaces.get(job.key.namespace, ()))
 
 
 def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
     """What one pod uses of a quota's resource."""
     return limits[resource.removeprefix(LIMITS)] if resource.startswith(LIMITS) else shape.request[resource]
+
+
+def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
+    """What the running jobs of each queue need to stay as they are, if the limits of the queue are unknown."""
+    jobs: dict[str, list[Job]] = {queue.name: [] for queue in snapshot.queues if queue.is_unknown}
+    for job in snapshot.jobs if jobs else ():
+        if job.queue in jobs:
+            jobs[job.queue].append(job)
+    for queue, own in jobs.items():
+        shapes = [shape for job in own for shape in (job.trainer, *(f.shape for f in job.fixed))]
+        named = {
+            name for shape in shapes for name, _ in shape.request.amounts if not name.startswith(HOST_PORT_PREFIX)
+        }
+        names = named | {PODS}
+        amounts = ((name, sum(_held(job, QuotaRow(queue, name, 0)) for job in own)) for name in names)
+        yield Quota(queue, tuple(sorted(amounts)))
+
+
+def _held(job: Job, row: QuotaRow) -> int:
+    """What a running job needs to stay as it is: never less than at its minimum."""
+    live = [pod for pod in job.pods if pod.is_live]
+    if not (job.is_schedulable and live and job.was_admitted):
+        return 0
+    return _use_of(job, live, row).total(max(len(job.live_trainers), job.bounds.min_trainers))
 
 
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
@@ -106,12 +150,9 @@ def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
         used = others.get(resource, 0)
         held = 0
         for job in jobs:
-            live = [pod for pod in job.pods if pod.is_live]
             if not job.is_schedulable:
-                used += sum(_used_by(pod, job, resource) for pod in live)
-            elif live and job.was_admitted:
-                use = _use_of(job, live, QuotaRow(quota.name, resource, 0, quota.namespace))
-                held += use.total(max(len(job.live_trainers), job.bounds.min_trainers))
+                used += sum(_used_by(pod, job, resource) for pod in job.pods if pod.is_live)
+            held += _held(job, QuotaRow(quota.name, resource, 0, quota.namespace))
         amounts.append((resource, max(hard - used, held, 0)))
     return Quota(quota.name, tuple(amounts), quota.namespace)
 
@@ -159,16 +200,14 @@ class QuotaNow:
         ]
 
 
-def quota_uses_of(job: Job, quotas: Iterable[Quota]) -> tuple[QuotaUse, ...]:
+def quota_uses_of(job: Job, quotas: QuotaTable) -> tuple[QuotaUse, ...]:
     """What a job uses of each limit of its queue and of its namespace.
 
     Trainers differ if the job's resources were changed while it runs. All of them then count as the largest, so that
     no choice of victims can exceed a limit.
     """
     quota_uses = [] if job.refusal is None else [QuotaUse(row_of_refusal(job.key, job.refusal), 1, 0)]
-    for quota in quotas:
-        if not is_limited(job, quota):
-            continue
+    for quota in quotas.of(job):
         live = [pod for pod in job.pods if pod.is_live]
         for resource, limit in quota.amounts:
             quota_uses.append(_use_of(job, live, QuotaRow(quota.queue, resource, limit, quota.namespace)))

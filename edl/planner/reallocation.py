@@ -34,7 +34,8 @@ class Terms:
 
 def kept(packing: TrialPacking, d: int) -> int:
     """How many live trainers of a member keep their node."""
-    return sum(i in packing.node_of for i in packing.problem.demands[d].live_trainers)
+    own = packing.problem.demands[d].live_trainers
+    return int((packing.node_of[own.start : own.stop] >= 0).sum())
 
 
 def restarted_elsewhere(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
@@ -218,7 +219,7 @@ def _free_quota(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> 
         if not givers:
             return None
         giver = max(givers, key=lambda d: (packing.fulfilment(d), demands[d].job.created_s, d))
-        live_trainers = (i for i in demands[giver].live_trainers if i in packing.node_of)
+        live_trainers = (i for i in demands[giver].live_trainers if packing.node_of[i] >= 0)
         packing.delete(min(live_trainers, key=lambda i: packing.problem.live_trainers[i].order))
         left[giver] -= 1
     return left

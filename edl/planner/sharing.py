@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import growth_hold_left_s
+from edl.planner.lending import clear_lent_room, keep_lent_room
 from edl.planner.minimums import Served, for_serving, spare_victims
 from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
@@ -31,6 +32,7 @@ class Share:
         objective: what the trainers were divided by.
         for_quota: live trainers deleted because their queue is above its quota, by index.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
+        cleared: live trainers deleted because serving has used their CPU for long, by index.
     """
 
     packing: TrialPacking
@@ -39,6 +41,7 @@ class Share:
     objective: Objective
     for_quota: frozenset[int] = frozenset()
     not_worth_it: frozenset[int] = frozenset()
+    cleared: frozenset[int] = frozenset()
 
 
 def share(packing: TrialPacking, served: Served, objective: Objective, deadline_s: float) -> Share:
@@ -55,6 +58,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     """
     packing = packing.copy()
     for_quota = _trim(packing)
+    cleared = clear_lent_room(packing)
     ceiling = {j: _ceiling(packing.problem, packing.problem.demands[j]) for j in packing.members}
     if packing.problem.clock.is_over:
         if not packing.problem.clock.cut:
@@ -66,12 +70,13 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
     extra = packing.problem.limits.serving_headroom
     for shape in packing.problem.headroom:
-        make_room(packing, for_serving(shape, extra), {})
+        if missing := extra - keep_lent_room(packing, shape, extra):
+            make_room(packing, for_serving(shape, missing), {})
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)
-    gone = for_quota & frozenset(best.victims)
-    return Share(best, division.level, in_grace, objective, gone, division.not_worth_it)
+    gone = frozenset(best.victims)
+    return Share(best, division.level, in_grace, objective, for_quota & gone, division.not_worth_it, cleared & gone)
 
 
 def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:

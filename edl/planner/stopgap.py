@@ -1,4 +1,4 @@
-"""Who runs if there is no time to decide it: what runs now, then in free room whoever fits, in one pass by age.
+"""Who runs if there is no time to decide it: what runs now, then in free room each job that fits, in one pass by age.
 
 Admission weighs sets of jobs against each other, which can take longer than a decision may. Then this plan is made:
 surplus trainers are deleted for serving pods only, so no job that runs is stopped, and a job that waits gets what is
@@ -39,7 +39,7 @@ class Stopgap:
 
 
 def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
-    """Keep what runs, serve from free room and then over surplus, and start whoever fits beside it.
+    """Keep what runs, serve from free room and then over surplus, and start each job that fits beside it.
 
     Jobs that run and lack pods get these from free room; those for which there is none lose their admission. The
     clock is asked for each job that waits; at the end of the time the others keep waiting.

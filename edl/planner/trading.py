@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from edl.model.names import Role
 from edl.planner.guard import DEAD_BAND
+from edl.planner.interruption import HORIZON_S
 from edl.planner.packing import grow
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.integer import pack_anew
@@ -20,7 +21,6 @@ from edl.planner.reallocation import EPSILON, Terms, allowed_beyond, give_one, k
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
 
-HORIZON_S = 600.0  # the gain of a resize is counted over this time
 TRADES = 64
 
 

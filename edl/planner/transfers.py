@@ -153,8 +153,7 @@ class _Standings:
                 self._span[j] = demand.max_trainers - demand.min_trainers
         for j, least in keep.items():
             self._may_lose[j] = max(0, kept(packing, j) - least)
-        index = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
-        node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+        index, node = packing.with_node()
         live = np.column_stack([node, problem.trainer_demand[index], problem.trainer_shape[index]])
         live = live[(self._surplus[live[:, 1]] > 0) & (self._may_lose[live[:, 1]] > 0)]
         placed = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]

@@ -7,6 +7,7 @@ cheap to copy. It accounts for free capacity, counts, victims and new pods, node
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -43,10 +44,13 @@ class TrialPacking:
         members: indices of the jobs that run, ascending.
         free: (nodes, resources) left beside everything that stays and everything placed; pods on their way out are
             gone.
+        lent: (nodes, resources) how much less the bound trainers that stay request than they declare. Serving may use
+            `free` + `lent`: `free` is then negative by what serving has of the room that trainers declared.
+        counts_requests: this is a view for serving, see `for_requests`.
         now: (nodes, resources) left while terminating pods and victims still use their requests.
         count: trainers of each member: those that stay and those placed.
         at: live trainers on each node, by index. Copies share these lists, so a list is replaced, never changed.
-        node_of: the node of each live trainer that has one.
+        node_of: (live trainers,) the node of each; -1 if it has none.
         without_node: unbound live trainers of each member that fit nowhere.
         fixed_without_node: (owner, role, shape) of unbound masters and pservers that fit nowhere.
         victims: bound trainers that the plan deletes.
@@ -55,7 +59,7 @@ class TrialPacking:
     """
 
     __slots__ = (
-        "at", "count", "fixed_without_node", "for_serving", "free", "members",
+        "at", "count", "counts_requests", "fixed_without_node", "for_serving", "free", "lent", "members",
         "node_of", "now", "placed", "problem", "victims", "without_node",
     )  # fmt: skip
 
@@ -70,10 +74,12 @@ class TrialPacking:
         self.problem = problem
         self.members = tuple(sorted(members))
         self.free = problem.empty.copy()
+        self.lent = np.zeros_like(problem.empty)
+        self.counts_requests = False
         self.now = problem.now.copy()
         self.count = dict.fromkeys(self.members, 0)
         self.at: list[Sequence[int]] = [()] * len(problem.empty)
-        self.node_of: dict[int, int] = {}
+        self.node_of = np.full(len(problem.live_trainers), -1, dtype=np.int64)
         self.without_node: dict[int, list[int]] = {j: [] for j in self.members}
         self.fixed_without_node: list[tuple[int, Role, int]] = []
         self.victims: list[int] = []
@@ -86,16 +92,35 @@ class TrialPacking:
         """An independent copy; both share the problem."""
         other = object.__new__(TrialPacking)
         other.problem, other.members = self.problem, self.members
-        other.free, other.now = self.free.copy(), self.now.copy()
+        other.free, other.now, other.lent = self.free.copy(), self.now.copy(), self.lent.copy()
+        other.counts_requests = self.counts_requests
         other.count = dict(self.count)
         other.at = list(self.at)
-        other.node_of = dict(self.node_of)
+        other.node_of = self.node_of.copy()
         other.without_node = {j: list(live_trainers) for j, live_trainers in self.without_node.items()}
         other.fixed_without_node = list(self.fixed_without_node)
         other.victims = list(self.victims)
         other.for_serving = set(self.for_serving)
         other.placed = list(self.placed)
         return other
+
+    def for_requests(self) -> TrialPacking:
+        """The packing as kube-scheduler counts it for serving: room that trainers lend is free; only for reading.
+
+        Without lending it is the packing itself.
+        """
+        if not self.problem.lends:
+            return self
+        view = self.copy()
+        view.counts_requests = True
+        view.free += view.lent
+        view.now += view.lent
+        return view
+
+    def freed(self, index: int) -> IntArray:
+        """(resources,) what the deletion of a live trainer adds to `free`."""
+        freed: IntArray = self.problem.request[self.problem.live_trainers[index].shape]
+        return freed - self.problem.trainer_lent[index] if self.counts_requests else freed
 
     def with_member(self, j: int) -> TrialPacking:
         """A copy with one more job, which has no live pods."""
@@ -107,6 +132,11 @@ class TrialPacking:
     def fulfilment(self, j: int, change: int = 0) -> float:
         """The fulfilment of a member with `change` more trainers than it has here."""
         return self.problem.demands[j].fulfilment(self.count[j] + change)
+
+    def with_node(self) -> tuple[IntArray, IntArray]:
+        """(trainers,) the index of each live trainer that has a node, ascending, and (trainers,) its node."""
+        found = np.flatnonzero(self.node_of >= 0)
+        return found, self.node_of[found]
 
     def meter(self) -> QuotaMeter:
         """How much of the quotas of their queues the members use here."""
@@ -120,10 +150,11 @@ class TrialPacking:
         """
         trainer = self.problem.live_trainers[index]
         self.count[trainer.demand] -= 1
-        node = self.node_of.pop(index, -1)
+        node, self.node_of[index] = int(self.node_of[index]), -1
         if node >= 0:
             self.at[node] = [i for i in self.at[node] if i != index]
             self.free[node] += self.problem.request[trainer.shape]
+            self.lent[node] -= self.problem.trainer_lent[index]
         if trainer.pod.node:
             self.victims.append(index)
         else:
@@ -230,6 +261,7 @@ class TrialPacking:
         """Let a live trainer use capacity of a node in the plan; `now` is for the caller to change."""
         self.node_of[index] = node
         self.at[node] = [*self.at[node], index]
+        self.lent[node] += self.problem.trainer_lent[index]
         self.free[node] -= self.problem.request[self.problem.live_trainers[index].shape]
 
     def _place_bound(self) -> None:
@@ -240,18 +272,18 @@ class TrialPacking:
         held = problem.held
         kept = is_member[held.demand]
         self.free -= sum_requests(len(self.free), problem.request, held.node[kept], held.shape[kept])
-        at: dict[int, list[int]] = {}
-        for j in self.members:
-            for index in problem.demands[j].live_trainers:
-                trainer = problem.live_trainers[index]
-                if not trainer.pod.node:
-                    continue
-                self.count[j] += 1
-                if trainer.node >= 0:
-                    self.node_of[index] = trainer.node
-                    at.setdefault(trainer.node, []).append(index)
-        for node, live_trainers in at.items():
-            self.at[node] = live_trainers
+        trainers = np.flatnonzero(is_member[problem.trainer_demand] & problem.trainer_is_bound)
+        here = np.bincount(problem.trainer_demand[trainers], minlength=len(problem.demands)).tolist()
+        self.count = {j: here[j] for j in self.members}
+        trainers = trainers[problem.trainer_node[trainers] >= 0]
+        nodes = self.node_of[trainers] = problem.trainer_node[trainers]
+        if problem.lends:
+            np.add.at(self.lent, nodes, problem.trainer_lent[trainers])
+        by_node = np.argsort(nodes, kind="stable")
+        used, first = np.unique(nodes[by_node], return_index=True)
+        ordered, ends = trainers[by_node].tolist(), np.append(first, len(by_node)).tolist()
+        for node, (start, end) in zip(used.tolist(), pairwise(ends), strict=True):
+            self.at[node] = ordered[start:end]
 
     def _place_unbound(self, *, place_unbound: bool) -> None:
         """Find a node for every live pod of the members that has none, trainers in reverse order of deletion."""
@@ -264,12 +296,8 @@ class TrialPacking:
                 self._reserve(shape, node)
                 if pod.nominated:  # its request is taken from problem.now already
                     self.now[node] += self.problem.request[shape]
-        unbound = [
-            i
-            for j in self.members
-            for i in self.problem.demands[j].live_trainers
-            if not self.problem.live_trainers[i].pod.node
-        ]
+        without = np.flatnonzero(~self.problem.trainer_is_bound).tolist()
+        unbound = [i for i in without if self.problem.live_trainers[i].demand in self.count]
         for index in sorted(unbound, key=lambda i: self.problem.live_trainers[i].order, reverse=True):
             trainer = self.problem.live_trainers[index]
             node = self._target_node(trainer.shape, trainer.pod) if place_unbound else -1

@@ -77,8 +77,8 @@ def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> Clust
 def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     """The snapshot with each waiting serving pod marked that no scheduler serves, as far as can be seen.
 
-    A mistyped or dead `schedulerName` would otherwise keep capacity for pods that never come. The mark ends when some
-    scheduler tries the pod.
+    A `schedulerName` that is mistyped or has no scheduler would otherwise keep capacity for pods that never come. The
+    mark ends when some scheduler tries the pod.
     """
     if not (limits.untried_s or limits.serving_schedulers):
         return snapshot

@@ -3,8 +3,8 @@
 Capacity is freed node by node, never in total. Each node offers slots for deletions (so many slots if these trainers
 are deleted), and dynamic programming over the nodes chooses among the offers; for one shape that is exact. Among
 equal numbers of deletions, the cheapest victim is a pod that does not run yet. After that come trainers of the job
-that is best off, surplus trainers, and those that started last. Placing without any deletion uses the same table; the
-cost is then the slots that trainers lose.
+that is best off, or of the one among equals whose resizes cost least; then surplus trainers, and those that started
+last. Placing without any deletion uses the same table; the cost is then the slots that trainers lose.
 
 Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
 """
@@ -14,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edl.model.jobs import Job
 from edl.planner.problem import IntArray, count_slots
 from edl.planner.trial_packing import TrialPacking
 
 # A cost is two integers with a bit field for each criterion, the most important first. The first integer holds the
-# number of deletions, those of running pods, and unfairness; the second those of base pods, lost slots, and what the
-# node has to spare.
-DELETION, RUNNING, UNFAIR_STEPS = 1 << 44, 1 << 26, 127
+# number of deletions, those of running pods, and unfairness with what a resize costs; the second those of base pods,
+# lost slots, and what the node has to spare.
+DELETION, RUNNING, UNFAIR_STEPS, COST_STEPS = 1 << 44, 1 << 26, 127, 16
 BASE, LOST, LATE, SPARE_STEPS = 1 << 44, 1 << 22, 16, 15
 IMPOSSIBLE = np.iinfo(np.int64).max // 2
 MIX_LIMIT = 64  # at most so many combinations of shapes to delete are tried on one node
@@ -82,6 +84,8 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
         slots = packing.slots(shape)
         if int(slots.sum()) >= count:
             return _fill_free(packing, shape, count, slots)
+        if not any(allowance.values()):  # every free slot is used, and there are no others
+            return [Choice(node, int(slots[node]), ()) for node in np.flatnonzero(slots).tolist()]
         nodes = _promising(packing, shape, count, allowance)
         prices = _rough_prices(packing, allowance, nodes)
     else:
@@ -110,8 +114,7 @@ def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping
     problem = packing.problem
     allowed = np.zeros(len(problem.demands), dtype=np.int64)
     allowed[list(allowance)] = list(allowance.values())
-    live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
-    node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+    live_trainers, node = packing.with_node()
     may_delete = (allowed[problem.trainer_demand[live_trainers]] > 0) & problem.opened[shape, node]
     live_trainers, node = live_trainers[may_delete], node[may_delete]
     free = packing.slots(shape)
@@ -119,11 +122,14 @@ def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping
     if not len(live_trainers):
         return nodes_with_slots
     slack = packing.free.clip(min=0)[node]
+    each = problem.request[problem.trainer_shape[live_trainers]]
+    if packing.counts_requests:
+        each = each - problem.trainer_lent[live_trainers]
     size = (problem.request[problem.trainer_shape[live_trainers]] / problem.largest).sum(axis=1)
     order = np.lexsort((live_trainers, -size, node))
     live_trainers, node, slack = live_trainers[order], node[order], slack[order]
     starts = np.flatnonzero(np.diff(node, prepend=-1))
-    freed = np.cumsum(problem.request[problem.trainer_shape[live_trainers]], axis=0)
+    freed = np.cumsum(each[order], axis=0)
     rank = np.arange(len(node)) - np.repeat(starts, np.diff(starts, append=len(node)))
     before = np.vstack([np.zeros((1, freed.shape[1]), dtype=np.int64), freed])[np.arange(len(node)) - rank]
     gained = np.minimum(count_slots(slack + freed - before, problem.request[shape]), count) - free[node]
@@ -144,13 +150,16 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
             if allowance.get(trainer.demand, 0) > 0:
                 running, base = trainer.order[:2]
                 excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
-                unfair = round(UNFAIR_STEPS * (1.0 - min(1.0, max(0.0, packing.fulfilment(trainer.demand)))))
+                unfair = _unfairness(packing, trainer.demand, 0)
                 prices[index] = ((not excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
 def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int]) -> list[int]:
-    """Trainers on a node in the order of deletion: those that do not run, then those of the job that is best off."""
+    """Trainers on a node in the order of deletion: those that do not run, then those of the job that is best off.
+
+    Of jobs that are equally well off, the one whose resizes cost least comes first.
+    """
     live_trainers, demands = packing.problem.live_trainers, packing.problem.demands
     queues: dict[int, list[int]] = {}
     for index in sorted(packing.at[node], key=lambda i: live_trainers[i].order):
@@ -160,10 +169,11 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
     taken = dict.fromkeys(queues, 0)
     order: list[int] = []
 
-    def urgency(j: int) -> tuple[bool, float, tuple[bool, bool, int, float, str], float, int]:
+    def urgency(j: int) -> tuple[bool, float, int, tuple[bool, bool, int, float, str], float, int]:
         """Sort key of a job by the next of its trainers."""
-        trainer = live_trainers[queues[j][taken[j]]]
-        return (trainer.order[0], -packing.fulfilment(j, -taken[j]), trainer.order, -demands[j].job.created_s, -j)
+        trainer, job = live_trainers[queues[j][taken[j]]], demands[j].job
+        level = packing.fulfilment(j, -taken[j])
+        return (trainer.order[0], -level, _cost_steps(job), trainer.order, -job.created_s, -j)
 
     while open_queues := [j for j in queues if taken[j] < len(queues[j])]:
         j = min(open_queues, key=urgency)
@@ -202,11 +212,13 @@ def lost_slots(packing: TrialPacking, shape: int, nodes: IntArray, pods: int | I
     """
     problem = packing.problem
     lost = np.zeros(len(nodes), dtype=np.int64)
-    before = packing.free[nodes]
+    before = packing.free[nodes] - packing.lent[nodes] if packing.counts_requests else packing.free[nodes]
     after = before - np.reshape(pods, (-1, 1)) * problem.request[shape]
     for other in problem.reference:
         fits = problem.opened[other, nodes]
         lost += fits * (count_slots(before, problem.request[other]) - count_slots(after, problem.request[other]))
+    if packing.counts_requests:  # a trainer that is slowed counts as a slot, so that truly free room comes first
+        lost += ((after < 0) & (problem.request[shape] > 0)).any(axis=1)
     return lost
 
 
@@ -244,16 +256,26 @@ def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dic
             continue
         demand = packing.problem.demands[j]
         ordered = sorted(
-            (i for i in demand.live_trainers if i in packing.node_of),
+            (i for i in demand.live_trainers if packing.node_of[i] >= 0),
             key=lambda i: packing.problem.live_trainers[i].order,
         )
         excess = packing.count[j] - demand.max_trainers
         for rank, index in enumerate(ordered):
             running, base = packing.problem.live_trainers[index].order[:2]
-            level = min(1.0, max(0.0, packing.fulfilment(j, -rank)))
-            unfair = round(UNFAIR_STEPS * (1.0 - level))
+            unfair = _unfairness(packing, j, -rank)
             prices[index] = ((rank >= excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
+
+
+def _unfairness(packing: TrialPacking, j: int, change: int) -> int:
+    """How badly off a job is with so many more trainers; among equals, how much training time a resize costs it."""
+    level = min(1.0, max(0.0, packing.fulfilment(j, change)))
+    return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + _cost_steps(packing.problem.demands[j].job)
+
+
+def _cost_steps(job: Job) -> int:
+    """How much training time a resize of a job costs, in doublings of a second: small differences do not count."""
+    return min(COST_STEPS - 1, round(log2(1.0 + (job.resize_cost_s or 0.0))))
 
 
 def _offers_with_victims(
@@ -264,7 +286,7 @@ def _offers_with_victims(
     best: dict[int, NodeOffer] = {}
     requested = [(r, amount) for r, amount in enumerate(packing.problem.request[shape].tolist()) if amount > 0]
     free = packing.free[node].tolist()
-    freed = {i: packing.problem.request[packing.problem.live_trainers[i].shape].tolist() for i in order}
+    freed = {i: packing.freed(i).tolist() for i in order}
     without_deletion = min((free[r] // amount for r, amount in requested), default=count)
     for live_trainers in _ways_to_free(packing, order):
         fits = ((free[r] + sum(freed[i][r] for i in live_trainers)) // amount for r, amount in requested)

@@ -1,8 +1,9 @@
 """Runs the entrypoint of a container as its first process: unbuffered output, forwarded signals, reaped orphans.
 
 The entrypoint gets its own process group, so that a signal reaches the program and not only the shell that started
-it. The exit code is kept; a process that signal n killed counts as 128 + n, as in shells. The meaning of the exit
-code goes into the termination log, where the kubelet finds it.
+it. The exit code is kept; a process that signal n killed counts as 128 + n, as in shells. The meaning of a signal
+goes into the termination log, where the kubelet finds it. For any other code the program's last words in its log say
+more, and the kubelet takes them only while the termination log is empty.
 """
 
 from __future__ import annotations
@@ -18,17 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from edl.errors import ConfigError
-from edl.termination_log import write_termination_log
+from edl.termination_log import LAST_WORDS, MEANINGS, SIGNALLED, write_termination_log
 
-MEANINGS = {
-    1: "General Error",
-    126: "Entrypoint Not Executable",
-    127: "Entrypoint Not Found",
-    134: "Program Abort",
-    136: "Error Arithmetic Operation(Floating Point Exception)",
-    137: "Killed: out of memory, or still running at the end of the grace period",
-    139: "Segmentation Fault",
-}
 _FORWARDED = {
     signal.SIGTERM,
     signal.SIGINT,
@@ -39,7 +31,6 @@ _FORWARDED = {
 }
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
 _AWAITED = {*_FORWARDED, signal.SIGCHLD}
-_SIGNALLED = 128
 _GRACE_S = 5.0
 """Between SIGTERM and SIGKILL for processes that the entrypoint left running."""
 _POLL_S = 0.05
@@ -49,7 +40,7 @@ _SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
 def run_entrypoint(entry: str, environment: Mapping[str, str]) -> int:
-    """Run a shell command until it ends, and write the meaning of its exit code into the termination log.
+    """Run a shell command until it ends; if a signal ended it, write what that means into the termination log.
 
     Args:
         entry: as `sh -c` takes it.
@@ -63,8 +54,8 @@ def run_entrypoint(entry: str, environment: Mapping[str, str]) -> int:
     """
     code = _run(entry, {**environment, "PYTHONUNBUFFERED": "1"})
     meaning = MEANINGS.get(code, "")
-    print_line(f"the entrypoint exited with code {code}{': ' + meaning if meaning else ''}")
-    if meaning:
+    print_line(f"{LAST_WORDS}{code}{': ' + meaning if meaning else ''}")
+    if meaning and code > SIGNALLED:
         write_termination_log(meaning, environment)
     return code
 
@@ -141,7 +132,7 @@ def _reap(child: int) -> int | None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == child:
                 code = os.waitstatus_to_exitcode(ended[1])
-    return code if code is None or code >= 0 else _SIGNALLED - code
+    return code if code is None or code >= 0 else SIGNALLED - code
 
 
 def _has_children() -> bool:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +30,13 @@ from edl.explain.decision import decide
 from edl.explain.plan_table import plan_json, print_plan
 from edl.kube.client.session import ApiSession
 from edl.kube.cluster import KubernetesCluster
+from edl.kube.discovery import PodResizing
 from edl.kube.leader_election import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
 from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, default_key_file
 from edl.kube.mirror.cache import ClusterCache
+from edl.kube.mirror.read_once import first_snapshot
+from edl.kube.queue_reporter import ApiQueueReporter
 from edl.kube.writer import Writer
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
@@ -52,6 +55,8 @@ from edl.settings.controller import ControllerSettings
 LEASE_NAME = "edl-controller"
 DEFAULT_MASTER_IMAGE = f"edl/edl-controller:{__version__}"
 ONCE_TIMEOUT_S = 60.0
+ONCE_PATIENCE_S = 15.0
+"""How long an error of the API server may last before `--once` gives up."""
 STOP_TIMEOUT_S = 10.0
 _LONGEST_ROUND_S = 60.0
 _LONGEST_SILENCE_S = 180.0
@@ -131,7 +136,8 @@ def _build(
     )
     writer = Writer(session, cache, clock, key=connections.key, default_master_image=image)
     elects = not (settings.no_leader_election or settings.dry_run)
-    elector = _elector(settings, session, clock, metrics) if elects else None
+    elector = _elector(settings, session, clock, metrics, cache.list_anew) if elects else None
+    resizing = PodResizing(session, clock) if limits.lend_running else None
     pace = CallPace(interval_s=settings.interval_s)
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
@@ -139,15 +145,16 @@ def _build(
     page = page_of_controller(session, clock, PageSettings(policy=policy.name, limits=limits))
     planner = Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable)
     controller = Controller(
-        cluster=KubernetesCluster(cache, writer, clock),
+        cluster=KubernetesCluster(cache, writer, clock, resizing),
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder, onlooker=page.live),
         planner=planner,
         limits=limits,
-        pace=Pace(interval_s=settings.interval_s),
+        pace=Pace(interval_s=settings.interval_s, writes=settings.writes_at_once),
         show=_PlanPrinter() if settings.dry_run else None,
         masters=masters,
+        queues=ApiQueueReporter(session, clock, metrics.queued),
     )
 
     def is_alive() -> bool:
@@ -197,10 +204,15 @@ class _PlanPrinter:
             sys.stdout.flush()
 
 
-def _elector(settings: ControllerSettings, session: ApiSession, clock: Clock, metrics: Metrics) -> Elector:
+def _elector(
+    settings: ControllerSettings, session: ApiSession, clock: Clock, metrics: Metrics, take_over: Callable[[], None]
+) -> Elector:
+    """The election of this process; `take_over` is called before the process writes anything as the leader."""
     identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
     def report(leads: bool, holder: str) -> None:
+        if leads:
+            take_over()
         metrics.led(leads=leads)
         message = (
             "leading: this controller holds the Lease"
@@ -226,7 +238,7 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
         _background(resources) as inquiry,
         _background(parts.page.live.run()),
     ):
-        main = asyncio.ensure_future(_once(parts) if settings.once else _loop(parts, stop))
+        main = asyncio.ensure_future(_once(parts, mirror) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None
         stopping = asyncio.ensure_future(stop.wait())
         watched = {main, mirror, inquiry, stopping} | ({leading} if leading else set())
@@ -261,7 +273,8 @@ async def _loop(parts: _Parts, stop: asyncio.Event) -> int:
     return 0
 
 
-async def _once(parts: _Parts) -> int:
+async def _once(parts: _Parts, mirror: asyncio.Task[None]) -> int:
+    await first_snapshot(parts.cache, mirror, SystemClock(), patience_s=ONCE_PATIENCE_S)
     result = await parts.controller.once(ONCE_TIMEOUT_S)
     if result is RoundResult.ACTED:
         note = "pods that it created or deleted may need another round"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
 import signal
 import sys
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 
 from edl.dashboard.serve import Address, PageSettings, serve_page
-from edl.errors import EdlError
+from edl.errors import ConfigError, EdlError
 from edl.sandbox.demo import Demo, demo_jobs, summary
 from edl.sandbox.kubelet.command import make_folder, unwritable
 from edl.sandbox.kubelet.images import default_images, table
@@ -43,6 +45,7 @@ async def serve_sandbox(settings: SandboxSettings) -> int:
         check_kubeconfig(settings.kubeconfig)
     folder = make_folder(None, "TMPDIR")
     kubeconfig = (settings.kubeconfig or folder / "kubeconfig").absolute()
+    new_folders = [parent for parent in kubeconfig.parents if not parent.exists()]
     try:
         work, stopped = await wait_for_first(_run(settings, folder, kubeconfig), stop.wait())
         return 0 if not stopped.cancelled() else work.result()
@@ -50,7 +53,10 @@ async def serve_sandbox(settings: SandboxSettings) -> int:
         raise unwritable(folder, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        kubeconfig.unlink(missing_ok=True)
+        with suppress(OSError):
+            kubeconfig.unlink(missing_ok=True)
+            for parent in new_folders:
+                parent.rmdir()
 
 
 async def _run(settings: SandboxSettings, folder: Path, kubeconfig: Path) -> int:
@@ -61,9 +67,10 @@ async def _run(settings: SandboxSettings, folder: Path, kubeconfig: Path) -> int
         folder,
         default_images(),
         kubeconfig,
+        _words(settings.controller_flags),
     )
     async with started(stack_settings) as stack:
-        _introduce(kubeconfig, is_demo=settings.demo)
+        _introduce(kubeconfig, stack, is_demo=settings.demo)
         view = View(stack.session)
         main: Awaitable[int] = _demonstrate(stack, view) if settings.demo else _forever()
         parts = [main, stack.wait(), view.run()]
@@ -73,6 +80,13 @@ async def _run(settings: SandboxSettings, folder: Path, kubeconfig: Path) -> int
         finished = next(one for one in done if not one.cancelled())
         result: int = finished.result()
         return result
+
+
+def _words(flags: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(flags))
+    except ValueError as error:
+        raise ConfigError(f"--controller-flags: {flags!r} cannot be read: {error}; close each quote") from error
 
 
 async def _forever() -> int:
@@ -101,9 +115,16 @@ def _show_address(address: Address) -> None:
     sys.stdout.flush()
 
 
-def _introduce(kubeconfig: Path, *, is_demo: bool) -> None:
+def _introduce(kubeconfig: Path, stack: Stack, *, is_demo: bool) -> None:
     """Print how to use the sandbox; the first line can be evaluated by a shell."""
-    lines = [f"KUBECONFIG={kubeconfig}", "", "images that this machine runs:", table(default_images())]
+    lines = [
+        f"KUBECONFIG={kubeconfig}",
+        f"metrics of the controller: http://{stack.status_address}/metrics",
+        f"log of the controller: {stack.controller_log}",
+        "",
+        "images that this machine runs (a * stands for any registry):",
+        table(default_images()),
+    ]
     if not is_demo:
         lines += [
             "",
@@ -114,6 +135,7 @@ def _introduce(kubeconfig: Path, *, is_demo: bool) -> None:
             "or without kubectl:",
             "  edl submit example/fit_flights/job.yaml",
             "  edl get -w",
+            "  edl explain fit-flights",
             "Ctrl-C stops the sandbox and removes everything.",
         ]
     sys.stdout.write("\n".join([*lines, "", ""]))

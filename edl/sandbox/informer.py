@@ -71,8 +71,13 @@ class Informer:
     ) -> None:
         self._store: ObjectStore[PlainObject] = ObjectStore()
         resource = Resource(path, label_selector, field_selector)
+
+        def note() -> None:
+            self._store.changed.clear()  # nobody here asks which objects changed
+            on_change()
+
         self._reflector = Reflector(
-            session, resource, _PlainDecoder(kind), self._store, SystemClock(), on_change=on_change, pace=_PACE
+            session, resource, _PlainDecoder(kind), self._store, SystemClock(), on_change=note, pace=_PACE
         )
 
     @property

@@ -108,16 +108,28 @@ def amounts_of(quantities: Mapping[str, Any] | None) -> Amounts:
 
 
 def request_of(pod: Object) -> Amounts:
-    """What a pod requests: the sum of its containers or its largest init container, and its overhead."""
+    """What a pod requests: the sum of its containers or its largest init container, and its overhead.
+
+    While a container is resized in place, the larger of what it requests and what it was granted counts.
+    """
     total: Amounts = {}
-    spec = pod["spec"]
+    spec, granted = pod["spec"], _granted(pod)
+    is_refused = (condition(pod, "PodResizePending") or {}).get("reason") == "Infeasible"
     for container in spec.get("containers") or ():
-        _add(total, amounts_of((container.get("resources") or {}).get("requests")))
+        wanted = amounts_of((container.get("resources") or {}).get("requests"))
+        has = granted.get(container.get("name"), {})
+        _add(total, has if has and is_refused else {k: max(n, has.get(k, 0)) for k, n in wanted.items()})
     for container in spec.get("initContainers") or ():
         for name, amount in amounts_of((container.get("resources") or {}).get("requests")).items():
             total[name] = max(total.get(name, 0), amount)
     _add(total, amounts_of(spec.get("overhead")))
     return total
+
+
+def _granted(pod: Object) -> dict[str | None, Amounts]:
+    """By container, what its kubelet reports to have granted; empty if it reports nothing."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return {one.get("name"): amounts_of(one.get("allocatedResources")) for one in statuses}
 
 
 def summed(all_amounts: Iterable[Amounts]) -> Amounts:

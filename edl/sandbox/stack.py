@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,10 @@ import yaml
 
 from edl.errors import ConfigError, PermanentError
 from edl.install import objects
-from edl.install.manifests import crd_yaml
+from edl.install.manifests import crds_yaml
 from edl.kube.client.api_errors import AlreadyExistsError
 from edl.kube.client.session import ApiSession
+from edl.observability.status_server import split_address
 from edl.sandbox.apiserver.server import ApiServer
 from edl.sandbox.controllers.manager import STORAGE_CLASS_MANIFEST, run_controllers
 from edl.sandbox.kubelet import network_hook
@@ -76,7 +77,7 @@ class Stack:
         kubelet: its nodes.
         controller: the process of edl's controller.
         controller_log: its log.
-        status_port: where it serves /metrics.
+        status_address: HOST:PORT where it serves /metrics.
         parts: runs as long as the parts in this process do.
     """
 
@@ -84,7 +85,7 @@ class Stack:
     kubelet: Kubelet
     controller: Process
     controller_log: Path
-    status_port: int
+    status_address: str
     parts: asyncio.Task[None]
 
     async def wait(self) -> None:
@@ -108,9 +109,10 @@ async def started(settings: StackSettings) -> AsyncIterator[Stack]:
     """A sandbox whose controller is ready; at the end nothing of it is left.
 
     Raises:
-        ConfigError: the port is in use, or a file cannot be written.
+        ConfigError: the port is in use, a file cannot be written, or --listen of the controller cannot be followed.
         EdlError: a part does not start.
     """
+    address = status_address(settings.controller_flags)
     async with ApiServer(port=settings.port) as server:
         server.write_kubeconfig(settings.kubeconfig)
         async with await ApiSession.open(str(settings.kubeconfig)) as session:
@@ -121,16 +123,16 @@ async def started(settings: StackSettings) -> AsyncIterator[Stack]:
             async with running(session, wanted) as kubelet:
                 parts = asyncio.create_task(_run_parts(session, kubelet))
                 try:
-                    yield await _with_controller(settings, session, kubelet, parts)
+                    yield await _with_controller(settings, session, kubelet, parts, address)
                 finally:
                     parts.cancel()
                     await asyncio.gather(parts, return_exceptions=True)
 
 
 async def install(session: ApiSession) -> None:
-    """Create what edl needs in a cluster: its resource, its priority classes, and a StorageClass."""
-    definition = yaml.safe_load(crd_yaml())
-    for body in (definition, *objects.namespace(), *objects.priority_classes(), STORAGE_CLASS_MANIFEST):
+    """Create what edl needs in a cluster: its resources, its priority classes, and a StorageClass."""
+    definitions = yaml.safe_load_all(crds_yaml())
+    for body in (*definitions, *objects.namespace(), *objects.priority_classes(), STORAGE_CLASS_MANIFEST):
         with suppress(AlreadyExistsError):
             await session.post(_COLLECTIONS[body["kind"]], body)
 
@@ -145,15 +147,14 @@ async def _run_parts(session: ApiSession, kubelet: Kubelet) -> None:
 
 
 async def _with_controller(
-    settings: StackSettings, session: ApiSession, kubelet: Kubelet, parts: asyncio.Task[None]
+    settings: StackSettings, session: ApiSession, kubelet: Kubelet, parts: asyncio.Task[None], address: str
 ) -> Stack:
     """Start edl's controller, and wait until it is ready."""
-    port, host = free_port(), kubelet.host
-    spec = _controller_spec(settings, kubelet, port)
-    process = await host.runtime.start(spec)
-    stack = Stack(session, kubelet, process, spec.log, port, parts)
+    spec = _controller_spec(settings, kubelet, address)
+    process = await kubelet.host.runtime.start(spec)
+    stack = Stack(session, kubelet, process, spec.log, address, parts)
     waiting = asyncio.create_task(stack.wait())
-    ready = asyncio.create_task(_until_ready(port))
+    ready = asyncio.create_task(_until_ready(address))
     try:
         async with asyncio.timeout(_READY_S):
             await asyncio.wait({waiting, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -168,7 +169,7 @@ async def _with_controller(
     return stack
 
 
-def _controller_spec(settings: StackSettings, kubelet: Kubelet, port: int) -> ProcessSpec:
+def _controller_spec(settings: StackSettings, kubelet: Kubelet, address: str) -> ProcessSpec:
     machine, folder = kubelet.host.machine, settings.folder
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(machine.hook), str(machine.source)))}
     env = {key: value for key, value in env.items() if not key.startswith("EDL_")}
@@ -176,20 +177,43 @@ def _controller_spec(settings: StackSettings, kubelet: Kubelet, port: int) -> Pr
     if machine.ports is not None:
         env[network_hook.PORTS_FOLDER] = str(machine.ports)
     argv = [str(machine.programs / "edl"), "controller", "--kubeconfig", str(settings.kubeconfig)]
-    argv += ["--listen", f"{_LOOPBACK}:{port}", "--key-file", str(folder / "key"), *settings.controller_flags]
+    argv += ["--key-file", str(folder / "key"), *settings.controller_flags, "--listen", address]
     # There is one replica, and nobody starts another one for it if a busy or sleeping laptop loses the lease.
     argv.append("--no-leader-election")
     return ProcessSpec("edl-controller", argv, env, folder, folder / "controller.log")
 
 
-async def _until_ready(port: int) -> None:
+async def _until_ready(address: str) -> None:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as client:
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
-                async with client.get(f"http://{_LOOPBACK}:{port}/readyz") as response:
+                async with client.get(f"http://{address}/readyz") as response:
                     if response.status == 200:
                         return
             await asyncio.sleep(_POLL_S)
+
+
+def status_address(flags: Sequence[str]) -> str:
+    """HOST:PORT where the controller shall serve /metrics: what its flags say, or a free loopback port.
+
+    Raises:
+        ConfigError: the flags give an address whose port only the controller would know.
+    """
+    given = ""
+    for at, flag in enumerate(flags):
+        name, equals, value = flag.partition("=")
+        following = "".join(flags[at + 1 : at + 2])
+        if name == "--listen":
+            given = value if equals else following
+    if not given:
+        return f"{_LOOPBACK}:{free_port()}"
+    try:
+        host, port = split_address(given)
+    except ValueError as error:
+        raise ConfigError(f"--controller-flags: --listen {given}: {error}; give one") from error
+    if not port:
+        raise ConfigError(f"--controller-flags: --listen {given}: the sandbox must know the port; give one above 0")
+    return f"{host}{given}" if given.startswith(":") else given
 
 
 def free_port() -> int:
@@ -212,10 +236,12 @@ def check_kubeconfig(path: Path) -> None:
     """Check that a kubeconfig may be written to a path: nothing is there, or one of a sandbox that has ended.
 
     Raises:
-        ConfigError: the file is another's, or its sandbox runs.
+        ConfigError: it is a folder, the file is another's, or its sandbox runs.
     """
     if not path.exists():
         return
+    if path.is_dir():
+        raise ConfigError(f"--kubeconfig {path}: this is a folder; give the path of a file")
     try:
         found = yaml.safe_load(path.read_text())
         server = found["clusters"][0]["cluster"]["server"] if found["current-context"] == "edl-sandbox" else None

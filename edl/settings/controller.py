@@ -82,6 +82,15 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
         Field(ge=0.1, le=3600, allow_inf_nan=False),
         Flag("Longest time between two rounds.", metavar="SECONDS", remedy="give seconds, such as 5"),
     ] = 5.0
+    writes_at_once: Annotated[
+        int,
+        Field(ge=1, le=1000),
+        Flag(
+            "Most writes to the API server that may be under way at once; fewer if it is slow or too busy.",
+            metavar="N",
+            remedy="give a number of requests, such as 64",
+        ),
+    ] = 64
     key_file: Annotated[
         OptionalPath,
         Flag(
@@ -111,12 +120,20 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             unset="every scheduler that tries its pods",
         ),
     ] = ()
+    lend_by_resize: Annotated[
+        bool,
+        Flag(
+            "Trainers that run already lend CPU too: their requests are changed in place, without a restart, if API"
+            " server and kubelets can do so."
+        ),
+    ] = False
     once: Annotated[bool, Flag("Run one round, then exit.")] = False
     dry_run: Annotated[bool, Flag("Print each changed plan; write nothing to the cluster.")] = False
     record: Annotated[
         OptionalPath,
         Flag(
-            "Folder for a JSON record of each changed decision; the last 1,000 records are kept.",
+            "Folder for a JSON record of each changed decision; the last 1,000 are kept, and one of each hour"
+            " of the 720 hours before that have one.",
             metavar="DIR",
             remedy="give the path of a folder",
             unset="no records",
@@ -135,4 +152,5 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             serving_grace_s=SERVING_GRACE_S,
             untried_s=UNTRIED_S,
             serving_schedulers=self.serving_scheduler,
+            lend_running=self.lend_by_resize,
         )

@@ -112,7 +112,7 @@ class GetSettings(WatchSettings):
 class LogsSettings(OneJobSettings):
     """The values of the flags of `edl logs`."""
 
-    role: Annotated[Literal["trainer", "pserver", "master"], Flag("Role of the pods.")] = "trainer"
+    role: Annotated[Literal["trainer", "pserver", "master", "all"], Flag("Role of the pods.")] = "trainer"
     index: Annotated[
         int,
         Field(ge=-1, le=1_000_000),

@@ -32,6 +32,15 @@ class SandboxSettings(NodesSettings):
             unset="a file in a temporary folder",
         ),
     ] = None
+    controller_flags: Annotated[
+        str,
+        Flag(
+            "Flags for the controller of the sandbox, as one word: '--queues FILE --serving-headroom 1'.",
+            metavar="FLAGS",
+            remedy="give flags of edl controller, with quotes as for a shell",
+            unset="none",
+        ),
+    ] = ""
     page: Annotated[bool, Flag("Also serve the page of `edl dashboard`, and print its address.")] = False
     demo: Annotated[
         bool, Flag("Train two jobs around a wave of serving pods, kill a trainer and a master, print what happened.")

@@ -22,6 +22,9 @@ from edl.settings.flags import Flag, Settings, checked_by
 
 DEFAULT_POLICY = "utility if the speed of an admitted job is known, else maxmin"
 
+CLEAR_LENDING_AFTER_S = 30.0
+"""How long serving uses lent CPU before its node is cleared."""
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_PORT = 65535
 
@@ -160,6 +163,25 @@ class LimitSettings(Settings):
             remedy="give a number of pods, such as 2",
         ),
     ] = 0
+    surplus_cpu_request: Annotated[
+        float,
+        Field(gt=0, le=1, allow_inf_nan=False),
+        Flag(
+            "Trainers above the minimum of their job request this part of their CPU and may use all of it; serving"
+            " takes the rest at once. 1 lends nothing.",
+            metavar="PART",
+            remedy="give a part above 0 and up to 1, such as 0.1",
+        ),
+    ] = 1.0
+    clear_lending_after_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, allow_inf_nan=False),
+        Flag(
+            "Trainers that serving has slowed for so long are deleted or start elsewhere; 0 lets them be slow.",
+            metavar="SECONDS",
+            remedy="give seconds, such as 30",
+        ),
+    ] = CLEAR_LENDING_AFTER_S
     queues: Annotated[
         OptionalPath,
         Flag(
@@ -182,7 +204,12 @@ class LimitSettings(Settings):
     @property
     def limits(self) -> Limits:
         """What a plan must keep to, without the quotas."""
-        return Limits(max_load_desired=self.max_load_desired, serving_headroom=self.serving_headroom)
+        return Limits(
+            max_load_desired=self.max_load_desired,
+            serving_headroom=self.serving_headroom,
+            surplus_cpu_request=self.surplus_cpu_request,
+            clear_lending_after_s=self.clear_lending_after_s,
+        )
 
     def read_limits(self) -> Limits:
         """What a plan must keep to, with what the files of `--queues` and `--tenants` hold now.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from edl.sim.shapes import nodes_of, shape_of
 from edl.sim.training import JobRun
 
 Floats = NDArray[np.float64]
+EARLY_S = 10.0
+"""Trainers that are deleted within this time after a rise of serving are deleted for that rise."""
+
 _GRID = 2000
 """Moments at which fairness is judged."""
 
@@ -35,10 +39,12 @@ def measure(
     times = np.array([sample.at_s for sample in meter.samples])
     requested = np.array([sample.requested for sample in meter.samples]) / cores
     useful = np.array([sample.useful for sample in meter.samples]) / cores
+    used = np.array([sample.used for sample in meter.samples]) / cores
     trainers = np.array([sample.trainers for sample in meter.samples], dtype=np.float64)
     figures = {
         "utilisation": mean_over(times, requested, span),
         "useful_utilisation": mean_over(times, useful, span),
+        "used_utilisation": mean_over(times, used, span),
         "trainer_hours": mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600,
     }
     if scenario.measure.steady_s is not None:
@@ -51,6 +57,7 @@ def measure(
         "resizes": float(len(meter.resizes)),
         "forced_resizes": float(len(meter.forced)),
         "trainers_preempted": float(meter.preempted),
+        "samples": sum(run.done for run in runs),
         "trainer_hours_lost": sum(run.lost_s for run in runs) / 3600,
     }
     if decisions.seconds:
@@ -78,12 +85,24 @@ def _serving(scenario: Scenario, meter: Meter, times: Floats) -> dict[str, float
     if not scenario.serving:
         return {}
     low, high = scenario.measure.ramps_s or (0.0, scenario.duration_s)
+    slowed = np.array([sample.slowed for sample in meter.samples], dtype=np.float64)
     short = np.array([max(0, sample.target - sample.ready) for sample in meter.samples], dtype=np.float64)
     return {
         "serving_shortfall_pod_s": mean_over(times, short, (low, high)) * (high - low),
         "serving_below_s": mean_over(times, (short > 0).astype(np.float64), (low, high)) * (high - low),
         "serving_wait_p95_s": _quantile(meter.waits_s, 0.95),
+        "trainers_deleted": float(len(meter.deleted_s)),
+        "trainers_deleted_early": float(_count_early(scenario, meter)),
+        "trainers_slowed": mean_over(times, slowed, (low, high)),
     }
+
+
+def _count_early(scenario: Scenario, meter: Meter) -> int:
+    """Trainers that were deleted within `EARLY_S` of a rise of serving."""
+    rises = [
+        at_s for spec in scenario.serving for (_, before), (at_s, after) in pairwise(spec.replicas) if after > before
+    ]
+    return sum(any(0 <= at_s - rise_s <= EARLY_S for rise_s in rises) for at_s in meter.deleted_s)
 
 
 def _jobs(scenario: Scenario, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:

@@ -33,6 +33,8 @@ class Sample:
         useful: of these, cores of ready serving pods and of jobs that work.
         target, ready: serving pods.
         trainers: running trainers.
+        used: cores that pods can use: what running pods declare, on each node at most what it has.
+        slowed: running trainers that lend on a node whose pods declare more than it has.
     """
 
     at_s: float
@@ -41,6 +43,8 @@ class Sample:
     target: int
     ready: int
     trainers: int
+    used: float = 0.0
+    slowed: int = 0
 
 
 @dataclass(slots=True)
@@ -56,7 +60,7 @@ class Decisions:
     problems: list[str] = field(default_factory=list)
     cut: int = 0
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+    async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """Not needed."""
 
     def skipped(self, reason: str) -> None:
@@ -87,10 +91,30 @@ class Decisions:
         """Not needed."""
 
 
+@dataclass(slots=True)
+class _NodeUse:
+    """What the running pods of a node declare, and how many of them are trainers that lend."""
+
+    capacity: int
+    declared: int = 0
+    lenders: int = 0
+
+    @property
+    def used(self) -> int:
+        """Millicores that its pods can use."""
+        return min(self.capacity, self.declared)
+
+    @property
+    def slowed(self) -> int:
+        """Trainers that have not all of their CPU if the pods use all that they declare."""
+        return self.lenders if self.declared > self.capacity else 0
+
+
 class Meter:
     """Watches a world.
 
     Attributes:
+        deleted_s: when each trainer that ran was deleted.
         samples: in the order of time.
         trainers: by job, (second, running trainers) at each change.
         waits_s: of each serving pod that became ready, from its creation.
@@ -106,6 +130,9 @@ class Meter:
         self.resizes: set[tuple[JobKey, bool, int]] = set()
         self.forced: set[tuple[JobKey, int]] = set()
         self.preempted = 0
+        self.deleted_s: list[float] = []
+        self._on_node: dict[str, _NodeUse] = {}
+        self._used_milli, self._slowed = world.system_milli, 0
         self._running_milli = world.system_milli
         self._foreign_milli = 0
         self._of_job: dict[JobKey, int] = {}
@@ -115,8 +142,11 @@ class Meter:
     def adopt(self, deployments: Sequence[Deployment]) -> None:
         """Watch these Deployments; count what runs already."""
         self._deployments = deployments
-        self._foreign_milli = sum(p.shape.request[CPU] for p in self._world.pods.values() if _is_running(p))
+        running = [p for p in self._world.pods.values() if _is_running(p)]
+        self._foreign_milli = sum(p.shape.request[CPU] for p in running)
         self._running_milli += self._foreign_milli
+        for pod in running:
+            self._use(pod, 1)
         self.sample()
 
     def _now_s(self) -> float:
@@ -129,9 +159,12 @@ class Meter:
             return
         if pod.role is Role.TRAINER and pod.job is not None:
             self._note_resize(pod.job, before, after)
+            if was and before is not None and before.is_live and (after is None or after.terminating):
+                self.deleted_s.append(self._now_s())
         if was == now:
             return
-        sign, milli = (1 if now else -1), pod.shape.request[CPU]
+        sign, milli = (1 if now else -1), pod.requested[CPU]
+        self._use(pod, sign)
         self._running_milli += sign * milli
         if pod.job is None:
             self._foreign_milli += sign * milli
@@ -144,6 +177,16 @@ class Meter:
                 steps = self.trainers.setdefault(pod.job, [])
                 steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
         self.sample()
+
+    def _use(self, pod: Pod, sign: int) -> None:
+        """Count a pod that runs from now on, or no more, in what its node's pods can use."""
+        here = self._on_node.setdefault(pod.node, _NodeUse(self._world.nodes[pod.node].allocatable[CPU]))
+        self._used_milli -= here.used
+        self._slowed -= here.slowed
+        here.declared += sign * pod.shape.request[CPU]
+        here.lenders += sign * bool(pod.lent_cpu_milli)
+        self._used_milli += here.used
+        self._slowed += here.slowed
 
     def _note_resize(self, job: JobKey, before: Pod | None, after: Pod | None) -> None:
         run = self._training.runs.get(job)
@@ -171,6 +214,8 @@ class Meter:
             sum(one.target for one in self._deployments),
             sum(one.ready for one in self._deployments),
             self._count,
+            self._used_milli / 1000,
+            self._slowed,
         )
         if self.samples and self.samples[-1].at_s == sample.at_s:
             self.samples[-1] = sample

@@ -18,8 +18,10 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.lending import requested_milli
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
+from edl.model.resources import CPU
 from edl.sim.world import Engine, World
 from edl.waiting import is_set_within
 
@@ -77,7 +79,10 @@ class SimulatedCluster:
         if (action.job.namespace, action.pod_name) in self._world.pods:
             return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is in use")
         pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s())
-        self._world.put(replace(pod, planned=action.node or "", pinned=action.pinned), owner=job.uid)
+        declared = pod.shape.request[CPU]
+        lent = declared - requested_milli(declared, action.cpu_request)
+        pod = replace(pod, planned=action.node or "", pinned=action.pinned, lent_cpu_milli=lent)
+        self._world.put(pod, owner=job.uid)
         return Outcome(action, Result.DONE)
 
     def _delete(self, action: MarkPod | DeletePod) -> Outcome:

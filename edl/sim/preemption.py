@@ -40,7 +40,7 @@ def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random
         free: (nodes, resources) free for it, nominated pods of no less priority counted as there.
         rng: chooses where the search begins.
     """
-    wanted = world.vector(pod.shape)
+    wanted = world.request_of(pod)
     if wanted is None:
         return None
     could = np.all(world.allocatable >= wanted, axis=1) & world.eligible(pod.shape.placement)
@@ -84,7 +84,7 @@ def _victims(world: World, pod: Pod, wanted: list[int], free: list[int], node: s
 
 
 def _amounts(world: World, pod: Pod) -> list[int]:
-    vector = world.vector(pod.shape)
+    vector = world.request_of(pod)
     return vector.tolist() if vector is not None else [0] * len(world.resources)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from edl.errors import ConfigError
+from edl.model.lending import Lending
 from edl.model.quantity import parse_quantity
 
 Seconds = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
@@ -89,6 +90,12 @@ class ControllerSpec(_Spec):
     interval_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
     max_load_desired: Annotated[float, Field(gt=0, le=1)] = 1.0
     serving_headroom: Count = 0
+    surplus_cpu_request: Annotated[
+        float, Field(gt=0, le=1, description="The part of their CPU that trainers above the minimum request.")
+    ] = 1.0
+    clear_lending_after_s: Annotated[
+        Seconds, Field(description="Trainers that are slowed for so long are deleted; 0 never deletes them for that.")
+    ] = 30.0
     deadline_s: Annotated[float, Field(gt=0, le=600)] = 60.0
 
 
@@ -147,6 +154,7 @@ class JobGroup(_Spec):
     resize: ResizeSpec = ResizeSpec()
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     cooldown_s: Seconds = 60.0
+    lending: Annotated[Lending, Field(description="Which trainers may lend CPU.")] = Lending.SURPLUS
 
     @model_validator(mode="after")
     def _is_in_order(self) -> JobGroup:

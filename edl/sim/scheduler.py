@@ -80,7 +80,7 @@ class Scheduler:
             pod = self._world.pods.get(key)
             if waiting.is_queued or pod is None:
                 continue
-            vector = self._world.vector(pod.shape)
+            vector = self._world.request_of(pod)
             if vector is not None and bool(np.all(vector <= free)):
                 waiting.is_queued = True
                 self._after_backoff(key, waiting)
@@ -142,10 +142,10 @@ class Scheduler:
         for other, node in self._nominated.items():
             peer = world.pods.get(other)
             if other != key and peer is not None and peer.priority >= pod.priority:
-                vector = world.vector(peer.shape)
+                vector = world.request_of(peer)
                 if vector is not None:
                     free[world.row[node]] -= vector
-        wanted = world.vector(pod.shape)
+        wanted = world.request_of(pod)
         if wanted is None:
             return np.zeros(0, dtype=np.int64), free
         fits = np.all(free >= wanted, axis=1) & world.eligible(pod.shape.placement)

@@ -29,7 +29,7 @@ def best_rows(world: World, pod: Pod, rows: NDArray[np.int64], mates: NDArray[np
         mates: (n,) pods of the same Deployment there; None if the pod belongs to none.
     """
     columns = np.array([i for i, name in enumerate(world.resources) if name in _SCORED])
-    wanted = world.vector(pod.shape)
+    wanted = world.request_of(pod)
     total = world.allocatable[np.ix_(rows, columns)].astype(np.float64)
     request = np.zeros(len(columns)) if wanted is None else wanted[columns]
     share = np.minimum(1.0, (world.used[np.ix_(rows, columns)] + request) / np.maximum(total, 1.0))

@@ -60,4 +60,5 @@ def job_of(group: JobGroup, number: int, now_s: float) -> Job:
         ttl_s=TTL_S,
         throughput=tuple(group.throughput) if group.is_declared else (),
         resize_cost_s=group.resize.cost_s or None,
+        lending=group.lending,
     )

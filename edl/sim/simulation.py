@@ -170,6 +170,8 @@ class _Simulation:
         limits = Limits(
             max_load_desired=spec.max_load_desired,
             serving_headroom=spec.serving_headroom,
+            surplus_cpu_request=spec.surplus_cpu_request,
+            clear_lending_after_s=spec.clear_lending_after_s,
             deadline_s=spec.deadline_s,
         )
         if self._decide is None:

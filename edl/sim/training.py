@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.resources import CPU
 from edl.planner.speedup import Curve, curve_of
 from edl.sim.scenario import JobGroup
+from edl.sim.shares import shares_of
 from edl.sim.world import Engine, World
 
 
@@ -29,6 +31,7 @@ class JobRun:
         attained_s: trainer-seconds so far, working or not.
         lost_s: trainer-seconds that resizes cost so far.
         ready: UIDs of its ready trainers -> when each begins to take part.
+        slowed: UIDs of its ready trainers that have not all of their CPU -> the part that they have.
         stalled_until_s: the job stands still until then.
     """
 
@@ -49,6 +52,7 @@ class JobRun:
     since_s: float = 0.0
     version: int = 0
     ready: dict[str, float] = field(default_factory=dict)
+    slowed: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -72,8 +76,17 @@ class JobRun:
         return min(later, default=float("inf"))
 
     def speed(self, count: int) -> float:
-        """Samples per second of that many trainers."""
+        """Samples per second of that many trainers that have all of their CPU."""
         return self.curve.speed(count) if count else 0.0
+
+    @property
+    def pace(self) -> float:
+        """The part of its speed that the job has: its slowest trainer's if all wait for it, else the mean."""
+        if not self.slowed:
+            return 1.0
+        if self.group.resize.stops == "job":
+            return min(self.slowed.values())
+        return 1.0 - sum(1.0 - share for share in self.slowed.values()) / len(self.ready)
 
 
 class Training:
@@ -109,6 +122,30 @@ class Training:
                 self._advance(run)
 
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
+        self._joined_or_left(before, after)
+        for pod in (before, after):
+            if pod is not None and pod.node:
+                self._share_out(pod.node)
+
+    def _share_out(self, node: str) -> None:
+        """Give the trainers of a node that lend their part of its CPU."""
+        here = self._world.on_node[node].values()
+        lenders = {pod.uid: pod.job for pod in here if pod.lent_cpu_milli}
+        if not lenders:
+            return
+        cpu = self._world.nodes[node].allocatable[CPU]
+        for uid, share in shares_of(cpu, here).items():
+            key = lenders[uid]
+            run = self.runs.get(key) if key is not None else None
+            if run is None or run.is_over or uid not in run.ready or run.slowed.get(uid, 1.0) == share:
+                continue
+            self._advance(run)
+            run.slowed[uid] = share
+            if share >= 1.0:
+                del run.slowed[uid]
+            self._schedule(run)
+
+    def _joined_or_left(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
         if pod is None or pod.job is None or pod.job not in self.runs:
             return
@@ -135,6 +172,7 @@ class Training:
             run.ready[uid] = now_s if is_first or cost.stops == "job" else now_s + cost.cost_s
         else:
             run.ready.pop(uid, None)
+            run.slowed.pop(uid, None)
         if cost.stops == "job" and not is_first and cost.cost_s:
             run.stalled_until_s = now_s + cost.cost_s
 
@@ -144,7 +182,7 @@ class Training:
         passed_s = now_s - run.since_s
         if passed_s > 0:
             count = run.working(run.since_s)
-            run.done += run.speed(count) * passed_s
+            run.done += run.speed(count) * run.pace * passed_s
             run.attained_s += len(run.ready) * passed_s
             if run.fixed_left <= 0:
                 run.lost_s += (len(run.ready) - count) * passed_s
@@ -153,7 +191,7 @@ class Training:
     def _schedule(self, run: JobRun) -> None:
         run.version += 1
         version, now_s = run.version, self._engine.now_s()
-        speed = run.speed(run.working(now_s))
+        speed = run.speed(run.working(now_s)) * run.pace
         left_s = run.remaining / speed if speed > 0 else float("inf")
         pause_s = min(left_s, run.next_change_s(now_s) - now_s)
         if pause_s < float("inf"):

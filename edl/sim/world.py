@@ -19,12 +19,12 @@ from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import Pod
-from edl.model.resources import Placement, PodShape
+from edl.model.resources import CPU, Placement, PodShape
 from edl.planner.eligibility import takes_each
 
 PodKey = tuple[str, str]
 Change = Callable[[Pod | None, Pod | None], None]
-"""Told of a change of a pod: as it was and as it is; None if it did not or does not exist."""
+"""Called at a change of a pod: as it was and as it is; None if it did not or does not exist."""
 
 Timer = Callable[[float, Callable[[], None]], object]
 """Calls a function that many seconds later."""
@@ -98,6 +98,13 @@ class World:
             self._vectors[shape] = np.array(self._amounts(wanted), dtype=np.int64) if known else None
         return self._vectors[shape]
 
+    def request_of(self, pod: Pod) -> NDArray[np.int64] | None:
+        """(resources,) what kube-scheduler counts for a pod: what it declares without the CPU that it lends."""
+        vector = self.vector(pod.shape)
+        if vector is None or not pod.lent_cpu_milli:
+            return vector
+        return vector - np.array(self._amounts({CPU: pod.lent_cpu_milli}), dtype=np.int64)
+
     def eligible(self, placement: Placement) -> NDArray[np.bool_]:
         """(nodes,) True where a pod with that placement may run, whatever is free there."""
         if placement not in self._eligible:
@@ -124,7 +131,7 @@ class World:
             self._release(before)
         self.pods[key] = pod
         if pod.node and not pod.is_finished:
-            vector = self.vector(pod.shape)
+            vector = self.request_of(pod)
             if vector is not None:
                 self.used[self.row[pod.node]] += vector
             self.on_node[pod.node][key] = pod
@@ -155,7 +162,7 @@ class World:
 
     def _release(self, pod: Pod) -> None:
         if pod.node and not pod.is_finished:
-            vector = self.vector(pod.shape)
+            vector = self.request_of(pod)
             if vector is not None:
                 self.used[self.row[pod.node]] -= vector
             self.on_node[pod.node].pop((pod.namespace, pod.name), None)

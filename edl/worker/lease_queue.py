@@ -132,17 +132,19 @@ class LeaseQueue:
             "want": want,
         }
 
-    def apply(self, reply: dict[str, Any], reports: Reports, sent_s: float, holder: LeaseHolder) -> None:
+    def apply(
+        self, reply: dict[str, Any], reports: Reports, sent_s: float, took_s: float, holder: LeaseHolder
+    ) -> None:
         """Update the leases by a reply.
 
         Args:
             reply: of the master.
             reports: that the request contained.
             sent_s: when the request was first sent, in monotonic seconds.
+            took_s: how long the attempt took that was answered; the ones before may have taken longer than a TTL.
             holder: of the granted leases.
         """
         del self._done[: len(reports[0])], self._failed[: len(reports[1])]
-        took_s = time.monotonic() - sent_s
         for fence in reply["revoked"]:
             lease = self.held.pop(fence, None)
             if lease is not None:
@@ -151,7 +153,7 @@ class LeaseQueue:
             lease.deadline_s = max(lease.deadline_s, sent_s + self.ttl_s)
         for granted in reply["leases"]:
             ttl_s = float(granted["ttl_s"])
-            self.ttl_s = max(self.ttl_s, ttl_s - took_s)  # the TTL includes the time for which the request was held
+            self.ttl_s = max(self.ttl_s, ttl_s - took_s)  # `ttl_s` includes the time for which the request was held
             place = (granted["epoch"], granted["start"], granted["end"], granted["fence"])
             self.held[granted["fence"]] = HeldLease(holder, *place, sent_s + ttl_s)
         for truncate in reply["truncate"]:

@@ -216,9 +216,10 @@ class MasterSession:
         """
         data = None if body is None else json.dumps(body).encode()
         with self._call_lock:
-            return self._call_with_retries(
+            reply, _ = self._call_with_retries(
                 self._call_connection, method, path, data, timeout_s=_CALL_TIMEOUT_S, limit_s=limit_s
             )
+        return reply
 
     def _wait_until(self, is_ready: Callable[[], bool]) -> bool:
         """Wait until a condition holds or the session is closed; the caller holds the lock.
@@ -261,13 +262,13 @@ class MasterSession:
         timeout_s = body["wait_s"] + _CALL_TIMEOUT_S
         limit_s = _CLOSE_TIMEOUT_S if is_last else None
         try:
-            reply = self._call_with_retries(
+            reply, took_s = self._call_with_retries(
                 self._sync_connection, "POST", "/v1/sync", data, timeout_s=timeout_s, limit_s=limit_s
             )
         except TemporaryError:
             return False
         with self._lock:
-            self._apply_reply(reply, reports, sent_s)
+            self._apply_reply(reply, reports, sent_s, took_s)
             is_complete = is_last and not self._leases.has_reports
         return not is_complete and self._leases.status != "job_end"
 
@@ -298,9 +299,9 @@ class MasterSession:
         }
         return body, reports
 
-    def _apply_reply(self, reply: dict[str, Any], reports: Reports, sent_s: float) -> None:
-        """Update the leases by a reply to the request that was first sent at `sent_s`."""
-        self._leases.apply(reply, reports, sent_s, self)
+    def _apply_reply(self, reply: dict[str, Any], reports: Reports, sent_s: float, took_s: float) -> None:
+        """Update the leases by a reply to the request that was first sent at `sent_s`; see `LeaseQueue.apply`."""
+        self._leases.apply(reply, reports, sent_s, took_s, self)
         self._answered += 1
         self._changed.notify_all()
 
@@ -313,12 +314,18 @@ class MasterSession:
         *,
         timeout_s: float,
         limit_s: float | None,
-    ) -> dict[str, Any]:
-        """Send the same request until it is answered, or until its time limit; closing the session sets a limit."""
+    ) -> tuple[dict[str, Any], float]:
+        """Send the same request until it is answered, or until its time limit; closing the session sets a limit.
+
+        Returns:
+            The reply, and how long the attempt took that was answered, in seconds.
+        """
         pauses, start_s = PauseLengths(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _JITTER), time.monotonic()
         while True:
+            attempt_s = time.monotonic()
             try:
-                return connection.call(method, path, data, timeout_s)
+                reply = connection.call(method, path, data, timeout_s)
+                return reply, time.monotonic() - attempt_s
             except TemporaryError as error:
                 if self._is_cancelled or (limit_s is not None and time.monotonic() - start_s > limit_s):
                     raise

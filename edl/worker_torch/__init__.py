@@ -6,10 +6,12 @@
         for x, y in Elastic(job, model, optimizer, read=dataset.__getitem__).batches():
             loss_function(model(x), y).backward()
 
+`Accelerator` takes the place of Hugging Face Accelerate's in a script that has one.
 `loader` is for trainers that share no gradients, such as those of parameter servers. Start reading in `elastic.py`.
 """
 
+from edl.worker_torch.accelerator import Accelerator
 from edl.worker_torch.elastic import Elastic
 from edl.worker_torch.loader import Batches, Collate, loader
 
-__all__ = ["Batches", "Collate", "Elastic", "loader"]
+__all__ = ["Accelerator", "Batches", "Collate", "Elastic", "loader"]

@@ -23,7 +23,7 @@ from typing import Any
 from edl.errors import ConfigError
 from edl.worker.data import Reader
 from edl.worker.job import Job
-from edl.worker.steps import StepLoop
+from edl.worker.steps import Piece, StepLoop
 from edl.worker_torch.loader import Collate
 from edl.worker_torch.replica import TorchReplica
 
@@ -55,7 +55,8 @@ class Elastic:
             `max-instance` if spec.elasticity.deterministic is set.
         scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
-        folder: for saved models; all trainers must see the same folder, such as a volume. By default EDL_CHECKPOINTS.
+        folder: for checkpoints and for the trained model, `model.pt`; all trainers must see the same folder, such as
+            a volume. By default EDL_CHECKPOINTS; without either, no model is saved.
         save_every: save the model after so many steps, and at the end; 0 saves only if all trainers leave.
         timeout_s: a collective fails after this many seconds, if no trainer of the world has ended before.
         host: an address of this trainer that the others can reach; by default POD_IP.
@@ -91,7 +92,7 @@ class Elastic:
                 "Elastic: save_every needs a folder that all trainers see; pass folder=, or set EDL_CHECKPOINTS"
             )
         self._job, self._read, self._collate = job, read, collate
-        replica = TorchReplica(
+        self._replica = TorchReplica(
             model,
             optimizer,
             scheduler=scheduler,
@@ -100,15 +101,15 @@ class Elastic:
             timeout_s=timeout_s,
         )
         self.loop: StepLoop = job.steps(
-            replica,
-            replica.endpoint,
+            self._replica,
+            self._replica.endpoint,
             global_batch=global_batch,
             micro_batch=micro_batch,
             logical_ranks=deterministic,
             save_every=save_every,
             scale_rate=scale_rate,
         )
-        replica.logical_ranks = self.loop.settings.logical_ranks
+        self._replica.logical_ranks = self.loop.settings.logical_ranks
 
     @property
     def is_complete(self) -> bool:
@@ -118,8 +119,18 @@ class Elastic:
     def batches(self) -> Generator[Any, None, None]:
         """The batches of this trainer, until the job has ended or this trainer has left after SIGTERM.
 
+        After the last step of the job the trained model is in the folder.
+
         Raises:
-            PermanentError: a record cannot be read, the master refuses this trainer, or the model is lost.
+            PermanentError: a record cannot be read, the master refuses this trainer, the model is lost, or it cannot
+                be written.
         """
+        for _, batch in self.pieces():
+            yield batch
+
+    def pieces(self) -> Generator[tuple[Piece, Any], None, None]:
+        """The same with the piece of a step that each batch is."""
         for piece in self.loop.pieces():
-            yield self._collate(self._job.piece(piece, self._read))
+            yield piece, self._collate(self._job.piece(piece, self._read))
+        if self.is_complete:
+            self._replica.save_model()

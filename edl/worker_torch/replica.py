@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
     ) from error
 
-_PEER_PAUSE_S = 0.005
-_LOOK_EVERY = timedelta(seconds=0.25)
+MODEL = "model.pt"
+"""The file of the trained model: its `state_dict`."""
+_PEER_PAUSE_S = 0.02
+_LOOK_EVERY = timedelta(seconds=0.1)
 _LOOPBACK = "127.0.0.1"
 _MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
 
@@ -86,27 +89,42 @@ class TorchReplica:
         if world.size == 1:
             return
         with _peers_may_be_lost():
-            host, _, port = world.endpoints[0].rpartition(":")
-            store = self._own_store
-            if world.rank:
-                store = distributed.TCPStore(host, int(port), is_master=False, timeout=self._timeout)
-            named = distributed.PrefixStore(f"world-{world.generation}", store)
-            self._await_peers(named, world, is_broken)
-            gloo = distributed.ProcessGroupGloo
-            options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
-            options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
-            options._timeout = self._timeout  # noqa: SLF001
-            self._group = gloo(named, world.rank, world.size, options)
+            self._group = self._beside(lambda: self._new_group(world))
 
-    def _await_peers(self, store: Any, world: World, is_broken: Callable[[], bool]) -> None:  # noqa: ANN401
-        """Wait until every trainer of the world is here: gloo would wait for a dead one until its timeout."""
-        store.set(f"here-{world.rank}", "")
-        names = [f"here-{rank}" for rank in range(world.size)]
-        until_s = time.monotonic() + self._timeout.total_seconds()
-        while not store.check(names):
-            if is_broken() or time.monotonic() > until_s:
-                raise PeerLostError(f"a trainer of world {world.generation} did not come")
-            time.sleep(_PEER_PAUSE_S)
+    def _beside(self, build: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """The result of a call that may wait for a lost trainer until its timeout; it is given up before that.
+
+        torch's store and gloo connect without looking at the master, and nothing can interrupt them. So they work in
+        a thread, which ends by itself after the timeout if it was given up.
+        """
+        built: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                built.set_result(build())
+            except BaseException as error:
+                built.set_exception(error)
+
+        threading.Thread(target=run, name="edl-connect", daemon=True).start()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return built.result(_PEER_PAUSE_S)
+            if self._is_broken():
+                raise PeerLostError("a trainer is gone, and the world had not begun")
+
+    def _new_group(self, world: World) -> Any:  # noqa: ANN401
+        """The connections to the other trainers of a world.
+
+        Rank 0 connects to its own store as the others do, since a connection that was given up stays busy for long.
+        """
+        host, _, port = world.endpoints[0].rpartition(":")
+        store = distributed.TCPStore(host, int(port), is_master=False, timeout=self._timeout)
+        gloo = distributed.ProcessGroupGloo
+        options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
+        options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
+        options._timeout = self._timeout  # noqa: SLF001
+        named = distributed.PrefixStore(f"world-{world.generation}", store)
+        return gloo(named, world.rank, world.size, options)
 
     def disconnect(self) -> None:
         """See `Replica.disconnect`."""
@@ -167,11 +185,27 @@ class TorchReplica:
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""
-        path = self._path(checkpoint)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_bytes(self._state_bytes())
-        draft.replace(path)
+        _write(self._path(checkpoint), self._state_bytes(), str(checkpoint))
+
+    def save_model(self) -> None:
+        """Write the weights as `model.pt`, if there is a folder.
+
+        Every trainer does so, because any of them may be killed at that moment. All of them have the same weights.
+
+        Raises:
+            PermanentError: the file cannot be written.
+        """
+        if self._folder is None:
+            return
+        path, file = self._folder / MODEL, io.BytesIO()
+        torch.save(self._model.state_dict(), file)
+        try:
+            _write(path, file.getvalue(), uuid.uuid4().hex[:8])
+        except OSError as error:
+            raise PermanentError(
+                f"model: the file {path} cannot be written: {error.strerror}; the training is complete, so make room"
+                " or repair the folder, and take the model from the last checkpoint there"
+            ) from error
 
     def load(self, checkpoint: int) -> None:
         """See `Replica.load`."""
@@ -269,6 +303,14 @@ class TorchReplica:
                 " all trainers see"
             )
         return self._folder / f"checkpoint-{checkpoint}.pt"
+
+
+def _write(path: Path, data: bytes, draft: str) -> None:
+    """Write a file as a whole, by way of a draft that no other trainer writes: readers see no part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.parent / f"{draft}.draft"
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
 
 
 @contextlib.contextmanager

@@ -95,6 +95,13 @@ def test_a_command_in_the_template_wins() -> None:
     assert (container["command"], container["args"]) == (["sh"], ["-c", "true"])
 
 
+@pytest.mark.parametrize("role", Role)
+def test_the_kubelet_keeps_the_end_of_the_log_of_a_failed_pod_unless_the_template_says_otherwise(role: Role) -> None:
+    assert pod_of(role=role)["spec"]["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    own = template(containers=[{"name": "trainer", "terminationMessagePolicy": "File"}])
+    assert pod_of(own)["spec"]["containers"][0]["terminationMessagePolicy"] == "File"
+
+
 def test_only_the_master_mounts_the_controller_token() -> None:
     for role, keys in (
         (Role.MASTER, ["trainer", "controller"]),
@@ -218,8 +225,11 @@ def test_the_claim_is_as_the_job_says() -> None:
 
 
 def test_a_pod_group_holds_the_minimum_set() -> None:
-    manifest = edited(schedulerName="volcano")
-    assert pod_group_manifest(job_of(manifest))["spec"]["minMember"] == 1 + 2 + 2
+    manifest = edited(schedulerName="volcano", queue="ads")
+    group = pod_group_manifest(job_of(manifest), {"cpu": "5"}, "edl-training")
+    least = {"minMember": 1 + 2 + 2, "minResources": {"cpu": "5"}}
+    assert group["spec"] == {**least, "queue": "ads", "priorityClassName": "edl-training"}
+    assert "priorityClassName" not in pod_group_manifest(job_of(manifest), {}, "")["spec"]
     pod = pod_of(manifest)
     assert pod["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "job"}
     assert pod["spec"]["schedulerName"] == "volcano"

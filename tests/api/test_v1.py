@@ -41,7 +41,7 @@ def test_accepts_the_examples(path: Path) -> None:
 
 
 def test_the_example_of_the_original_controller_is_still_valid() -> None:
-    job = parse_job(yaml.safe_load((EXAMPLES / "examplejob.yaml").read_text()))
+    job = parse_job(yaml.safe_load((EXAMPLES / "examplejob-2017.yaml").read_text()))
     spec = job.spec
     assert job.key == JobKey("default", "example")
     assert (spec.image, spec.port, spec.ports_num, spec.ports_num_for_sparse) == (

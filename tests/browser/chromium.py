@@ -24,6 +24,14 @@ INSTALL = "apt-get install --no-install-recommends chromium"
 TIMEOUT_S = 30.0
 
 
+_GONE = -32000
+"""The code of the protocol for a document that the tab has left while an answer was due."""
+
+
+class LeftError(AssertionError):
+    """The tab went to another document before the answer."""
+
+
 class Tab:
     """One tab.
 
@@ -57,6 +65,8 @@ class Tab:
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         async with asyncio.timeout(TIMEOUT_S):
             body = await answer
+        if body.get("error", {}).get("code") == _GONE:
+            raise LeftError(method, body["error"])
         assert "error" not in body, (method, body["error"])
         result: dict[str, Any] = body["result"]
         return result
@@ -72,7 +82,10 @@ class Tab:
         return found["result"].get("value")
 
     async def until(self, script: str, *, timeout_s: float = TIMEOUT_S) -> Any:
-        """Wait until an expression is true, and return its value; looks again after each change of the document."""
+        """Wait until an expression is true, and return its value; looks again after each change of the document.
+
+        If the tab goes to another document meanwhile, the expression is looked at there.
+        """
         body = f"""new Promise((done, fail) => {{
             const look = () => {{ let found; try {{ found = ({script}); }} catch {{ found = null; }}
                 if (found) {{ clearTimeout(late); watcher.disconnect(); done(found); }} }};
@@ -81,7 +94,10 @@ class Tab:
             const late = setTimeout(() => {{ watcher.disconnect(); fail(new Error('never true')); }},
                 {timeout_s * 900});
             look(); }})"""
-        return await self.run(body)
+        async with asyncio.timeout(timeout_s):
+            while True:
+                with suppress(LeftError):
+                    return await self.run(body)
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other; a single character is typed."""

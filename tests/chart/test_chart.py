@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from edl.install.chart import FOLDER
-from edl.install.manifests import CRD_FILE, controller_manifests
+from edl.install.manifests import CRD_FILE, QUEUE_CRD_FILE, controller_manifests
 from tests.e2e.control_plane.build import ensure_helm
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,7 @@ def test_the_chart_renders_the_objects_of_the_manifests(program: Path) -> None:
     wanted = {(b["kind"], b["metadata"]["name"]): b for b in controller_manifests() if b["kind"] not in elsewhere}
     assert rendered(program) == wanted
     assert (ROOT / FOLDER / "crds" / "trainingjobs.yaml").read_text() == (ROOT / CRD_FILE).read_text()
+    assert (ROOT / FOLDER / "crds" / "queues.yaml").read_text() == (ROOT / QUEUE_CRD_FILE).read_text()
 
 
 def test_values_reach_the_deployment(program: Path) -> None:
@@ -58,9 +59,34 @@ def test_values_reach_the_deployment(program: Path) -> None:
     assert not [kind for kind, _ in found if kind == "PodDisruptionBudget"]
 
 
+def test_the_files_of_tenants_and_queues_are_mounted_and_read(program: Path, tmp_path: Path) -> None:
+    texts = {"tenants": 'namespaces:\n  "*": {max-priority: 0}\n', "queues": "blue: {cpu: 64}\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    sets = {name: ("--set-file", f"{name}={tmp_path / name}") for name in texts}
+    checksums = set()
+    for names in (("tenants",), ("queues",), ("tenants", "queues")):
+        found = rendered(program, *(word for name in names for word in sets[name]))
+        template = found["Deployment", "training-job-controller"]["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        assert container["args"][4:] == [f"--{name}=/etc/edl/{name}.yaml" for name in names]
+        assert {"name": "files", "mountPath": "/etc/edl", "readOnly": True} in container["volumeMounts"]
+        assert {"name": "files", "configMap": {"name": "edl-files"}} in template["spec"]["volumes"]
+        data = found["ConfigMap", "edl-files"]["data"]
+        assert data == {f"{name}.yaml": text if name in names else "" for name, text in texts.items()}
+        checksums.add(template["metadata"]["annotations"]["checksum/files"])
+    assert len(checksums) == 3, "a changed file starts new pods"
+
+
 @pytest.mark.parametrize(
     ("value", "rule"),
-    [("replicas=0", "replicas"), ("logLevel=loud", "logLevel"), ("flags={headroom}", "flags"), ("imag=x", "imag")],
+    [
+        ("replicas=0", "replicas"),
+        ("logLevel=loud", "logLevel"),
+        ("flags={headroom}", "flags"),
+        ("queues.blue=1", "queues"),
+        ("imag=x", "imag"),
+    ],
 )
 def test_a_wrong_value_is_refused_by_its_name(program: Path, value: str, rule: str) -> None:
     done = helm(

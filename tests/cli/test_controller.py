@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,20 @@ def test_help_lists_the_policies_that_a_controller_runs(run: Run) -> None:
     listed = "".join(run("controller", "--help")[1].split())
     assert "static-max" in listed
     assert "edl-2017" not in listed
+
+
+def test_one_round_without_an_api_server_ends_with_the_reason(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}],"
+        f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+    )
+    monkeypatch.setattr("edl.processes.controller.ONCE_PATIENCE_S", 0.2)
+    code, out, err = run("controller", "--kubeconfig", str(kubeconfig), "--once", "--dry-run")
+    assert (code, out) == (1, "")
+    assert f"http://127.0.0.1:{port} cannot be reached: Connection refused" in err
+    assert "check the API server" in err

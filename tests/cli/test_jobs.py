@@ -169,6 +169,20 @@ def test_a_file_that_is_not_yaml_is_named_with_the_position(run: Run, tmp_path: 
     assert f"{tmp_path} cannot be read" in run("submit", str(tmp_path))[2]
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n---\n", "{apiVersion: v1, kind: List, items: []}"])
+def test_a_file_without_an_object_is_an_error_and_creates_nothing(
+    run: Run, tmp_path: Path, cluster: Cluster, text: str
+) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text(text)
+    assert run("submit", cluster.file("ctr"), str(empty)) == (
+        2,
+        "",
+        f"edl: {empty} contains no object, so there is nothing to create; write a TrainingJob into it\n",
+    )
+    assert cluster.ask("GET", JOBS.format("default"))["items"] == []
+
+
 def test_get_prints_the_columns_of_the_crd(run: Run, cluster: Cluster) -> None:
     run("submit", cluster.file("ctr", "longer-name"))
     columns = yaml.safe_load(crd_yaml())["spec"]["versions"][0]["additionalPrinterColumns"]
@@ -222,9 +236,19 @@ def test_scale_sets_the_pin_and_0_takes_it_back(run: Run, cluster: Cluster) -> N
     assert cluster.job("ctr")["spec"]["trainer"]["instances"] == 4
     run("scale", "ctr", "--replicas", "0")
     assert cluster.job("ctr")["spec"]["trainer"]["instances"] == 0
-    code, _, err = run("scale", "ctr", "--replicas", "9")
-    assert code == 1
-    assert "instances 9 is not between" in err or "max-instance" in err
+
+
+def test_scale_names_the_range_of_the_job_and_sends_nothing_outside_of_it(run: Run, cluster: Cluster) -> None:
+    run("submit", cluster.file("ctr"))
+    before = cluster.job("ctr")["metadata"]["resourceVersion"]
+    assert run("scale", "ctr", "--replicas", "9") == (1, "", "edl: --replicas 9: the job allows 1 to 6, or 0\n")
+    assert cluster.job("ctr")["metadata"]["resourceVersion"] == before
+    for allowed in ("1", "6"):
+        assert run("scale", "ctr", "--replicas", allowed)[0] == 0
+    path = Path(cluster.file("one"))
+    path.write_text(path.read_text().replace("max-instance: 6", "max-instance: 1"))
+    run("submit", str(path))
+    assert run("scale", "one", "--replicas", "2")[2] == "edl: --replicas 2: the job allows 1, or 0\n"
 
 
 def test_delete_waits_until_the_job_is_gone(run: Run, cluster: Cluster) -> None:
@@ -242,7 +266,7 @@ def test_delete_waits_until_the_job_is_gone(run: Run, cluster: Cluster) -> None:
     assert run("get", "ctr")[0] == 1
 
 
-def test_delete_does_not_wait_if_told_not_to(run: Run, cluster: Cluster) -> None:
+def test_delete_does_not_wait_if_asked_not_to(run: Run, cluster: Cluster) -> None:
     run("submit", cluster.file("ctr"))
     cluster.hold("ctr", "example.com/hold")
     assert run("delete", "ctr", "--wait=false")[0] == 0
@@ -287,6 +311,13 @@ def test_logs_of_a_job_without_such_a_pod_say_so(run: Run, cluster: Cluster) -> 
     code, _, err = run("logs", "ctr", "--role", "master")
     assert (code, err) == (1, "edl: job default/ctr has no pod of master now; edl get ctr shows its state\n")
     assert run("logs", "ctr", "--index", "3")[0] == 1
+
+
+def test_logs_of_all_roles_need_any_pod_of_the_job(run: Run, cluster: Cluster) -> None:
+    run("submit", cluster.file("ctr"))
+    assert "no pod of any role now" in run("logs", "ctr", "--role", "all")[2]
+    cluster.ask("POST", PODS, pod("ctr-master-0", "master", 0))
+    assert run("logs", "ctr", "--role", "all")[2] == ""
 
 
 def test_a_shell_completes_the_names_of_jobs(run: Run, cluster: Cluster) -> None:

@@ -191,6 +191,13 @@ def test_the_changes_of_a_later_file_are_printed(run: Run, cluster: str, tmp_pat
     assert changed == {"ctr": -2, "new": 2}
 
 
+def test_a_job_that_a_later_file_replaces_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
+    (tmp_path / "new.yaml").write_text(CLUSTER.replace("max-instance: ", "max-instance: 1"))
+    code, _, err = run("plan", "-f", cluster, "-f", str(tmp_path / "new.yaml"))
+    assert code == 0
+    assert re.search(r"^edl: job ads/ctr of \S+ is replaced by \S+, document 2; to plan for both", err, re.MULTILINE)
+
+
 def test_one_file_is_compared_with_nothing(run: Run, cluster: str) -> None:
     assert "Changes against" not in run("plan", "-f", cluster)[1]
     assert "changes" not in json.loads(run("plan", "-f", cluster, "-o", "json")[1])
@@ -260,19 +267,6 @@ def test_the_pods_of_the_example_belong_to_their_job(run: Run, tmp_path: Path) -
     pods.write_text(PODS_OF_A_JOB[1].replace("paddlepaddle.org/job: ctr", "app: ctr"))
     (decision,) = json.loads(run("plan", "-f", str(two), "-f", str(pods), "-o", "json")[1])["decisions"]
     assert (decision["current"], decision["admitted"]) == (0, False)
-
-
-def test_a_queue_without_a_quota_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
-    new, queues = tmp_path / "new.yaml", tmp_path / "queues.yaml"
-    new.write_text(NEW_JOB.replace("spec: {", "spec: {queue: blue, "))
-    queues.write_text("blu: {cpu: 1}\n")
-    code, out, err = run("plan", "-f", cluster, "-f", str(new), "--queues", str(queues), "-o", "json")
-    assert (code, len(json.loads(out)["decisions"])) == (0, 2)
-    assert err == (
-        f"edl: queue blue (job ads/new) is not in --queues {queues}, so it has no quota\n"
-        f"edl: queue blu of --queues {queues} has no job, so its quota limits nothing; jobs that name no queue are"
-        " in queue default, which has no quota\n"
-    )
 
 
 def test_a_field_that_a_job_does_not_have_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:

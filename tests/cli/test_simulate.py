@@ -36,11 +36,11 @@ def test_the_table_has_a_column_for_each_policy(run: Run, scenario: str) -> None
 
 def test_json_has_the_figures_and_each_run(run: Run, scenario: str) -> None:
     code, out, _ = run("simulate", scenario, "--policy", "static-2017", "--seeds", "1", "-o", "json")
-    told = json.loads(out)["policies"]["static-2017"]
+    result = json.loads(out)["policies"]["static-2017"]
     assert code == 0
-    assert told["figures"]["utilisation"]["mean"] == pytest.approx(told["runs"][0]["utilisation"])
-    assert told["figures"]["utilisation"]["half_width"] is None
-    assert told["problems"] == []
+    assert result["figures"]["utilisation"]["mean"] == pytest.approx(result["runs"][0]["utilisation"])
+    assert result["figures"]["utilisation"]["half_width"] is None
+    assert result["problems"] == []
 
 
 def test_csv_has_a_line_for_each_figure(run: Run, scenario: str) -> None:

@@ -61,8 +61,8 @@ def test_a_quota_of_pods_refuses_one_more_and_counts(limited: Space) -> None:
     limited.quota(pods="1")
     assert limited.create("a").code == 201
     answer = limited.create("b")
-    told = 'pods "b" is forbidden: exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1'
-    assert (answer.code, answer.reason, answer.message) == (403, "Forbidden", told)
+    refusal = 'pods "b" is forbidden: exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1'
+    assert (answer.code, answer.reason, answer.message) == (403, "Forbidden", refusal)
     assert limited.used() == {"pods": "1"}
     limited.server.send("DELETE", f"{limited.path}/pods/a")
     limited.server.kube.wait_until(lambda: limited.used() == {"pods": "0"}, 20, "the deleted pod is not counted")
@@ -131,9 +131,9 @@ def test_a_limit_range_completes_itself_and_the_pods(limited: Space) -> None:
 
 def test_a_limit_range_refuses_too_much_and_too_little(limited: Space) -> None:
     limited.limit(max={"cpu": "2"}, min={"cpu": "100m"})
-    for resources, told in (
+    for resources, refusal in (
         (both(cpu="3"), "maximum cpu usage per Container is 2, but limit is 3"),
         ({"requests": {"cpu": "50m"}}, "minimum cpu usage per Container is 100m, but request is 50m"),
     ):
         answer = limited.create("a", resources)
-        assert (answer.code, answer.message) == (403, f'pods "a" is forbidden: {told}')
+        assert (answer.code, answer.message) == (403, f'pods "a" is forbidden: {refusal}')

@@ -12,9 +12,11 @@ from tests.contract.servers import EMBEDDED, REAL, Answer, Server
 from tests.worlds.hostile.changes import CHANGES
 from tests.worlds.hostile.jobs import CASES
 from tests.worlds.hostile.manifests import Case, Change, make_manifest
+from tests.worlds.hostile.queues import INVALID, queue
 
 Object = dict[str, Any]
 JOBS = "/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs"
+QUEUES = "/apis/paddlepaddle.org/v1/queues"
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
 DRY = {"dryRun": "All"}
@@ -186,6 +188,23 @@ def _judged(server: Server, job: Object) -> tuple[int, str, set[tuple[str, str, 
 def test_a_hostile_job_gets_the_same_verdict_with_the_same_words(servers: dict[str, Server], case: Case) -> None:
     mine, theirs = (_judged(servers[name], case.job) for name in (EMBEDDED, REAL))
     assert theirs[0] == (201 if case.accepted else mine[0])
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("case", sorted(INVALID.keys() - {"no spec", "another version"}))
+def test_an_invalid_queue_is_refused_with_the_same_words(servers: dict[str, Server], case: str) -> None:
+    mine, theirs = both(servers, "POST", QUEUES, INVALID[case][0], query=DRY)
+    assert theirs[0] >= 400
+    assert mine == theirs
+
+
+def test_a_negative_quota_is_refused_in_a_patch_too(servers: dict[str, Server]) -> None:
+    for server in servers.values():
+        if server.send("GET", f"{QUEUES}/refused").code == 404:
+            assert server.send("POST", QUEUES, queue("refused", nominalQuota={"cpu": 3})).code == 201
+    body = {"spec": {"nominalQuota": {"cpu": -3}}}
+    mine, theirs = both(servers, "PATCH", f"{QUEUES}/refused", body, query=DRY, content_type=MERGE)
+    assert theirs[0] == 422
     assert mine == theirs
 
 

@@ -85,9 +85,9 @@ def test_an_account_without_a_role_is_refused_with_the_verb_the_resource_and_the
         ),
         ("GET", "/metrics"): f'forbidden: User "{user}" cannot get path "/metrics"',
     }
-    for request, told in refusals.items():
+    for request, refusal in refusals.items():
         answer = account.send(*request)
-        assert (answer.code, answer.reason, answer.message) == (403, "Forbidden", told)
+        assert (answer.code, answer.reason, answer.message) == (403, "Forbidden", refusal)
 
 
 def test_a_refusal_names_the_object_in_its_details(account: Account) -> None:
@@ -131,10 +131,10 @@ def test_a_refusal_says_that_a_bound_role_does_not_exist(account: Account) -> No
     account.bind("Role", "gone", None)
     pods = f"/api/v1/namespaces/{account.space}/pods"
 
-    def told() -> bool:
+    def refusal() -> bool:
         return account.send("GET", pods).message.endswith(': RBAC: role.rbac.authorization.k8s.io "gone" not found')
 
-    account.server.kube.wait_until(told, 20, "the refusal names the role")
+    account.server.kube.wait_until(refusal, 20, "the refusal names the role")
 
 
 def test_everybody_may_ask_what_he_may_do(account: Account) -> None:

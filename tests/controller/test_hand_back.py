@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,7 @@ from edl.controller.loop import Controller, Pace
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
-from tests.controller.test_loop import A, B, Stage, play
+from tests.controller.loop.test_loop import A, B, Stage, at_work, play
 from tests.worlds.builders import make_job, make_serving
 
 NEW = JobKey("default", "new")
@@ -44,7 +45,7 @@ class Diary:
             self.under_way.remove(action)
             return outcome
 
-        self.stage.cluster.apply = noted  # type: ignore[method-assign]
+        patch.object(self.stage.cluster, "apply", noted).start()
 
 
 def run(stage: Stage, script: Callable[[Diary], Awaitable[None]]) -> Diary:
@@ -54,11 +55,8 @@ def run(stage: Stage, script: Callable[[Diary], Awaitable[None]]) -> Diary:
     async def main(controller: Controller) -> None:
         diary.open()
         stage.cluster.delay_s = SLOW_S
-        stop = asyncio.Event()
-        running = asyncio.ensure_future(controller.run(stop))
-        await script(diary)
-        stop.set()
-        await running
+        async with at_work(controller):
+            await script(diary)
 
     play(stage, main)
     return diary
@@ -124,7 +122,7 @@ def test_a_deletion_that_the_newer_plan_does_not_want_is_never_sent() -> None:
     deleted = [at for at, action in diary.begun if isinstance(action, DeletePod)]
     assert 5 <= len(deleted) <= 11
     assert max(deleted) - 1000.0 <= 4.2 + 0.5 + SLOW_S
-    assert any("writes: a newer plan is due first" in told for told in stage.recorder.put_off)
+    assert any("writes: a newer plan is due first" in line for line in stage.recorder.put_off)
 
 
 def test_what_changed_before_trainers_go_for_serving_still_cuts_the_writes_short() -> None:
@@ -155,14 +153,26 @@ def test_the_grace_of_a_serving_pod_that_ends_cuts_the_writes_short() -> None:
         stage.cluster.delay_s = SLOW_S
         stage.cluster.serving = (replace(make_serving("web"), created_s=loop.time()),)
         stage.cluster.on_observe = lambda: times.append(loop.time())
-        stop = asyncio.Event()
-        running = asyncio.ensure_future(controller.run(stop))
-        await asyncio.sleep(12)
-        stop.set()
-        await running
+        async with at_work(controller):
+            await asyncio.sleep(12)
 
     play(stage, main)
     assert any(1002.0 <= at <= 1003.2 for at in times), times
+
+
+def test_writing_ends_soon_after_a_lone_change_that_cannot_wait() -> None:
+    stage = growing(2000, Pace(writes=1, debounce_s=2.0, quiet_s=0.2))
+    times: list[float] = []
+
+    async def script(_: Diary) -> None:
+        await asyncio.sleep(5.2)
+        stage.cluster.on_observe = lambda: times.append(asyncio.get_running_loop().time())
+        stage.cluster.urge()
+        await asyncio.sleep(4)
+
+    diary = run(stage, script)
+    assert times[0] - 1005.2 <= 0.2 + SLOW_S + 0.3
+    assert diary.begun
 
 
 def test_no_round_writes_longer_than_an_interval() -> None:
@@ -224,13 +234,13 @@ def test_no_two_rounds_and_no_two_steps_of_a_job_are_under_way_together() -> Non
     assert {diary.rounds_of[id(one)] - diary.rounds_of[id(other)] for one, other in diary.together} == {0}
     for one, other in diary.together:
         if one.job == other.job:
-            is_told = [isinstance(action, PatchStatus | EmitEvent) for action in (one, other)]
-            assert not all(is_told), "a status and its events go one after the other"
+            is_status = [isinstance(action, PatchStatus | EmitEvent) for action in (one, other)]
+            assert not all(is_status), "a status and its events go one after the other"
             ends = {getattr(a, "pod", None) for a in (one, other) if isinstance(a, MarkPod | DeletePod)}
             assert len(ends) != 1 or not all(isinstance(a, MarkPod | DeletePod) for a in (one, other))
 
 
-def test_an_event_whose_status_was_written_is_told_even_if_the_round_is_cut_short() -> None:
+def test_an_event_whose_status_was_written_is_sent_even_if_the_round_is_cut_short() -> None:
     stage = Stage(targets={f"j{n}": 2 for n in range(20)}, pace=Pace(writes=1))
     for number in range(20):
         stage.world.add(make_job(f"j{number}", min_trainers=1, max_trainers=2))
@@ -241,9 +251,9 @@ def test_an_event_whose_status_was_written_is_told_even_if_the_round_is_cut_shor
             stage.cluster.urge()
 
     run(stage, script)
-    told = {event.job for event in stage.world.events}
+    with_event = {event.job for event in stage.world.events}
     with_status = {key for key, job in stage.world.jobs.items() if job.status is not None}
-    assert with_status == told == set(stage.world.jobs)
+    assert with_status == with_event == set(stage.world.jobs)
 
 
 def test_a_lost_lease_stops_everything_that_was_not_sent() -> None:

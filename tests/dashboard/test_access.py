@@ -98,7 +98,7 @@ async def test_only_the_printed_token_passes() -> None:
         assert refused.value.status == 401
 
 
-async def test_the_owner_of_all_rights_passes_and_one_of_some_is_told_which_are_missing() -> None:
+async def test_the_owner_of_all_rights_passes_and_one_of_some_reads_which_are_missing() -> None:
     server = ReviewServer()
     async with server.session() as session:
         gate = ReviewGate(session, FakeClock())

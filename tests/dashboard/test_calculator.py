@@ -60,7 +60,7 @@ async def test_the_report_is_that_of_edl_explain(calculator: Calculator) -> None
         await calculator.report(CLUSTER, "default", HOSTILE)
 
 
-async def test_who_asks_too_often_is_told_to_wait_and_later_served_again() -> None:
+async def test_who_asks_too_often_has_to_wait_and_is_later_served_again() -> None:
     calculator, release = Calculator("", Limits(), waiting=2), Event()
     running = [asyncio.ensure_future(calculator._run(release.wait)) for _ in range(2)]
     await asyncio.sleep(0)

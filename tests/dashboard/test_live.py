@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from edl.dashboard.feed import Client, Feed
 from edl.dashboard.live import Live
@@ -81,6 +83,20 @@ async def test_nothing_is_planned_while_no_page_is_open_but_the_history_goes_on(
         assert len(live.state()["history"]) == 5
 
 
+async def test_the_pods_of_an_unchanged_cluster_are_not_counted_again_and_its_samples_have_their_own_times() -> None:
+    live = Live(FakeClock(), Feed(), Planner())
+    first = snapshot(trainers=2)
+    live.observed(first, leader=True)
+    with patch("edl.dashboard.live.sample_of") as counted:
+        live.observed(replace(first, observed_at_s=1100.0), leader=True)
+    assert not counted.called
+    history = live.state()["history"]
+    assert [(sample["time"], sample["trainers"]) for sample in history] == [
+        (1000.0, {"default/a": 2}),
+        (1100.0, {"default/a": 2}),
+    ]
+
+
 async def test_a_watched_page_without_a_leader_gets_a_plan_of_its_own() -> None:
     feed, planner = Feed(), Planner()
     live = Live(FakeClock(), feed, planner)
@@ -128,3 +144,10 @@ async def test_a_cluster_that_cannot_be_watched_is_said_until_it_can() -> None:
     assert live.state()["problem"] == "edl cannot watch pods"
     live.observed(snapshot(), leader=False)
     assert live.state()["problem"] == ""
+
+
+async def test_what_a_snapshot_lacks_is_said_until_it_is_there() -> None:
+    live = Live(FakeClock(), Feed(), Planner())
+    for problem in ("queues cannot be read (403): no quota is counted", ""):
+        live.observed(snapshot(), leader=False, problem=problem)
+        assert live.state()["problem"] == problem

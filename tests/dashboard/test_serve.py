@@ -47,7 +47,7 @@ async def controller_page(reviews: ReviewServer | None = None) -> AsyncIterator[
 async def test_the_page_of_a_controller_needs_a_token_and_its_probes_and_metrics_do_not() -> None:
     async with controller_page() as (url, page), aiohttp.ClientSession() as http:
         recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
-        recorder.observed(CLUSTER, leader=True)
+        await recorder.observed(CLUSTER, leader=True)
         for path in ("/metrics", "/healthz", "/page/", "/page/login"):
             async with http.get(url + path) as response:
                 assert response.status == 200, path
@@ -62,7 +62,7 @@ async def test_the_page_of_a_controller_needs_a_token_and_its_probes_and_metrics
 async def test_the_plans_that_the_leader_carries_out_are_shown() -> None:
     async with controller_page() as (url, page), aiohttp.ClientSession() as http:
         recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
-        recorder.observed(CLUSTER, leader=True)
+        await recorder.observed(CLUSTER, leader=True)
         recorder.planned(CLUSTER, Limits(), PLAN)
         async with http.get(f"{url}/page/events", headers={"Authorization": "Bearer full"}) as response:
             await response.content.readline()
@@ -90,6 +90,6 @@ async def test_why_the_controller_makes_no_decision_is_shown() -> None:
         recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
         recorder.skipped("edl is still listing pods")
         assert page.live.state()["problem"] == "edl is still listing pods"
-        recorder.observed(CLUSTER, leader=True)
+        await recorder.observed(CLUSTER, leader=True)
         recorder.not_planned(CLUSTER, TimeoutError("too late"))
         assert page.live.state()["problem"] == "no plan was made: too late"

@@ -29,7 +29,7 @@ class ControlPlanes:
     Args:
         kind: what a cluster is made of; see `plane_of`.
         folder: makes a folder for a cluster.
-        notice: is told of each cluster.
+        notice: is called with each cluster.
     """
 
     def __init__(

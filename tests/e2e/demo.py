@@ -46,7 +46,7 @@ class Narrator:
     def __init__(self, here: World) -> None:
         self._here = here
         self._since = time.monotonic()
-        self._told: set[tuple[str, str, int]] = set()
+        self._printed: set[tuple[str, str, int]] = set()
         self._line = ""
         self._target = 0
 
@@ -77,8 +77,8 @@ class Narrator:
         ):
             about = event["involvedObject"]
             key = (event["metadata"]["uid"], event["message"], event.get("count") or 1)
-            if about["kind"] == "TrainingJob" and key not in self._told:
-                self._told.add(key)
+            if about["kind"] == "TrainingJob" and key not in self._printed:
+                self._printed.add(key)
                 self.say(f"  {about['name']}: {event['reason']} {event['message']}")
         line = self._state()
         if line != self._line:

@@ -29,8 +29,9 @@ STEADY_S = 3.0
 HEAD = """\
 # What kubectl shows
 
-Recorded by `make sessions` on a real API server with four nodes of 8 cpu each. The output is unchanged; only the
-waits between commands are left out. `tj` is short for `trainingjobs`.
+Recorded by `make sessions` on a real API server with four nodes of 8 cpu each. kwok simulates their containers,
+so nothing trains there. The output is unchanged; only the waits between commands are left out. `tj` is short for
+`trainingjobs`.
 """
 
 HUGE = """\
@@ -257,7 +258,7 @@ SCRUBBED = (
     (re.compile(r"[ \t]+"), " "),
 )
 # kube-scheduler decides which other events a wave has, and in how many steps.
-ALWAYS_TOLD = ("Admitted", "Preempted")
+ALWAYS_EMITTED = ("Admitted", "Preempted")
 
 
 def shape(document: str) -> list[str]:
@@ -278,7 +279,7 @@ def _shape_of(block: str) -> list[str]:
     if lines and lines[-1] == "^C":
         return [*lines[:3], lines[-2]]
     if len(lines) > 1 and lines[1].startswith("$ kubectl get events"):
-        return [*lines[:2], *sorted({word for line in lines[2:] for word in ALWAYS_TOLD if line.startswith(word)})]
+        return [*lines[:2], *sorted({word for line in lines[2:] for word in ALWAYS_EMITTED if line.startswith(word)})]
     return lines
 
 

@@ -18,9 +18,9 @@ def test_the_recorded_sessions_are_up_to_date(control_plane: Callable[..., Contr
 
 
 def test_only_what_differs_between_runs_is_ignored() -> None:
-    told = "```console\n$ kubectl get tj\nNAME PHASE AGE\nexample   Running   {age}\n```\n"
-    assert shape(told.format(age="5s")) == shape(told.format(age="2m10s"))
-    assert shape(told.format(age="5s")) != shape(told.format(age="5s").replace("Running", "Pending"))
+    session = "```console\n$ kubectl get tj\nNAME PHASE AGE\nexample   Running   {age}\n```\n"
+    assert shape(session.format(age="5s")) == shape(session.format(age="2m10s"))
+    assert shape(session.format(age="5s")) != shape(session.format(age="5s").replace("Running", "Pending"))
     events = "```console\n$ kubectl describe tj a\nEvents:\nNormal  Admitted  5s  a\nNormal  ScaledUp  4s  b\n```\n"
     swapped = "```console\n$ kubectl describe tj a\nEvents:\nNormal  ScaledUp  4s  b\nNormal  Admitted  5s  a\n```\n"
     assert shape(events) == shape(swapped)

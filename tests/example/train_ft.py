@@ -1,4 +1,4 @@
-"""Runs example/train_ft.py with kills, if Paddle is installed: `make train-ft`.
+"""Runs example/train_ft.py with kills, and example/examplejob.yaml in a sandbox; `make train-ft`.
 
 Paddle is too large for every run of the tests, and the MNIST database is not on the package index. The program
 therefore writes the digits of scikit-learn (1,797 images of 8 x 8, from UCI) in the format of MNIST, enlarged by 3.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import gzip
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import yaml
 from sklearn.datasets import load_digits
 
 from example.fit_flights.local import LocalJob, Plan
+from tests.e2e.control_plane.kube import Kube
+from tests.sandbox.sandboxes import sandbox
 
-TRAIN = 1500
+ROOT = Path(__file__).parents[2]
+TRAIN, PASSES, GOOD = 1500, 4, 0.85
 
 
 def write(folder: Path, name: str, images: np.ndarray, labels: np.ndarray) -> None:
@@ -29,23 +34,64 @@ def write(folder: Path, name: str, images: np.ndarray, labels: np.ndarray) -> No
     (folder / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(head + labels.astype(np.uint8).tobytes()))
 
 
+def local(folder: Path, data: Path) -> bool:
+    """Train with two trainers and four kills; False if a record is lost or the network does not learn."""
+    folder.mkdir()
+    environment = {"DATASET_PATH": str(data), "PADDLE_INIT_NUM_PASSES": str(PASSES)}
+    plan = Plan(trainers=2, kills=4, records=TRAIN, epochs=PASSES, module="example.train_ft", environment=environment)
+    with LocalJob(folder, plan) as job:
+        result = job.run()
+    done = [epoch["done"] for epoch in result.audit["epochs"]]
+    print(
+        f"audit ok: {result.audit['ok']}, done per pass: {done}, {result.trainer_kills} trainers killed", flush=True
+    )
+    return result.audit["ok"] and done == [TRAIN] * PASSES and best(list(result.logs.values())) > GOOD
+
+
+def best(logs: list[str]) -> float:
+    """Print the tests after each pass, and return the best accuracy."""
+    tests = [line for text in logs for line in text.splitlines() if "Test with" in line]
+    print(*tests, sep="\n", flush=True)
+    return max((float(line.rpartition(" ")[2]) for line in tests), default=0.0)
+
+
+def in_sandbox(folder: Path, data: Path) -> bool:
+    """Apply the job's YAML in a sandbox, with fewer passes; False if it fails or the network does not learn."""
+    job = yaml.safe_load((ROOT / "example" / "examplejob.yaml").read_text())
+    job["spec"]["trainer"]["passes"] = PASSES
+    for role in ("trainer", "pserver"):
+        place = {"name": role, "env": [{"name": "DATASET_PATH", "value": str(data)}]}
+        job["spec"][role]["template"] = {"spec": {"containers": [place]}}
+    with sandbox(folder, "--nodes", "2", "--cpu", "2", "--memory", "8Gi") as kube:
+        kube.create(job)
+        kube.wait_until(lambda: phase(kube) in {"Succeeded", "Failed"}, 1200, "the job ends")
+        print(f"sandbox: {phase(kube)}: {kube.get('trainingjobs', 'example')['status'].get('explanation')}")
+        command = [
+            str(Path(sys.executable).with_name("edl")),
+            "logs",
+            "example",
+            "--kubeconfig",
+            str(kube.kubeconfig),
+        ]
+        logs = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout
+        return phase(kube) == "Succeeded" and best([logs]) > GOOD
+
+
+def phase(kube: Kube) -> str:
+    """The phase of the job; empty while it has none."""
+    return str(kube.get("trainingjobs", "example").get("status", {}).get("phase", ""))
+
+
 def main() -> int:
-    """Train four passes with two trainers and four kills; 1 if a record is lost or the network does not learn."""
+    """Train on this machine and in a sandbox; 1 if one of both is not good."""
     digits = load_digits()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write(folder, "train", digits.images[:TRAIN], digits.target[:TRAIN])
-        write(folder, "t10k", digits.images[TRAIN:], digits.target[TRAIN:])
-        environment = {"DATASET_PATH": name, "PADDLE_INIT_NUM_PASSES": "4"}
-        plan = Plan(trainers=2, kills=4, records=TRAIN, epochs=4, module="example.train_ft", environment=environment)
-        with LocalJob(folder, plan) as local:
-            result = local.run()
-    tests = [line for logs in result.logs.values() for line in logs.splitlines() if line.startswith("Test with")]
-    print(*tests, sep="\n")
-    done = [epoch["done"] for epoch in result.audit["epochs"]]
-    print(f"audit ok: {result.audit['ok']}, done per pass: {done}, {result.trainer_kills} trainers killed")
-    best = max(float(line.rpartition(" ")[2]) for line in tests)
-    return 0 if result.audit["ok"] and done == [TRAIN] * 4 and best > 0.85 else 1
+        data = Path(name) / "data"
+        data.mkdir()
+        write(data, "train", digits.images[:TRAIN], digits.target[:TRAIN])
+        write(data, "t10k", digits.images[TRAIN:], digits.target[TRAIN:])
+        good = [local(Path(name) / "local", data), in_sandbox(Path(name) / "sandbox", data)]
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from edl.explain.decision import told_study
+from edl.explain.decision import explained_study
 from edl.explain.job_report import JobReport, OneMore, report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -24,7 +24,7 @@ DEADLINE_S = 10.0
 
 
 def report(world: ClusterSnapshot, name: str, policy: str = "maxmin") -> JobReport:
-    return report_on_job(told_study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
+    return report_on_job(explained_study(world, policy_named(policy), Limits()), JobKey("default", name), DEADLINE_S)
 
 
 def pair(**fields: Any) -> tuple[Job, Job]:
@@ -75,7 +75,7 @@ def test_under_utility_the_same_is_asked_in_utility() -> None:
     assert "of its speed and add" in found.decision.account
 
 
-def test_where_trainers_stand_come_and_go_is_told_by_node() -> None:
+def test_where_trainers_run_start_and_end_is_listed_by_node() -> None:
     nodes = (make_node("n0", 8, labels={"agentpool": "x"}), make_node("n1", 4))
     world = make_snapshot(nodes, (make_job("a", trainers=8, max_trainers=12, on=("n0",)),))
     (first, second) = report(world, "a").standing
@@ -114,7 +114,7 @@ def test_each_state_has_its_remedy(job: Job, says: str) -> None:
     assert report(make_snapshot(make_nodes(1), (job, other)), "a").remedies[0].startswith(says)
 
 
-def test_a_job_behind_the_head_is_told_whom_it_waits_for() -> None:
+def test_a_job_behind_the_head_reads_which_job_it_waits_for() -> None:
     runs = make_job("r", trainers=6, min_trainers=6, on=("n000",), age_s=9000)
     jobs = (runs, make_job("head", min_trainers=5, age_s=250), make_job("small", min_trainers=4))
     assert "wait until default/head" in report(make_snapshot(make_nodes(1), jobs), "small").remedies[0]
@@ -127,7 +127,7 @@ def test_a_finished_job_needs_nothing() -> None:
 @examples(60)
 @given(running_worlds())
 def test_every_job_of_every_world_can_be_accounted_for(world: ClusterSnapshot) -> None:
-    made = told_study(world, policy_named("maxmin"), Limits())
+    made = explained_study(world, policy_named("maxmin"), Limits())
     for job in world.jobs:
         found = report_on_job(made, job.key, DEADLINE_S)
         assert found.decision == decision_of(made.plan, job.key.name)

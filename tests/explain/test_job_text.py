@@ -19,7 +19,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.model.status import JobStatus
+from edl.model.status import Condition, JobPhase, JobStatus
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.fake_api import FakeApi, FakeClock, connected, refusal
 
@@ -53,6 +53,23 @@ def test_pods_that_cannot_start_are_named_with_their_cause() -> None:
     assert "cannot start" not in printed(make_snapshot(make_nodes(1), (job,)), "a")
 
 
+def test_what_keeps_a_job_from_working_comes_before_its_count_and_no_remedy_hides_it() -> None:
+    job = make_job("a", max_trainers=1, trainers=1, on=("n000",))
+    failing = Condition("Degraded", "True", "MasterFailing", "the glob matches no file", 0.0)
+    for condition in (failing, replace(failing, status="False")):
+        snapshot = make_snapshot(make_nodes(1), (replace(job, status=JobStatus(conditions=(condition,))),))
+        text = printed(snapshot, "a")
+        report = report_snapshot(snapshot, find_job(snapshot, "a", ""), "", LIMITS)
+        body = json.loads(job_report_json(report, snapshot))
+        is_degraded = condition.status == "True"
+        assert ("  Degraded, MasterFailing: the glob matches no file\n" in text) is is_degraded
+        assert ("raise spec.trainer.max-instance" in text) is not is_degraded
+        assert body["degraded"] == (
+            {"reason": "MasterFailing", "message": "the glob matches no file"} if is_degraded else None
+        )
+        assert bool(body["remedies"]) is not is_degraded
+
+
 def test_the_text_reads_like_a_report() -> None:
     assert printed(world(), "a") == (
         "default/a: 0 now, 4 planned (min 1, max 6), InsufficientCapacity\n"
@@ -79,27 +96,51 @@ def test_the_text_reads_like_a_report() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "says", "remedy"),
-    [(2, "2 of 6: queue default uses 2 cores", "lower max-instance of another job of that queue"),
+    [(2, "2 of 6: queue default uses 2 cores of its quota of 2 cores; a trainer requests 1 core\n", ""),
      (0, "does not run (min 1, max 6), QuotaReached", "lower spec.trainer.min-instance of this job")],
     ids=["runs", "cannot start"],
 )  # fmt: skip
-def test_a_job_that_its_quota_holds_is_told_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
+def test_a_job_that_its_quota_holds_reads_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
     alone = make_snapshot(make_nodes(1), (make_job("a", max_trainers=6),))
     text = printed(alone, "a", Limits(quotas=(Quota("default", ((CPU, cores * 1000),)),)))
     assert says in text
     assert "QuotaReached" in text
-    assert "raise the quota of queue default" in text
+    assert "  - raise the quota of queue default\n" in text, "the queue has no other job"
     assert remedy in text
 
 
-def test_what_the_controller_said_last_is_told_where_it_is_something_else() -> None:
+@pytest.mark.parametrize(
+    ("minimum", "more"),
+    [(1, ", or lower max-instance of another job of that queue"), (3, "")],
+    ids=["another above its minimum", "another at its minimum"],
+)
+def test_another_job_of_the_queue_is_a_remedy_only_above_its_minimum(minimum: int, more: str) -> None:
+    jobs = (make_job("a", max_trainers=6), make_job("b", min_trainers=minimum, max_trainers=6))
+    text = printed(make_snapshot(make_nodes(1), jobs), "a", Limits(quotas=(Quota("default", ((CPU, 4900),)),)))
+    assert f"  - raise the quota of queue default{more}\n" in text
+
+
+@pytest.mark.parametrize("phase", [JobPhase.FAILED, JobPhase.SUCCEEDED])
+def test_a_job_that_has_ended_is_headed_by_the_phase_and_the_reason_of_its_status(phase: JobPhase) -> None:
+    status = JobStatus(phase=phase, reason="WhyItEnded", explanation="the job had 1 pod failure")
+    lines = printed(make_snapshot(make_nodes(1), (replace(make_job("a"), status=status),)), "a").splitlines()
+    assert lines[0] == f"default/a: {phase.value}, WhyItEnded"
+    assert "  Stored in its status: the job had 1 pod failure" in lines
+
+
+def test_a_job_that_waits_with_a_status_is_not_headed_by_its_end() -> None:
+    job = replace(make_job("a", min_trainers=99, max_trainers=99), status=JobStatus(reason="Unschedulable"))
+    assert printed(make_snapshot(make_nodes(1), (job,)), "a").startswith("default/a: does not run (min 99, max 99), ")
+
+
+def test_what_the_controller_said_last_is_quoted_if_it_differs() -> None:
     snapshot = world()
     said = replace(snapshot.jobs[0], status=JobStatus(explanation="3 of 6: as it was"))
     assert "Stored in its status: 3 of 6: as it was" in printed(replace(snapshot, jobs=(said, snapshot.jobs[1])), "a")
 
 
 def test_the_json_says_the_same_in_fields() -> None:
-    body = json.loads(job_report_json(report_snapshot(world(), find_job(world(), "a", ""), "", LIMITS), 1000.0))
+    body = json.loads(job_report_json(report_snapshot(world(), find_job(world(), "a", ""), "", LIMITS), world()))
     assert (body["namespace"], body["name"], body["target"], body["reason"]) == (
         "default",
         "a",

@@ -141,7 +141,7 @@ def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
     )
 
 
-def test_under_utility_a_trade_is_told_with_what_comes_of_it() -> None:
+def test_under_utility_a_trade_is_stated_with_its_effect() -> None:
     curve = ((1, 100.0), (2, 190.0), (4, 300.0), (8, 320.0))
     known = replace(make_job("a", trainers=4, cpu=2, on=("n0", "n0", "n0", "n1")), throughput=curve)
     guessed = make_job("b", trainers=3, cpu=2, on=("n1",))
@@ -322,7 +322,7 @@ def test_what_a_sentence_calls_full_is_full(world: ClusterSnapshot) -> None:
 
 @examples(80)
 @given(running_worlds())
-def test_a_job_that_does_not_grow_is_told_why_and_one_that_is_named_exists(world: ClusterSnapshot) -> None:
+def test_a_job_that_does_not_grow_reads_why_and_a_job_that_is_named_exists(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
     names = {str(job.key) for job in world.jobs}
     for decision in plan.decisions:

@@ -12,6 +12,7 @@ from edl.kube.translate.status_body import status_body
 from edl.lifecycle.desired_state import desired_state
 from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
+from edl.model.plan import Limits
 from edl.model.status import Condition, JobStatus, Reason, RoleCount
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, with_pods
@@ -70,6 +71,24 @@ def test_an_event_tells_a_shrink_with_its_sentence() -> None:
     assert [(e.reason, e.message) for e in events if e.reason == "ScaledDown"] == [
         ("ScaledDown", f"8 -> 5 trainers; {message}")
     ]
+
+
+def test_the_event_of_a_lending_clearing_begins_with_its_cause() -> None:
+    """Serving has used CPU for 1,000 s that two of three trainers lend; 3.9 cores hold one trainer of 2 beside it."""
+    job = running(3, max_trainers=3, cpu=2)
+    pods = tuple(replace(pod, lent_cpu_milli=1800) if pod.index else pod for pod in job.pods)
+    job = replace(job, pods=pods)
+    web = replace(make_serving("web", cpu=4, node="n000"), created_s=0.0, started_s=0.0)
+    world = make_snapshot(make_nodes(1), (job,), (web,))
+    decision = decision_of(plan_for(world, Limits(clear_lending_after_s=30.0)), "a")
+    status, actions = desired_state(job, decision, [], world.observed_at_s)
+    assert status is not None
+    assert status.last_resize is not None
+    assert status.last_resize.reason == decision.shrink_reason == Reason.LENDING_CLEARED
+    (event,) = [a.message for a in actions if isinstance(a, EmitEvent) and a.reason == "ScaledDown"]
+    cause = "yields 1 trainer because serving uses CPU that trainers lend"
+    assert event == f"3 -> 2 trainers; 2 of 3: {cause}"
+    assert decision.account.startswith(f"2 of 3: {cause}, so that the others have what they declare; cpu is full")
 
 
 def test_an_event_tells_a_growth_with_its_sentence() -> None:

@@ -50,9 +50,9 @@ def test_a_change_changes_what_was_reviewed(case: str, monkeypatch: pytest.Monke
     monkeypatch.chdir(FOLDER)
     found = changes(f"{case}.cluster.yaml", f"{case}.change.yaml")
     assert found is not None
-    told = {"output.json": json.dumps(rounded(plan_dict(found.after, found)["changes"]), indent=2) + "\n"}
-    told["output.txt"] = printed(found)
-    for kind, text in told.items():
+    golden = {"output.json": json.dumps(rounded(plan_dict(found.after, found)["changes"]), indent=2) + "\n"}
+    golden["output.txt"] = printed(found)
+    for kind, text in golden.items():
         expected = FOLDER / f"{case}.{kind}"
         if os.environ.get("EDL_REGENERATE_PLANS"):
             expected.write_text(text)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from edl.errors import ConfigError, PermanentError
 from edl.kube.client.api_errors import RefusedError
+from edl.kube.client.session import ApiSession
 from edl.kube.job_client import JobClient, checked_job, jobs_path, read_log_files
+from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 
 
 def test_paths_name_the_namespace_and_the_job() -> None:
@@ -58,12 +60,17 @@ class _Log:
         yield b"second \xff"
 
 
+def client_of(session: Any) -> JobClient:
+    """A client of a session of which only the logs are used."""
+    return JobClient(session, "ads")
+
+
 def pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "trainer"}]}}
 
 
 async def test_lines_of_several_pods_begin_with_pod_and_container() -> None:
-    client, written = JobClient(Logs(2), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    client, written = client_of(Logs(2)), list[str]()
     await read_log_files(client, [pod("a-0"), pod("a-1")], {}, written.append)
     assert written == [
         f"[pod/{name}/trainer] {line}" for name in ("a-0", "a-1") for line in ("first", "second \ufffd")
@@ -71,13 +78,13 @@ async def test_lines_of_several_pods_begin_with_pod_and_container() -> None:
 
 
 async def test_the_lines_of_one_pod_are_printed_as_they_are() -> None:
-    client, written = JobClient(Logs(1), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    client, written = client_of(Logs(1)), list[str]()
     await read_log_files(client, [pod("a-0")], {}, written.append)
     assert written == ["first", "second \ufffd"]
 
 
 async def test_followed_logs_are_read_at_once() -> None:
-    client, written = JobClient(Logs(3), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    client, written = client_of(Logs(3)), list[str]()
     await read_log_files(client, [pod("a-0"), pod("a-1"), pod("a-2")], {"follow": "true"}, written.append)
     assert len(written) == 6
 
@@ -88,7 +95,7 @@ async def test_a_refused_log_is_in_the_words_of_the_server() -> None:
             answer = 'container "trainer" in pod "a-0" is waiting to start (400 BadRequest)'
             raise RefusedError(f"GET {path} {params}", code=400, reason="BadRequest", answer=answer)
 
-    client = JobClient(Refusing(), "ads")  # type: ignore[arg-type] # only its logs are used
+    client = client_of(Refusing())
     with pytest.raises(PermanentError, match=r'^container "trainer" in pod "a-0" is waiting to start'):
         await client.log("a-0", {}, print)
 
@@ -113,14 +120,61 @@ class Starting:
 
 
 async def test_a_pod_without_a_log_is_named_and_the_others_are_read() -> None:
-    client, written = JobClient(Starting(**{"a-0": 9}), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    client, written = client_of(Starting(**{"a-0": 9})), list[str]()
     with pytest.raises(PermanentError, match=r'^pod a-0: container "trainer" in pod "a-0" is waiting to start'):
         await read_log_files(client, [pod("a-0"), pod("a-1")], {}, written.append)
     assert written == ["[pod/a-1/trainer] trains"]
 
 
+@pytest.mark.parametrize(("namespace", "job"), [("default", "a"), ("ads", "ads/a")])
+async def test_pods_without_logs_name_the_command_that_says_why_once(namespace: str, job: str) -> None:
+    stuck = [pod(name) for name in ("a-0", "a-1")]
+    for one in stuck:
+        one["metadata"] |= {"namespace": namespace, "labels": {LABEL_JOB: "a"}}
+    with pytest.raises(PermanentError) as refused:
+        await read_log_files(client_of(Starting(**{"a-0": 9, "a-1": 9})), stuck, {}, print)
+    assert str(refused.value).count("is waiting to start") == 2
+    assert str(refused.value).count("edl explain") == 1
+    assert str(refused.value).endswith(f"ContainerCreating; see `edl explain {job}`")
+
+
+async def test_a_log_that_is_refused_for_another_reason_says_only_that() -> None:
+    class Refusing:
+        def lines(self, path: str, *, params: dict[str, str]) -> Any:
+            raise RefusedError(f"GET {path} {params}", code=403, reason="Forbidden", answer="pods/log is forbidden")
+
+    one = pod("a-0")
+    one["metadata"]["labels"] = {LABEL_JOB: "a"}
+    with pytest.raises(PermanentError, match=r"^pod a-0: pods/log is forbidden$"):
+        await read_log_files(client_of(Refusing()), [one], {}, print)
+
+
 async def test_a_followed_log_is_waited_for_until_its_container_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edl.kube.job_client._START_POLL_S", 0.01)
-    client, written = JobClient(Starting(**{"a-0": 3}), "ads"), list[str]()  # type: ignore[arg-type] # only its logs are used
+    client, written = client_of(Starting(**{"a-0": 3})), list[str]()
     await read_log_files(client, [pod("a-0")], {"follow": "true"}, written.append)
     assert written == ['container "trainer" in pod "a-0" is waiting to start: ContainerCreating', "trains"]
+
+
+class Pods:
+    """A session with pods; it notes the selectors."""
+
+    def __init__(self, *names: str) -> None:
+        self.selectors: list[str] = []
+        self._items = [
+            {"metadata": {"name": name, "labels": {LABEL_ROLE: name.split("-")[1], LABEL_INDEX: name.split("-")[2]}}}
+            for name in names
+        ]
+
+    async def list(self, _: str, *, params: dict[str, str], limit: int) -> dict[str, Any]:
+        assert limit == 0
+        self.selectors.append(params["labelSelector"])
+        return {"items": self._items}
+
+
+async def test_the_pods_of_all_roles_are_sorted_by_role_and_number() -> None:
+    session = Pods("ctr-trainer-10", "ctr-trainer-2", "ctr-master-0")
+    found = await JobClient(cast("ApiSession", session), "default").pods("ctr", "all", None)
+    assert [one["metadata"]["name"] for one in found] == ["ctr-master-0", "ctr-trainer-2", "ctr-trainer-10"]
+    await JobClient(cast("ApiSession", session), "default").pods("ctr", "trainer", None)
+    assert session.selectors == [f"{LABEL_JOB}=ctr", f"{LABEL_JOB}=ctr,{LABEL_ROLE}=trainer"]

@@ -16,7 +16,7 @@ from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, EdlError, PermanentError, TemporaryError
 from edl.kube import master_client
 from edl.kube.master_client import ANSWER_BYTES, HttpMasterClient
-from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
+from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
 from edl.model.names import JobKey
 from tests.worlds.controller_with_masters import controller_token, sharded, wired
 from tests.worlds.master_server import serving
@@ -41,7 +41,7 @@ async def responding(tmp_path: Path, answer: Responder) -> AsyncIterator[HttpMas
     """A client of a server that is not a master."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
@@ -74,9 +74,22 @@ async def test_a_real_master_is_read_and_gets_its_roster(tmp_path: Path) -> None
         found = await client.report(AT)
         assert (found.consumed, found.done, found.waiting, found.roster) == (4, 0, 90, (7, 1))
         assert found.working == {"uid-a"}
+        await served.sync("a", 3, done=[item])
+        assert (await client.report(AT)).unsaved == 10
         with pytest.raises(ConflictError, match="generation 6 is older than 7"):
             await client.publish(AT, 6, [])
         assert await client.restore(AT) == 0
+
+
+async def test_trainers_that_hang_are_read(tmp_path: Path) -> None:
+    hung = [
+        {"pod_uid": f"uid-{reason}", "name": "t", "reason": reason, "seconds": 7.5} for reason in ("silent", "stuck")
+    ]
+    async with responding(tmp_path, responder({**GOOD, "group": {"generation": 3, "hung": hung}})) as client:
+        found = (await client.report(AT)).hung
+    assert found == (HungTrainer("uid-silent", True, 7.5), HungTrainer("uid-stuck", False, 7.5))
+    async with responding(tmp_path, responder({**GOOD, "group": {"generation": 3}})) as client:
+        assert (await client.report(AT)).hung == (), "a master from before this field"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from edl.errors import ConfigError, TemporaryError
 from edl.kube.master_key import MasterKey, make_token
 from edl.model.names import KEY_SECRET, JobKey
+from tests.kube.writer_on_fake_api import WritableApi
 from tests.worlds.fake_api import connected
-from tests.worlds.writer_on_fake_api import WritableApi
 
 
 def key_in(path: Path) -> MasterKey:

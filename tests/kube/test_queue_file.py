@@ -75,6 +75,10 @@ def test_the_default_queue_without_a_quota_is_mentioned_only_if_a_quota_has_no_j
         "queue blue (job default/b) is not in --queues q.yaml, so it has no quota"
     ]
     assert list(unmatched([], [unnamed, blue], "")) == [], "no file was given"
+    assert list(unmatched([], [unnamed, blue], "q.yaml", ["blue"])) == []
+    assert list(unmatched([Quota("blue", ())], [blue], "q.yaml", ["blue"])) == [
+        "queue blue of --queues q.yaml is also a Queue object, which counts instead of the file"
+    ]
 
 
 def test_a_queue_may_have_no_limits(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
+from edl.kube.snapshot_files import READ, SavedCluster, read_snapshot_files
+from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
 
 NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
@@ -82,6 +83,17 @@ def test_a_later_file_replaces_the_object_of_the_same_name(tmp_path: Path) -> No
     cordoned = {**NODE, "spec": {"unschedulable": True}}
     assert [n.cordoned for n in snapshot(tmp_path, json.dumps(NODE), json.dumps(cordoned)).nodes] == [True]
     assert [n.cordoned for n in snapshot(tmp_path, json.dumps(cordoned), json.dumps(NODE)).nodes] == [False]
+
+
+def test_a_job_that_a_later_file_replaces_is_named_with_the_remedy(tmp_path: Path) -> None:
+    job = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "ctr"}, "spec": {}}
+    other, changed = {**job, "metadata": {"name": "other"}}, {**job, "spec": {"image": "x"}}
+    (warning,) = read(tmp_path, json.dumps(job), json.dumps(changed)).replaced_jobs()
+    assert warning.startswith("job default/ctr of ")
+    assert "is replaced by" in warning
+    assert warning.endswith("to plan for both, give the new one another name")
+    assert not list(read(tmp_path, json.dumps(job), json.dumps(other)).replaced_jobs())
+    assert not list(read(tmp_path, json.dumps(job), json.dumps(job)).replaced_jobs())
 
 
 def test_objects_differ_by_namespace_and_a_missing_namespace_is_default(tmp_path: Path) -> None:
@@ -233,7 +245,7 @@ def test_aliases_that_expand_without_limit_are_an_error(tmp_path: Path) -> None:
             "{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\n"
             "apiVersion: paddlepaddle.org/v1\nkind: TrainingJobb\nmetadata: {name: j}",
             "yaml",
-            "0.yaml, document 2: kind 'TrainingJobb' is unknown in paddlepaddle.org; write TrainingJob, with"
+            "0.yaml, document 2: kind 'TrainingJobb' is unknown in paddlepaddle.org; write TrainingJob or Queue, with"
             " apiVersion paddlepaddle.org/v1",
         ),
         (
@@ -321,3 +333,27 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(NODE).encode())
     assert len(read_snapshot_files([str(path)]).objects) == 1
+
+
+DOCS = Path(__file__).parents[2]
+SHORT = {"tj": "TrainingJob", "queues.paddlepaddle.org": "Queue"}
+LISTED = [
+    (page.name, line.split()[2])
+    for page in (DOCS / "README.md", *sorted(DOCS.glob("docs/**/*.md")))
+    for line in page.read_text().splitlines()
+    if line.startswith("kubectl get nodes,")
+]
+
+
+@pytest.mark.parametrize("kinds", sorted({kinds for _, kinds in LISTED}))
+def test_each_command_that_saves_a_cluster_saves_every_kind_that_is_read(kinds: str) -> None:
+    """Workloads of others are left out: a cluster may lack their resource, and few ask edl to resize them."""
+    plurals = {"priorityclasses": "PriorityClass"} | SHORT
+    named = {plurals.get(one, one.removesuffix("s").lower()).lower() for one in kinds.split(",")}
+    others = {adapter.decoder.kind for adapter in ADAPTERS.values()}
+    assert named == {decoder.kind.lower() for decoder in READ.values()} - {kind.lower() for kind in others}
+
+
+def test_such_commands_are_found() -> None:
+    pages = {"README.md", "plan.md", "read-a-decision.md", "troubleshooting.md", "certificate.md"}
+    assert pages <= dict(LISTED).keys()

@@ -8,6 +8,7 @@ import pytest
 
 from edl.errors import ConfigError
 from edl.kube.tenants_file import read_tenants
+from edl.model.lending import Lending
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 
 
@@ -23,13 +24,13 @@ unknown-queues: refuse
 namespaces:
   research: {max-priority: 100, queues: [blue, default]}
   "*": {max-priority: 0, queues: [default]}
-  free: {}
+  free: {lending: Never}
 """
     found = read(tmp_path, text)
     assert found == Tenants(
         (
             TenantRule("*", 0, ("default",)),
-            TenantRule("free"),
+            TenantRule("free", lending=Lending.NEVER),
             TenantRule("research", 100, ("blue", "default")),
         ),
         UnknownQueues.REFUSE,
@@ -40,7 +41,7 @@ namespaces:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "holds no mapping"),
         (
@@ -48,12 +49,13 @@ namespaces:
             "Expected `int | null`, got `str` - at `$.namespaces[...].max-priority`",
         ),
         ("namespaces: {a: {priority: 1}}", "Object contains unknown field `priority` - at `$.namespaces[...]`"),
+        ("namespaces: {a: {lending: Some}}", "Invalid enum value 'Some' - at `$.namespaces[...].lending`"),
         ("unknown-queues: never", "Invalid enum value 'never' - at `$.unknown-queues`"),
         ("namespaces: {a: {}, a: {}}", "line 1: 'a' appears twice"),
         ("namespaces: [", "not YAML"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_value(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_is_named_with_its_value(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"--tenants .*tenants\.yaml") as raised:
         read(tmp_path, text)
-    assert told in str(raised.value)
+    assert message in str(raised.value)

@@ -27,8 +27,8 @@ from edl.model.actions import (
 )
 from edl.model.names import Role
 from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
+from tests.kube.writer_on_fake_api import JOBS, KEY, PODS, UID, bench, create, pod, training_job
 from tests.worlds.fake_api import refusal, reset
-from tests.worlds.writer_on_fake_api import JOBS, KEY, PODS, UID, bench, create, pod, training_job
 
 
 async def test_a_pod_is_created_for_its_planned_node_and_its_event_is_expected(tmp_path: Path) -> None:

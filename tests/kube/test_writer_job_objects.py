@@ -20,8 +20,8 @@ from edl.model.actions import (
     Result,
 )
 from edl.model.names import Role
+from tests.kube.writer_on_fake_api import KEY, PODS, UID, bench, create, pod
 from tests.worlds.fake_api import refusal
-from tests.worlds.writer_on_fake_api import KEY, PODS, UID, bench, create, pod
 
 
 async def test_the_service_is_created_once_and_recognised(tmp_path: Path) -> None:
@@ -54,18 +54,20 @@ async def test_what_somebody_deleted_is_created_again_after_a_minute(tmp_path: P
         assert all(here.api.objects[path] for path in paths)
 
 
-async def test_a_pod_group_follows_a_lower_minimum(tmp_path: Path) -> None:
+async def test_a_pod_group_follows_a_lower_minimum_and_another_queue(tmp_path: Path) -> None:
     groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ads/podgroups"
-    async with bench(tmp_path) as here:
+    async with bench(tmp_path, queue="red") as here:
         await here.apply(EnsurePodGroup(KEY, UID))
         group = here.stored(groups, "ctr")
         assert group is not None
-        here.api.put(groups, {**group, "spec": {**group["spec"], "minMember": 9, "priorityClassName": "kept"}})
+        before = {**group["spec"], "minMember": 9, "queue": "blue", "minTaskMember": {"trainer": 1}}
+        here.api.put(groups, {**group, "spec": before})
         await here.clock.sleep(60.0)
         assert (await here.apply(EnsurePodGroup(KEY, UID))).is_ok
         patched = here.stored(groups, "ctr")
         assert patched is not None
-        assert (patched["spec"]["minMember"], patched["spec"]["priorityClassName"]) == (2, "kept")
+        assert patched["spec"] == {**group["spec"], "minTaskMember": {"trainer": 1}}, "the rest of it is kept"
+        assert (patched["spec"]["minMember"], patched["spec"]["queue"]) == (2, "red")
 
 
 async def test_a_probe_creates_nothing_and_teaches_what_admission_adds(tmp_path: Path) -> None:
@@ -107,6 +109,10 @@ async def test_the_pod_group_counts_the_minimum_set_and_is_recognised(tmp_path: 
         group = here.stored(groups, "ctr")
         assert group is not None
         assert group["spec"]["minMember"] == 2, "the master and one trainer"
+        assert group["spec"]["minResources"]["pods"] == "2"
+        assert group["spec"]["minResources"]["cpu"].endswith("m")
+        assert group["spec"]["priorityClassName"] == "edl-training"
+        assert group["spec"]["queue"] == "default"
         assert (await here.apply(EnsurePodGroup(KEY, UID))).result is Result.UNCHANGED
 
 

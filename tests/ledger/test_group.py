@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,14 @@ class Clocked:
     ) -> FormedWorld | None:
         self.group.watch(key, generation, position, self.now_s)
         return self.group.enter(key, EnterRequest(generation, position, f"at-{key.name}", size), self.now_s)
+
+    def status(self) -> dict[str, Any]:
+        found = self.group.status(self.now_s)
+        assert found is not None
+        return found
+
+    def hung(self) -> list[tuple[str, str, str]]:
+        return [(one["pod_uid"], one["name"], one["reason"]) for one in self.status()["hung"]]
 
     def two(self) -> None:
         """A world of A and B, both at position 10."""
@@ -137,6 +146,38 @@ def test_a_trainer_that_hangs_is_given_up_and_named() -> None:
         world.group.tick(world.now_s)
     assert [(loss.name, loss.reason) for loss in world.group.losses] == [("b", "stuck")]
     assert world.group.formed(A) is not None
+    world.group.watch(B, 1, 10, world.now_s)
+    assert world.hung() == [("pod-b", "b", "stuck")], "its process watches, but its loop still hangs"
+    world.enter(B, 1, 10)
+    assert world.hung() == []
+
+
+def test_a_silent_trainer_hangs_until_its_pod_is_off_the_roster() -> None:
+    world = Clocked()
+    world.two()
+    world.group.unwatch(B, world.now_s, dropped=False)
+    world.enter(A, 1, 20)
+    world.now_s += 5
+    world.group.watch(A, 1, 20, world.now_s)
+    world.group.tick(world.now_s)
+    assert world.hung() == [("pod-b", "b", "silent")]
+    world.now_s += 7
+    (found,) = world.status()["hung"]
+    assert found["seconds"] == 7.0
+    world.ledger.set_roster(1, ["pod-a"])
+    assert world.hung() == []
+
+
+def test_trainers_that_left_or_were_killed_do_not_hang() -> None:
+    world = Clocked()
+    world.two()
+    world.group.unwatch(B, world.now_s, dropped=True)
+    world.enter(A, 1, 20)
+    world.now_s += 1
+    world.group.watch(A, 1, 20, world.now_s)
+    world.group.tick(world.now_s)
+    assert [loss.name for loss in world.group.losses] == ["b"]
+    assert world.hung() == []
 
 
 def test_trainers_that_end_with_the_job_are_no_losses() -> None:

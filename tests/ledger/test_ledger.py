@@ -343,6 +343,21 @@ def test_without_a_checkpoint_the_epoch_begins_again() -> None:
     assert (driver.ledger.state.epoch, list(driver.ledger.state.todo)) == (1, [(0, 100)])
 
 
+def test_what_would_be_repeated_is_counted_from_the_last_checkpoint_else_from_the_start_of_the_epoch() -> None:
+    driver = LedgerDriver()
+    driver.sync(A, done=driver.lease(A))
+    assert driver.ledger.state.unsaved == 10
+    number = driver.ledger.begin_checkpoint(A, 1)
+    driver.sync(A, done=driver.lease(A))
+    assert driver.ledger.state.unsaved == 20, "the model is not saved yet"
+    driver.ledger.commit_checkpoint(number)
+    assert driver.ledger.state.unsaved == 10
+    driver.finish_epoch(A)
+    assert driver.ledger.state.unsaved == 90, "the rest of the epoch"
+    driver.sync(A, done=driver.lease(A))
+    assert driver.ledger.state.unsaved == 100
+
+
 def test_a_checkpoint_that_was_never_committed_is_not_restored() -> None:
     driver = LedgerDriver()
     number = driver.ledger.begin_checkpoint(A, 1)

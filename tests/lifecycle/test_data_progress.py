@@ -201,6 +201,27 @@ def test_an_old_message_of_a_ready_master_is_ignored() -> None:
     assert life.phase is JobPhase.RUNNING
 
 
+def test_a_master_that_was_killed_is_described_by_the_signal_and_not_by_its_last_line() -> None:
+    life = trained(40)
+    lose_master(life, 't=2026-01-05T10:00:00Z lvl=info msg="master started"')
+    life.world.change(life.key, "a-master-0", exit_code=137)
+    life.settle(2)
+    why = "Killed: out of memory, or still running at the end of the grace period"
+    assert life.condition("Degraded").message == f"a-master-0 failed and is restarted: {why}"
+
+
+def test_a_master_whose_image_cannot_be_pulled_is_not_called_failed() -> None:
+    life = trained(40)
+    lose_master(life, "image you/edl cannot be pulled")
+    life.world.change(life.key, "a-master-0", phase=PodPhase.PENDING)
+    life.round()
+    degraded = life.condition("Degraded")
+    assert (degraded.reason, degraded.message) == (
+        "PodCannotStart",
+        "a-master-0 cannot start: image you/edl cannot be pulled",
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "reason", "word"),
     [
@@ -329,7 +350,7 @@ def test_a_lost_pserver_needs_no_restore_before_any_progress_or_after_the_end() 
     assert not must_restore(ended.job, report(100, state=MasterState.FINISHED), "")
 
 
-def test_the_roster_holds_whoever_may_still_report() -> None:
+def test_the_roster_holds_every_trainer_that_may_still_report() -> None:
     life = fault_tolerant()
     life.world.change(life.key, "a-trainer-0", phase=PodPhase.PENDING)
     life.evict("a-trainer-1")
@@ -382,3 +403,30 @@ def test_progress_within_the_first_lease_needs_a_restore_too() -> None:
     other.settle(2)
     other.settle(4, target=0, admitted=False)
     assert stored(other).model == LOST_MODEL
+
+
+def roles(life: Life) -> set[Role]:
+    return {pod.role for pod in life.job.pods if pod.is_live and pod.role is not None}
+
+
+@pytest.mark.parametrize("given", [{"suspended": True}, {}])
+def test_the_trainers_of_a_job_that_gives_way_end_before_its_master_and_its_pservers(given: dict[str, Any]) -> None:
+    life = trained()
+    life.edit(**given)
+    life.round(admitted=False, target=0)
+    assert roles(life) == {Role.MASTER, Role.PSERVER}, "a save of the trainers needs the master"
+    life.round(admitted=False, target=0)
+    assert roles(life) == {Role.MASTER, Role.PSERVER}, "they have not ended yet"
+    life.settle(3, admitted=False, target=0)
+    assert not life.job.pods
+
+
+def test_trainers_that_cannot_save_keep_nothing() -> None:
+    lost = trained()
+    lost.context = replace(lost.context, unreachable=frozenset(p.uid for p in lost.job.live_trainers))
+    without_master = trained()
+    without_master.world.change(without_master.key, "a-master-0", phase=PodPhase.PENDING)
+    for life in (lost, without_master):
+        life.edit(suspended=True)
+        life.round()
+        assert roles(life) == set()

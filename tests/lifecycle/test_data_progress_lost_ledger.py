@@ -17,10 +17,10 @@ from edl.api.v1 import parse_job
 from edl.model.actions import CreatePod
 from edl.model.names import Role
 from edl.model.status import JobPhase
+from tests.kube.writer_on_fake_api import training_job
 from tests.lifecycle.test_data_progress import hear, report
 from tests.worlds.job_by_spec import MASTER, Life, fault_tolerant
 from tests.worlds.master_processes import CONTROLLER_TOKEN, TOKEN, free_port
-from tests.worlds.writer_on_fake_api import training_job
 
 DATASET = {"source": "index:100", "epochs": 3, "shardSize": 10}
 

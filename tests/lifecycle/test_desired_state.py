@@ -236,7 +236,7 @@ def test_other_shrinks_are_not_voluntary(reason: Reason) -> None:
     assert (here.job.status.last_resize.to_count, here.job.status.last_resize.voluntary_s) == (3, None)
 
 
-def test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies() -> None:
+def test_less_wanted_than_is_on_its_way_is_no_shrink_if_nothing_is_deleted() -> None:
     here = running()
     assert here.job.status is not None
     here.now_s += 100

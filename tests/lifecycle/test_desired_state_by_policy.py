@@ -136,6 +136,7 @@ def test_our_own_deletions_are_no_events(mode: str) -> None:
     life.edit(suspended=False)
     life.settle()
     assert life.phase is JobPhase.RUNNING
+    life.settle(1, admitted=False, target=0)
     life.round(admitted=False, target=0)
     assert all(p.terminating for p in life.job.pods)
     life.settle()

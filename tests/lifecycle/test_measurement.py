@@ -24,7 +24,7 @@ from edl.lifecycle.measurement import (
     rounded,
     with_measured,
 )
-from edl.model.progress import NOTHING_MEASURED, Measured, Speed
+from edl.model.progress import NOTHING_MEASURED, Measured, Progress, Speed
 from edl.model.status import JobStatus
 from tests.worlds.builders import make_job
 
@@ -69,7 +69,7 @@ def test_speed_is_measured_despite_noise(seed: int, noise: float) -> None:
     assert training.per_s(4) == pytest.approx(400.0, rel=0.02 + noise / 3)
 
 
-def test_speed_is_told_by_number_of_trainers() -> None:
+def test_speed_is_stored_by_number_of_trainers() -> None:
     training = Training(lambda n: 300.0 * n**0.5)
     for count in (1, 4, 9):
         training.run(count, 120)
@@ -235,6 +235,16 @@ def test_the_planner_uses_what_was_measured_only_where_nothing_is_declared() -> 
     assert (seen.throughput, seen.resize_cost_s) == (((1, 100.0), (4, 250.0)), 12.0)
     declared = replace(job, throughput=((2, 9.0),), resize_cost_s=0.0)
     assert with_measured(declared) == declared
+
+
+@pytest.mark.parametrize(("unsaved", "seconds"), [(0, 0.0), (100, 1.0), (250, 1.0), (251, 2.0), (100_000, 512.0)])
+def test_what_is_not_saved_is_charged_at_the_speed_of_the_job(unsaved: int, seconds: float) -> None:
+    measured = Measured((Speed(1, 100.0, 60.0), Speed(4, 250.0, 60.0)))
+    job = replace(make_job("a", trainers=3), status=JobStatus(measured=measured, dataset=Progress(unsaved=unsaved)))
+    assert with_measured(job).unsaved_s == seconds
+    assert with_measured(replace(job, throughput=((2, 50.0),))).unsaved_s >= seconds
+    unknown = replace(job, status=JobStatus(dataset=Progress(unsaved=unsaved)))
+    assert with_measured(unknown).unsaved_s == 0.0
 
 
 def test_one_measured_speed_is_not_used_as_throughput() -> None:

@@ -17,6 +17,9 @@ from edl.model.status import JobPhase, Reason, Resize
 from tests.worlds.effort import examples
 from tests.worlds.job_by_target import FIXED, KEY, Story, decision, gang, running, story
 
+NO_FILE = "python: can't open file '/tmp/x/trian.py': [Errno 2] No such file or directory"
+EMPTY = "its termination log is empty; see `edl logs a`"
+
 
 def test_a_failed_trainer_is_counted_once_then_replaced() -> None:
     here = running()
@@ -98,22 +101,44 @@ def test_a_job_with_too_many_failures_reports_how_its_pods_failed() -> None:
     assert failed is not None
     assert failed.message == (
         "the job had 1 pod failure, more than spec.backoffLimit 0: a-trainer-1 exited with code 139 (Segmentation"
-        " Fault); `kubectl logs` shows more"
+        " Fault); `edl logs a` shows more"
     )
+
+
+@pytest.mark.parametrize(("role", "command"), [("trainer", "edl logs a"), ("pserver", "edl logs a --role pserver")])
+def test_a_job_whose_pod_left_no_line_names_the_command_that_shows_its_log_once(role: str, command: str) -> None:
+    here = running(backoff_limit=0)
+    here.world.finish(KEY, f"a-{role}-1", 3)
+    here.settle(4)
+    assert here.job.status is not None
+    failed = here.job.status.condition("Failed")
+    assert failed is not None
+    assert failed.message.endswith(f" (its termination log is empty; see `{command}`)")
 
 
 @pytest.mark.parametrize(
     ("message", "code", "shown"),
     [
         ("the file /data/b is missing\nGeneral Error\n", 1, "1 (the file /data/b is missing)"),
-        ("General Error\n", 1, "1 (General Error)"),
-        ("", 3, "3 (application exit code; nothing was logged)"),
+        (
+            "Traceback:\nValueError: my own bug\nthe entrypoint exited with code 1: General Error\n",
+            1,
+            "1 (ValueError: m",
+        ),
+        (f"{NO_FILE}\n \nthe entrypoint exited with code 2\n", 2, f"2 ({NO_FILE})"),
+        ("waiting for 1 running pod (selector a)\nthe entrypoint exited with code 3\n", 3, f"3 ({EMPTY})"),
+        ("General Error\n", 1, f"1 (General Error; {EMPTY})"),
+        ("", 3, f"3 ({EMPTY})"),
+        ("", 127, f"127 (Entrypoint Not Found; {EMPTY})"),
         ("", 143, "143 (killed by signal 15)"),
-        ("", 127, "127;"),
+        ("step 9\n", 137, "137 (Killed: out of memory, or still running at the end of the grace period)"),
+        ("bad\n", 134, "134 (killed by signal 6; its last line: bad)"),
+        ("Segmentation Fault\n", 139, "139 (Segmentation Fault)"),
+        (f"KeyError: {'x' * 300} is missing\n", 1, f"1 (KeyError: {'x' * 87}...{'x' * 89} is missing)"),
         ("Killed\nOOMKilled: raise limits.memory\n", 137, "137 (OOMKilled: raise limits.memory)"),
     ],
 )
-def test_a_failure_is_told_with_the_words_that_say_most(message: str, code: int, shown: str) -> None:
+def test_a_failure_is_reported_with_the_words_that_say_most(message: str, code: int, shown: str) -> None:
     here = running()
     here.world.change(KEY, "a-trainer-1", container_message=message)
     here.world.finish(KEY, "a-trainer-1", code)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # pyarrow ships without types.
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from edl.errors import ConfigError

@@ -28,19 +28,37 @@ from tests.worlds.builders import make_job, make_node, make_serving, make_shape,
 KEY = JobKey("default", "a")
 OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
+    ("limits", "lend_running"),
+    ("snapshot", "resizes_pods"),
+    ("snapshot", "pods", "running_request"),
+    ("snapshot", "jobs", "pods", "running_request"),
+    ("snapshot", "jobs", "status", "dataset", "unsaved"),
+    ("snapshot", "jobs", "unsaved_s"),
+    ("snapshot", "queues"),
+    ("limits", "clear_lending_after_s"),
     ("limits", "quotas", "namespace"),
     ("limits", "serving_schedulers"),
+    ("limits", "surplus_cpu_request"),
     ("limits", "tenants"),
     ("limits", "untried_s"),
     ("plan", "costliest"),
     ("plan", "cut"),
     ("plan", "decisions", "details"),
+    ("plan", "decisions", "lent_cpu_milli"),
+    ("plan", "decisions", "slowed"),
     ("plan", "stages"),
     ("snapshot", "jobs", "fixed", "limits"),
+    ("snapshot", "jobs", "lending"),
     ("snapshot", "jobs", "limits"),
+    ("snapshot", "jobs", "pods", "lent_cpu_milli"),
     ("snapshot", "jobs", "pods", "scheduler"),
     ("snapshot", "jobs", "refusal"),
+    ("snapshot", "jobs", "owner_count"),
     ("snapshot", "jobs", "status", "completed"),
+    ("snapshot", "jobs", "status", "dataset", "unsaved"),
+    ("snapshot", "jobs", "status", "lending"),
+    ("snapshot", "jobs", "unsaved_s"),
+    ("snapshot", "pods", "lent_cpu_milli"),
     ("snapshot", "pods", "scheduler"),
     ("snapshot", "resource_quotas"),
 }
@@ -118,8 +136,19 @@ def test_a_record_of_another_version_is_refused() -> None:
         decode_record(encode_record(replace(record(), version=99)))
 
 
+def test_a_burst_of_decisions_leaves_one_record_of_each_hour_before(tmp_path: Path) -> None:
+    folder, hour_s = RecordFolder(tmp_path, keep=2, hours=3), 3600.0
+    for hour in range(6):
+        for second in (10.0, 20.0, 30.0):
+            folder.write(record(hour * hour_s + second))
+    for second in range(100, 110):
+        folder.write(record(5 * hour_s + second))
+    kept = [decode_record(path.read_bytes()).snapshot.observed_at_s for path in sorted(tmp_path.iterdir())]
+    assert kept == [3 * hour_s + 10, 4 * hour_s + 10, 5 * hour_s + 10, 5 * hour_s + 108, 5 * hour_s + 109]
+
+
 def test_only_the_newest_records_are_kept(tmp_path: Path) -> None:
-    folder = RecordFolder(tmp_path / "new" / "records", keep=3)
+    folder = RecordFolder(tmp_path / "new" / "records", keep=3, hours=0)
     for second in range(6):
         folder.write(record(1000.0 + second))
     kept = sorted((tmp_path / "new" / "records").iterdir())
@@ -128,7 +157,7 @@ def test_only_the_newest_records_are_kept(tmp_path: Path) -> None:
 
 def test_other_files_in_the_folder_are_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    folder = RecordFolder(tmp_path, keep=1)
+    folder = RecordFolder(tmp_path, keep=1, hours=0)
     for second in range(3):
         folder.write(record(1000.0 + second))
     assert (tmp_path / "notes.txt").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from unittest.mock import patch
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,7 +14,9 @@ from edl.model.actions import EnsureService, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
-from edl.model.status import Reason
+from edl.model.status import JobStatus, Reason, Resize
+from edl.observability.metric_groups.capacity import CapacityMetrics
+from edl.observability.metric_groups.jobs import JobMetrics
 from edl.observability.metrics import Metrics
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 
@@ -50,9 +53,87 @@ def test_a_snapshot_sets_jobs_capacity_and_waiting_pods() -> None:
     assert found["edl_job_trainers{job=a,namespace=default,state=max}"] == 10
     assert found["edl_serving_waiting_pods"] == 1
     assert found["edl_cluster_allocatable{resource=cpu}"] == 16
-    assert found["edl_cluster_requested{resource=cpu}"] == 6
+    assert found["edl_cluster_requested{resource=cpu,use=training}"] == 3
+    assert found["edl_cluster_requested{resource=cpu,use=serving}"] == 3
+    assert found["edl_cluster_requested{resource=cpu,use=other}"] == 0
     assert found["edl_leader"] == 1
     assert found["edl_jobs{phase=Pending}"] == 1
+
+
+def test_gauges_of_an_unchanged_cluster_are_not_set_again_and_waits_grow_longer() -> None:
+    metrics = Metrics()
+    first = world(a=0)
+    metrics.observed(first, leader=True)
+    age_s = samples(metrics)["edl_oldest_waiting_job_seconds"]
+    with patch.object(CapacityMetrics, "observed", autospec=True) as counted:
+        metrics.observed(replace(first, observed_at_s=first.observed_at_s + 7.0), leader=False)
+    assert not counted.called
+    found = samples(metrics)
+    assert found["edl_oldest_waiting_job_seconds"] == age_s + 7.0
+    assert found["edl_leader"] == 0
+
+
+def test_only_the_job_that_has_changed_gets_new_counts() -> None:
+    metrics = Metrics()
+    first = world(a=3, b=1)
+    metrics.observed(first, leader=True)
+    with patch.object(JobMetrics, "_set_counts", autospec=True) as counted:
+        metrics.observed(replace(first, jobs=(first.jobs[0], world(b=2).jobs[0])), leader=True)
+    assert [call.args[1].key.name for call in counted.call_args_list] == ["b"]
+    metrics.observed(replace(first, jobs=(first.jobs[0], world(b=4).jobs[0])), leader=True)
+    found = samples(metrics)
+    assert found["edl_job_trainers{job=a,namespace=default,state=current}"] == 3
+    assert found["edl_job_trainers{job=b,namespace=default,state=current}"] == 4
+
+
+def test_a_job_that_comes_back_with_the_same_object_has_its_series_again() -> None:
+    metrics = Metrics()
+    first = world(a=3)
+    for jobs in (first.jobs, (), first.jobs):
+        metrics.observed(replace(first, jobs=jobs), leader=True)
+    assert samples(metrics)["edl_job_trainers{job=a,namespace=default,state=current}"] == 3
+
+
+def test_requests_that_many_pods_share_are_added_once_for_each_pod() -> None:
+    shared = make_serving("db", node="n001")
+    pods = (shared, replace(shared, name="db-2", uid="db-2"), make_serving("web", cpu=3, node="n000"))
+    metrics = Metrics()
+    metrics.observed(make_snapshot(make_nodes(2), (), pods), leader=True)
+    each = sum(pod.shape.request["cpu"] for pod in pods) / 1000
+    assert samples(metrics)["edl_cluster_requested{resource=cpu,use=serving}"] == each
+
+
+def test_a_serving_pod_waits_also_while_kube_scheduler_preempts_trainers_for_it() -> None:
+    metrics = Metrics()
+    preempting = replace(make_serving("web"), nominated="n000")
+    metrics.observed(make_snapshot(make_nodes(2), (), (preempting, make_serving("db", node="n001"))), leader=True)
+    assert samples(metrics)["edl_serving_waiting_pods"] == 1
+
+
+def test_the_first_resize_of_a_job_adds_to_a_series_that_is_there() -> None:
+    metrics = Metrics()
+    metrics.observed(world(a=3), leader=True)
+    before = samples(metrics)
+    metrics.decided(decision(5, 3, ("a-trainer-3", "a-trainer-4")))
+    after = samples(metrics)
+    changed = {name for name in after if name.endswith("}") and "_total{" in name and after[name] != before.get(name)}
+    assert changed == {
+        "edl_resizes_total{direction=down,job=a,namespace=default}",
+        "edl_resize_decisions_total{direction=down,reason=ServingNeedsRoom}",
+        "edl_victims_total{reason=ServingNeedsRoom}",
+    }
+    assert {before[name] for name in changed} == {0.0}
+
+
+def test_the_last_resize_of_a_job_is_one_series_with_its_time_and_its_reason() -> None:
+    metrics = Metrics()
+    for to_count, reason in ((3, "ServingNeedsRoom"), (6, "AtMax")):
+        status = JobStatus(last_resize=Resize(1000.0 + to_count, 5, to_count, reason))
+        metrics.observed(make_snapshot(make_nodes(1), (replace(make_job("a"), status=status),)), leader=False)
+        (found,) = [(name, value) for name, value in samples(metrics).items() if "last_resize" in name]
+        direction = "up" if to_count > 5 else "down"
+        labels = f"{{direction={direction},job=a,namespace=default,reason={reason}}}"
+        assert found == (f"edl_job_last_resize_timestamp_seconds{labels}", 1000.0 + to_count)
 
 
 def test_a_plan_sets_targets_gap_and_duration() -> None:
@@ -75,10 +156,27 @@ def test_a_plan_sets_targets_gap_and_duration() -> None:
     assert found["edl_serving_short_pods"] == 2
     assert found["edl_plans_cut_short_total{stage=admission}"] == 1
     assert found["edl_plans_cut_short_total{stage=proof}"] == 0
-    assert found["edl_resizes_total{direction=up,job=a,namespace=default,reason=AtMax}"] == 1
-    assert found["edl_resizes_total{direction=down,job=a,namespace=default,reason=ServingNeedsRoom}"] == 1
+    assert found["edl_resizes_total{direction=up,job=a,namespace=default}"] == 1
+    assert found["edl_resizes_total{direction=down,job=a,namespace=default}"] == 1
+    assert found["edl_resize_decisions_total{direction=up,reason=AtMax}"] == 1
+    assert found["edl_resize_decisions_total{direction=down,reason=ServingNeedsRoom}"] == 1
     assert found["edl_victims_total{reason=ServingNeedsRoom}"] == 2
     assert found["edl_moved_pservers_total"] == 2
+
+
+def test_leadership_admission_and_objects_left_out_follow_what_happens() -> None:
+    metrics = Metrics()
+    admitted = "edl_job_admitted{job=a,namespace=default}"
+    for leads, target, left_out in ((True, 5, 0), (False, 0, 2), (True, 3, 1)):
+        metrics.led(leads=leads)
+        metrics.left_out(left_out)
+        metrics.planned(world(a=3), ScalePlan((decision(3, target),), Certificate("fulfilment", 1.0, 1.0)))
+        found = samples(metrics)
+        assert (found["edl_leader"], found[admitted], found["edl_quarantined_objects"]) == (
+            leads,
+            target > 0,
+            left_out,
+        )
 
 
 def test_one_series_names_the_costliest_job_of_the_last_decision() -> None:

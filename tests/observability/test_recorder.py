@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
-from edl.observability.recorder import ControllerRecorder
+from edl.observability.recorder import ControllerRecorder, new_trace_id
 from edl.planner.guard import RefusedPlanError
 from tests.observability.test_decision_records import KEY, plan, snapshot
 
@@ -32,6 +33,35 @@ def test_a_decision_is_logged_and_recorded_once_until_it_changes(
     recorder.planned(snapshot(1010.0), Limits(), plan(4))
     assert [r.message for r in caplog.records] == ["decision", "decision"]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_write_has_the_trace_id_of_the_last_decision_that_changed_its_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "edl")
+    ids = iter(("first", "second", "third"))
+    recorder = ControllerRecorder(Metrics(), policy="maxmin", new_trace=lambda: next(ids))
+    write = Outcome(CreatePod(KEY, "u", Role.TRAINER, 2), Result.DONE)
+    recorder.acted(write)
+    for second, made in enumerate((plan(3), plan(3), plan(4))):
+        recorder.planned(snapshot(1000.0 + second), Limits(), made)
+        recorder.acted(write)
+    recorder.planned(snapshot(1010.0), Limits(), replace(plan(4), decisions=()))
+    recorder.acted(write)
+    assert [(r.message, fields(r).get("trace")) for r in caplog.records] == [
+        ("action", None),
+        ("decision", "first"),
+        ("action", "first"),
+        ("action", "first"),
+        ("decision", "second"),
+        ("action", "second"),
+        ("action", None),
+    ]
+
+
+def test_trace_ids_are_those_of_trace_context_and_differ() -> None:
+    assert all(re.fullmatch("[0-9a-f]{32}", new_trace_id()) for _ in range(3))
+    assert new_trace_id() != new_trace_id()
 
 
 def test_a_decision_that_moves_pservers_is_recorded(tmp_path: Path) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 import pytest
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
-from edl.planner.clock import Clock, OutOfTimeError
-from edl.planner.decide import study
+from edl.planner import decide
+from edl.planner.clock import LEAST_S, Clock, OutOfTimeError, without_collections
+from edl.planner.decide import READ_AGAIN, SHARE_BY, study
 from edl.planner.guard import check
 from edl.planner.packing import grow
 from edl.planner.policies.registry import policy_named
+from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
+from edl.planner.sharing import Share, share
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_snapshot
 
@@ -45,6 +51,37 @@ def test_a_stage_may_be_allowed_a_part_of_the_time() -> None:
     assert clock.is_over
     clock.allow(1.0)
     assert not clock.is_over
+
+
+def test_time_that_is_kept_for_the_end_is_allowed_to_no_stage() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    clock.keep(2.0)
+    clock.allow(0.5)
+
+    assert clock.left_s(60.0) == 4.0
+    clock.keep(20.0)
+    clock.allow(0.5)
+    assert clock.left_s(60.0) == LEAST_S
+
+
+def test_what_took_long_to_read_leaves_time_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, left_s = Ticking(0.0), list[float]()
+
+    def slowly(*given: Any) -> Problem:
+        now.time_s += 2.0
+        return read_problem(*given)
+
+    def watched(packing: TrialPacking, *given: Any) -> Share:
+        left_s.append(packing.problem.clock.left_s(60.0))
+        return share(packing, *given)
+
+    monkeypatch.setattr(decide, "read_problem", slowly)
+    monkeypatch.setattr(decide, "share", watched)
+
+    study(many_sizes(4, 4), policy_named("maxmin"), Limits(deadline_s=10.0), clock=Clock(10.0, now))
+
+    assert left_s == [pytest.approx(SHARE_BY * (10.0 - READ_AGAIN * 2.0) - 2.0)]
 
 
 def test_a_clock_counts_the_seconds_of_each_stage() -> None:
@@ -121,3 +158,19 @@ def test_a_cut_decision_keeps_what_runs() -> None:
 
     assert [(d.admitted, d.target, d.victims) for d in plan.decisions] == [(True, 2, ())] * 3
     assert plan.cut
+
+
+def test_cycles_are_not_searched_for_during_a_decision_and_are_afterwards() -> None:
+    assert gc.isenabled()
+    with without_collections():
+        assert not gc.isenabled()
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_they_are_searched_for_again_after_an_error() -> None:
+    with pytest.raises(OutOfTimeError), without_collections():
+        raise OutOfTimeError("late")
+    assert gc.isenabled()

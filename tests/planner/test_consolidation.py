@@ -18,6 +18,7 @@ from edl.model.status import Resize
 from edl.planner.consolidation import Moving, may_move, moves, quiet_time, reason_to_wait
 from edl.planner.decide import study
 from edl.planner.guard import check
+from edl.planner.interruption import HORIZON_S, price_in_trainers
 from edl.planner.policies.registry import policy_named
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -200,6 +201,7 @@ NO_MOVE: dict[str, tuple[Job, Limits]] = {
         job_a(policies=(RolePolicy(Role.PSERVER, JobEvent.POD_EVICTED, JobAction.ABORT_JOB),)),
         REST,
     ),
+    "its trainer would repeat more than one more trainer does in the horizon": (job_a(unsaved_s=HORIZON_S), REST),
     "the spec has other pservers now": (job_a(fixed=(FixedPods(Role.PSERVER, make_shape(2.5), 1),)), REST),
     "it is a master": (
         job_a(
@@ -215,6 +217,16 @@ NO_MOVE: dict[str, tuple[Job, Limits]] = {
 def test_no_pserver_moves_that_may_not_or_without_a_gain(why: str) -> None:
     job, limits = NO_MOVE[why]
     assert moved(scattered(job), limits) == {}
+
+
+def test_a_pserver_moves_soon_after_a_checkpoint() -> None:
+    assert moved(scattered(job_a(unsaved_s=HORIZON_S - 1))) == {"a": (A,)}
+
+
+def test_what_has_to_be_repeated_is_paid_for_with_trainers() -> None:
+    assert [price_in_trainers(job_a(unsaved_s=seconds)) for seconds in (0.0, 599.0, 600.0, 1800.0)] == [1, 1, 2, 4]
+    more = make_job("a", trainers=3, on=("n0",))
+    assert price_in_trainers(replace(more, unsaved_s=600.0)) == 4
 
 
 def test_pservers_of_a_job_that_is_not_fault_tolerant_do_not_move() -> None:

@@ -33,7 +33,7 @@ from tests.worlds.small_clusters import (
 quick = examples(60)
 
 
-# What dies where
+# What is deleted on which node
 
 
 @given(
@@ -42,8 +42,10 @@ quick = examples(60)
     st.integers(1, 5),
 )
 @quick
-def test_the_fewest_deaths_for_one_shape_are_found(nodes: list[tuple[int, list[int]]], size: int, count: int) -> None:
-    """Each node has some free cores and some trainers, one job for each; brute force over who dies."""
+def test_the_fewest_deletions_for_one_shape_are_found(
+    nodes: list[tuple[int, list[int]]], size: int, count: int
+) -> None:
+    """Each node has some free cores and some trainers, one job for each; brute force over what is deleted."""
     jobs, cores = [], []
     for n, (free, trainers) in enumerate(nodes):
         cores.append(free + sum(trainers))
@@ -54,7 +56,7 @@ def test_the_fewest_deaths_for_one_shape_are_found(nodes: list[tuple[int, list[i
 
     def slots(dying: tuple[tuple[bool, ...], ...]) -> int:
         return sum(
-            (free + sum(t for t, dies in zip(trainers, who, strict=True) if dies)) // size
+            (free + sum(t for t, is_victim in zip(trainers, who, strict=True) if is_victim)) // size
             for (free, trainers), who in zip(nodes, dying, strict=True)
         )
 

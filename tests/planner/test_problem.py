@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from edl.model.cluster import Node
 from edl.model.jobs import Job
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Resources
+from edl.planner import problem
 from edl.planner.guard import check
 from tests.worlds.builders import make_job, make_node, make_resources, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets
@@ -157,3 +159,16 @@ def test_what_daemons_will_need_is_not_given_away() -> None:
     assert targets(plan_for(make_snapshot((node,), (make_job("a"),)))) == {"a": 3}
     ported = asking(make_job("a"), port_at_1=1)
     assert targets(plan_for(make_snapshot((node,), (ported,)))) == {"a": 0}
+
+
+def test_requests_add_up_alike_however_many_pairs_of_nodes_and_shapes_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = np.array([[2**40, 1], [3, 0], [0, 7]], dtype=np.int64)
+    node, shape = [0, 0, 4, 4, 4, 2], [0, 0, 1, 2, 1, 0]
+    few = problem.sum_requests(6, request, node, shape)
+    monkeypatch.setattr(problem, "MOST_CELLS", 0)
+
+    assert problem.sum_requests(6, request, node, shape).tolist() == few.tolist()
+    assert few[0].tolist() == [2**41, 2]
+    assert few[4].tolist() == [6, 7]

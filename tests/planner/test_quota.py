@@ -16,7 +16,7 @@ from edl.model.plan import Limits, Quota, ScalePlan
 from edl.model.resources import CPU
 from edl.model.status import Reason
 from edl.planner.guard import check
-from edl.planner.quota import QuotaMeter, most_alone, quota_uses_of
+from edl.planner.quota import QuotaMeter, QuotaTable, most_alone, quota_uses_of
 from tests.planner.policies.test_utility import curves, half_shares, utility
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
@@ -202,7 +202,17 @@ def test_a_queue_grows_up_to_its_quota_and_leaves_the_rest_to_others() -> None:
     assert sum(n for name, n in targets(plan).items() if name in "ab") == 5
     assert targets(plan)["z-free"] == 11
     assert decision_of(plan, "a").reason is Reason.QUOTA_REACHED
-    assert "queue blue uses 5 cores of its quota of 5 cores" in decision_of(plan, "a").account
+    decision = decision_of(plan, "a")
+    assert decision.message.endswith(": queue blue uses all of its quota of 5 cores; a trainer requests 1 core")
+    assert decision.account.endswith(": queue blue uses 5 cores of its quota of 5 cores; a trainer requests 1 core")
+
+
+def test_a_quota_that_is_too_small_for_one_more_trainer_says_what_is_left() -> None:
+    fixed = (FixedPods(Role.PSERVER, make_shape(0.5), 1),)
+    world = blue_and_free(make_job("a", max_trainers=20, fixed=fixed), cores=30)
+    decision = decision_of(plan_for(world, cpu(blue=5)), "a")
+    left = "queue blue has 0.5 cores left of its quota of 5 cores; a trainer requests 1 core"
+    assert decision.message == f"4 of 20: {left}"
 
 
 def test_masters_and_pservers_count_to_the_quota() -> None:
@@ -351,7 +361,7 @@ def test_a_running_job_is_dropped_for_a_quota_only_where_it_has_no_place_in_it()
 def test_trainers_of_an_older_and_larger_shape_count_as_such() -> None:
     job = in_queue("blue", make_job("a", trainers=2, cpu=3, on=("n000",)))
     changed = replace(job, trainer=make_shape(1))
-    (quota_use,) = quota_uses_of(changed, cpu(blue=7).quotas)
+    (quota_use,) = quota_uses_of(changed, QuotaTable(cpu(blue=7).quotas))
     assert (quota_use.each, quota_use.fixed, quota_use.total(2)) == (3000, 0, 6000)
     world = make_snapshot(make_nodes(1), (changed,))
     plan = plan_for(world, cpu(blue=7))
@@ -362,9 +372,9 @@ def test_trainers_of_an_older_and_larger_shape_count_as_such() -> None:
 def test_a_resource_that_is_not_asked_for_limits_nobody() -> None:
     quotas = (Quota("blue", (("nvidia.com/gpu", 0),)),)
     job = in_queue("blue", make_job("a", max_trainers=8))
-    assert most_alone(quota_uses_of(job, quotas)) == float("inf")
+    assert most_alone(quota_uses_of(job, QuotaTable(quotas))) == float("inf")
     assert targets(plan_for(make_snapshot(make_nodes(1), (job,)), Limits(quotas=quotas))) == {"a": 8}
-    meter = QuotaMeter({0: quota_uses_of(job, quotas)}, {0: 5})
+    meter = QuotaMeter({0: quota_uses_of(job, QuotaTable(quotas))}, {0: 5})
     assert meter.quota_shortage(0) is None
 
 

@@ -20,10 +20,10 @@ def after_a_wave(age_s: float) -> ClusterSnapshot:
 def test_a_job_that_was_spared_takes_no_more_than_its_share_while_another_may_not_grow() -> None:
     plan = plan_for(after_a_wave(10))
     assert targets(plan) == {"gave": 1, "spared": 8}
-    told = decision_of(plan, "spared")
-    assert told.reason is Reason.COOLDOWN
-    assert "free room is reserved for default/gave" in told.account
-    assert "20 s" in told.account
+    spared = decision_of(plan, "spared")
+    assert spared.reason is Reason.COOLDOWN
+    assert "free room is reserved for default/gave" in spared.account
+    assert "20 s" in spared.account
 
 
 def test_both_have_their_share_and_nobody_dies_for_it_once_it_may_grow() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edl.explain.decision import told_study
+from edl.explain.decision import explained_study
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
 from edl.planner import decide, packing
@@ -21,7 +21,7 @@ DEADLINE_S = 10.0
 
 
 class JumpingTime:
-    """A time that stands still and jumps when it is told to."""
+    """A time that stands still and jumps on demand."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
@@ -47,7 +47,7 @@ def real(module: ModuleType, name: str) -> Callable[..., Any]:
 
 def planned(snapshot: ClusterSnapshot, now: Callable[[], float]) -> ScalePlan:
     limits = Limits(deadline_s=DEADLINE_S)
-    return told_study(snapshot, policy_named("maxmin"), limits, clock=Clock(DEADLINE_S, now)).plan
+    return explained_study(snapshot, policy_named("maxmin"), limits, clock=Clock(DEADLINE_S, now)).plan
 
 
 @pytest.mark.parametrize("waiting", [1, 5, 12])

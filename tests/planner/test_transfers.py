@@ -68,7 +68,8 @@ def unfair_pairs(made: Study) -> list[tuple[str, str]]:
     """(giver, taker): one trainer of the giver would make room for one of the taker, still far below it."""
     packing = made.context.shared.packing
     problem = packing.problem
-    where = {(node, problem.live_trainers[i].demand) for i, node in packing.node_of.items()}
+    trainers, nodes = packing.with_node()
+    where = set(zip(nodes.tolist(), problem.trainer_demand[trainers].tolist(), strict=True))
     found = []
     for j in packing.members:
         taker = problem.demands[j]

@@ -1,4 +1,4 @@
-"""Serving pods that leave room unused: marked after half a minute, longer each time; nobody dies for them then."""
+"""Serving pods that leave room unused: marked after half a minute, longer each time; no victims then."""
 
 from __future__ import annotations
 

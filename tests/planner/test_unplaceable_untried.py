@@ -38,7 +38,7 @@ def test_a_pod_that_nobody_tries_counts_for_a_bounded_time() -> None:
 def test_a_long_queue_of_a_scheduler_that_works_is_waited_for() -> None:
     first = waiting("first", age_s=900, node="n000", answered_s=950.0)
     assert marked(first, waiting("next", age_s=890)) == set()
-    assert marked(first, waiting("other", age_s=890, scheduler="dead")) == {"other"}
+    assert marked(first, waiting("other", age_s=890, scheduler="gone")) == {"other"}
 
 
 def test_the_option_names_the_schedulers_whose_pods_count() -> None:

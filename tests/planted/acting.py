@@ -33,7 +33,7 @@ def dropped_deletion_sent(_: Right) -> Right:
     caught_by=f"{HAND_BACK}::test_growth_never_begins_before_the_last_deletion_has_ended",
 )
 def growth_before_its_room(_: Right) -> Right:
-    async def wrong(self: Any, wanted: Sequence[tuple[Job, tuple[Action, ...]]]) -> RoundResult:
+    async def wrong(self: Any, wanted: Sequence[tuple[Job, tuple[Action, ...]]], _resized: object) -> RoundResult:
         lanes = [deletion_lane(actions) for _, actions in wanted]
         lanes += [creation_lane(job, actions) for job, actions in wanted]
         lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
@@ -81,7 +81,7 @@ def writes_without_the_lease(right: Right) -> Right:
 @bug(
     "a server that is too busy gets as many requests as before",
     at=targets.LEARN_LOAD,
-    caught_by="controller/test_concurrency.py::test_places_that_were_told_to_wait_rest_and_come_back",
+    caught_by="controller/test_concurrency.py::test_places_that_must_wait_rest_and_come_back",
 )
 def busy_server_ignored(_: Right) -> Right:
     return lambda *_, **__: None
@@ -99,7 +99,7 @@ def same_jobs_first(_: Right) -> Right:
 @bug(
     "an event is dropped after its status was written",
     at=targets.STATUS_LANE,
-    caught_by=f"{HAND_BACK}::test_an_event_whose_status_was_written_is_told_even_if_the_round_is_cut_short",
+    caught_by=f"{HAND_BACK}::test_an_event_whose_status_was_written_is_sent_even_if_the_round_is_cut_short",
 )
 def event_dropped(right: Right) -> Right:
     def wrong(job: Job, updates: tuple[Action, ...]) -> Lane:

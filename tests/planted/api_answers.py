@@ -88,7 +88,7 @@ def deletion_of_nothing_fails(right: Right) -> Right:
 @bug(
     "a watch that is too old is resumed where it was",
     at=targets.API_ERROR,
-    caught_by=f"{FAULTS}::test_a_watch_that_is_told_to_be_too_old_lists_again",
+    caught_by=f"{FAULTS}::test_a_watch_that_is_too_old_lists_again",
 )
 def too_old_watch_resumed(right: Right) -> Right:
     def wrong(code: int, *rest: Any) -> EdlError:

@@ -11,15 +11,18 @@ from tests.planted import (
     install_and_cli,
     kube,
     ledger,
+    lending,
     lifecycle,
     masters,
     planner,
     pod,
+    rest,
+    small_scope,
 )
 
 _MODULES = (
-    *(lifecycle, masters, controller, acting, histories),
-    *(planner, kube, api_answers, ledger, pod, install_and_cli),
+    *(lifecycle, masters, controller, acting, rest, histories, small_scope),
+    *(planner, lending, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

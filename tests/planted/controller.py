@@ -14,13 +14,13 @@ from edl.model.jobs import Job
 from tests.planted import Right, bug, targets
 
 Roster = tuple[RosterEntry, ...]
-MASTERS = "controller/test_master_monitor.py"
+MASTERS = "controller/master_monitor/test_master_monitor.py"
 
 
 @bug(
     "an action that the API server refuses is tried again at once",
     at=targets.BACKOFF_ALLOWS,
-    caught_by="kube/client/test_api_errors.py",
+    caught_by="controller/loop/test_loop.py::test_a_refused_job_is_degraded_and_retried_rarely_while_other_jobs_run",
 )
 def refused_action_repeated_at_once(_: Right) -> Right:
     return lambda *_: True
@@ -29,7 +29,7 @@ def refused_action_repeated_at_once(_: Right) -> Right:
 @bug(
     "trainers start although their pservers could not be created",
     at=targets.CREATION_LANE,
-    caught_by="controller/test_loop_with_planner.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
+    caught_by="controller/loop/test_loop_with_planner.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
 )
 def trainers_without_pservers(right: Right) -> Right:
     def wrong(job: Job, actions: Iterable[Action]) -> Lane:
@@ -43,7 +43,7 @@ def trainers_without_pservers(right: Right) -> Right:
 @bug(
     "a stale cache shortens the pauses after failed rounds",
     at=targets.ROUND,
-    caught_by="controller/test_loop_pace.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
+    caught_by="controller/loop/test_loop_pace.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
 )
 def skipped_round_ends_failures(right: Right) -> Right:
     async def wrong(self: Any) -> RoundResult:

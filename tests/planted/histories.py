@@ -16,7 +16,7 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
 from tests.planted import Right, bug, targets
 
-HISTORIES = "controller/test_loop_random_histories.py"
+HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 
 @bug("trainers never give way to serving", at=targets.POSTPONED, caught_by=HISTORIES)

@@ -83,11 +83,11 @@ def noted(wrong: Any, notes: str) -> Any:
         return property(noted(wrong.fget, notes))
     if not callable(wrong) or not notes:
         return wrong
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def note(line: str) -> None:
-        if line not in told:
-            told.add(line)
+        if line not in printed:
+            printed.add(line)
             with Path(notes).open("a") as file:
                 file.write(f"{line}\n")
 

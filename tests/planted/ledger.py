@@ -202,7 +202,7 @@ def termination_log_not_written(_: Right) -> Right:
     at=targets.CHECK_RESULT,
     caught_by="worker/test_worker.py::test_a_trainer_that_gets_no_record_logs_a_warning",
 )
-def nothing_left_not_told(right: Right) -> Right:
+def no_record_left_not_logged(right: Right) -> Right:
     def wrong(self: Any) -> None:
         self._order = (max(0, self._order[0]), self._order[1])
         right(self)

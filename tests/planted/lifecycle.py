@@ -26,8 +26,8 @@ LIFE = "lifecycle/test_desired_state.py"
 EVENTS = "lifecycle/test_pod_events.py"
 SPEC = "lifecycle/test_desired_state_by_spec.py"
 POLICIES = "lifecycle/test_desired_state_by_policy.py"
-CRASH = "controller/test_loop_crashes.py::test_a_crash_at_any_write_does_not_change_the_final_state"
-MASTERS = "controller/test_master_monitor.py"
+CRASH = "controller/loop/test_loop_crashes.py::test_a_crash_at_any_write_does_not_change_the_final_state"
+MASTERS = "controller/master_monitor/test_master_monitor.py"
 
 Described = tuple[JobStatus, tuple[EmitEvent, ...]]
 Starts = Sequence[tuple[Role, str]]
@@ -52,7 +52,7 @@ def observed_generation_missing(right: Right) -> Right:
 @bug(
     "a status is written although nothing has changed",
     at=targets.DESIRED_STATE,
-    caught_by="controller/test_loop_quiet.py::test_nothing_is_written_in_ten_quiet_minutes",
+    caught_by="controller/loop/test_loop_quiet.py::test_nothing_is_written_in_ten_quiet_minutes",
 )
 def unchanged_status_written(right: Right) -> Right:
     def wrong(job: Job, *rest: Any) -> tuple[JobStatus, tuple[Action, ...]]:
@@ -108,7 +108,7 @@ def deadline_counts_suspension(right: Right) -> Right:
 @bug(
     "a growth that ends early counts as a shrink",
     at=targets.DESCRIBE,
-    caught_by=f"{LIFE}::test_less_wanted_than_is_on_its_way_is_no_shrink_where_nobody_dies",
+    caught_by=f"{LIFE}::test_less_wanted_than_is_on_its_way_is_no_shrink_if_nothing_is_deleted",
 )
 def early_end_of_growth_is_a_shrink(right: Right) -> Right:
     def wrong(job: Job, step: Step, now_s: float, *rest: Any) -> Described:
@@ -137,7 +137,7 @@ def cooldown_without_a_node(right: Right) -> Right:
 @bug(
     "a failure is stored although its pod could not be marked",
     at=targets.DEGRADED_UPDATE,
-    caught_by="controller/test_loop_with_planner.py"
+    caught_by="controller/loop/test_loop_with_planner.py"
     "::test_a_failure_whose_mark_is_refused_is_reported_and_counted_once_it_can_be_marked",
 )
 def failure_stored_without_mark(_: Right) -> Right:
@@ -242,7 +242,7 @@ def end_before_the_last_report(right: Right) -> Right:
 @bug(
     "the message of a failure is the launcher's, not the program's",
     at=targets.DESCRIBE_FAILURE,
-    caught_by=f"{EVENTS}::test_a_failure_is_told_with_the_words_that_say_most",
+    caught_by=f"{EVENTS}::test_a_failure_is_reported_with_the_words_that_say_most",
 )
 def message_of_the_launcher(right: Right) -> Right:
     def wrong(pod: Pod) -> str:

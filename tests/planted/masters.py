@@ -13,13 +13,13 @@ from tests.planted import Right, bug, targets
 from tests.planted.lifecycle import MASTERS
 
 LOST_LEDGER = "lifecycle/test_data_progress_lost_ledger.py"
-MASTER_CRASHES = "controller/test_master_monitor_crashes.py"
+MASTER_CRASHES = "controller/master_monitor/test_master_monitor_crashes.py"
 MEASURING = "lifecycle/test_measurement.py"
 PROGRESS = "lifecycle/test_data_progress.py"
 
 
 @bug(
-    "a new master is not told what its journal must hold",
+    "a new master does not hear what its journal must hold",
     at=targets.EXPECTED_PROGRESS,
     caught_by=f"{PROGRESS}::test_a_master_that_was_lost_is_started_with_what_its_journal_must_hold",
 )
@@ -39,7 +39,7 @@ def lost_ledger_ignored(_: Right) -> Right:
 @bug(
     "the roster omits a trainer that may still report",
     at=targets.ROSTER_OF,
-    caught_by=f"{PROGRESS}::test_the_roster_holds_whoever_may_still_report",
+    caught_by=f"{PROGRESS}::test_the_roster_holds_every_trainer_that_may_still_report",
 )
 def terminating_trainer_off_the_roster(right: Right) -> Right:
     def wrong(job: Job, lost: frozenset[str] = frozenset()) -> tuple[RosterEntry, ...]:
@@ -52,7 +52,7 @@ def terminating_trainer_off_the_roster(right: Right) -> Right:
 @bug(
     "the roster keeps a trainer on an unreachable node",
     at=targets.ROSTER_OF,
-    caught_by=f"{PROGRESS}::test_the_roster_holds_whoever_may_still_report",
+    caught_by=f"{PROGRESS}::test_the_roster_holds_every_trainer_that_may_still_report",
 )
 def unreachable_trainer_on_the_roster(right: Right) -> Right:
     def wrong(job: Job, _: frozenset[str] = frozenset()) -> Any:
@@ -124,8 +124,8 @@ def model_kept_without_pods(right: Right) -> Right:
     caught_by=f"{PROGRESS}::test_progress_is_written_when_it_is_worth_it",
 )
 def all_progress_is_news(right: Right) -> Right:
-    def wrong(told: Progress | None, now: Progress, since_s: float) -> bool:
-        return bool(right(told, now, since_s)) or (told is not None and told.done != now.done)
+    def wrong(stored: Progress | None, now: Progress, since_s: float) -> bool:
+        return bool(right(stored, now, since_s)) or (stored is not None and stored.done != now.done)
 
     return wrong
 
@@ -146,7 +146,7 @@ def measured_speed_not_planned_with(right: Right) -> Right:
 @bug(
     "a speed is measured across a resize",
     at=targets.OBSERVE_SPEED,
-    caught_by=f"{MEASURING}::test_speed_is_told_by_number_of_trainers",
+    caught_by=f"{MEASURING}::test_speed_is_stored_by_number_of_trainers",
 )
 def speed_across_a_resize(right: Right) -> Right:
     def wrong(meter: SpeedMeter, reading: ProgressReading, *rest: Any) -> Any:

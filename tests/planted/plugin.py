@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import Phase, settings
 
@@ -29,4 +30,4 @@ install_named()
 settings.register_profile("planted", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
 os.environ["HYPOTHESIS_PROFILE"] = "planted"
 # Every process of a test gets the bug, so the class itself changes.
-subprocess.Popen.__init__ = _start_with_bug  # type: ignore[method-assign]
+patch.object(subprocess.Popen, "__init__", _start_with_bug).start()

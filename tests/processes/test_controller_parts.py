@@ -12,10 +12,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from edl.clock import SystemClock
 from edl.controller.loop import Controller
 from edl.errors import PermanentError
+from edl.kube.client.session import ApiSession
 from edl.kube.mirror.cache import ClusterCache
-from edl.processes.controller import serve
+from edl.observability.metrics import Metrics
+from edl.processes.controller import _elector, serve
 from edl.settings.controller import ControllerSettings
 from tests.kube.client.test_session import write_kubeconfig
 from tests.worlds.fake_api import FakeApi, eventually
@@ -60,8 +63,7 @@ async def _stopped(task: asyncio.Task[int]) -> None:
 def _address(caplog: pytest.LogCaptureFixture) -> str:
     for record in caplog.records:
         if record.getMessage() == "controller started":
-            fields: dict[str, str] = record.fields  # type: ignore[attr-defined]  # set by `log_event`
-            return fields["listen"]
+            return str(vars(record)["fields"]["listen"])
     return ""
 
 
@@ -117,3 +119,15 @@ async def test_a_controller_without_a_sign_of_life_is_not_alive(
         assert await _status(f"{url}/healthz") == 503
         monkeypatch.setattr(Controller, "last_sign_of_life_s", property(lambda _: sign_s))
         assert await _status(f"{url}/healthz") == 200
+
+
+async def test_a_process_that_begins_to_lead_lists_anew_before_it_writes(tmp_path: Path) -> None:
+    api = FakeApi()
+    async with api.serve(), await ApiSession.open(str(write_kubeconfig(tmp_path / "config", api.url))) as session:
+        taken_over: list[bool] = []
+        options = settings(api, tmp_path)
+        elector = _elector(options, session, SystemClock(), Metrics(), lambda: taken_over.append(True))
+        elector._report(leads=False, holder="another")
+        assert not taken_over
+        elector._report(leads=True, holder="this one")
+        assert taken_over == [True]

@@ -1,1 +1,1 @@
-"""Rules and metrics, judged by promtool of Debian's package `prometheus` (`make prometheus-test`)."""
+"""Rules, metrics and dashboards, judged by promtool, Prometheus and the types of Grafana (`make prometheus-test`)."""

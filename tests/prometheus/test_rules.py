@@ -67,9 +67,8 @@ FAULTS = {
     "EdlObjectsLeftOut": Fault({"edl_quarantined_objects": "1x10"}, 4, 6),
     "EdlJobsStartSlowly": Fault({'edl_jobs{phase="Creating"}': "1x40"}, 29, 31),
     "EdlJobsWait": Fault({'edl_jobs{phase="Pending"}': "2x130"}, 119, 121),
-    "EdlJobIsTossedAbout": Fault(
-        {f'edl_resizes_total{{{JOB},direction="down",reason="ServingNeedsRoom"}}': "0+1x60"}, 20, 55
-    ),
+    "EdlJobIsTossedAbout": Fault({f'edl_resizes_total{{{JOB},direction="down"}}': "0+1x60"}, 20, 55),
+    "EdlLendingLasts": Fault({"edl_slowed_trainers": "4x20"}, 14, 16),
     "EdlMasterDiskFull": Fault({f"edl_master_journal_blocked{{{JOB}}}": "1x10"}, 0, 2),
     "EdlMasterAlone": Fault(
         {f"edl_master_sessions{{{JOB}}}": "0x20", f'edl_master_positions{{{JOB},place="todo"}}': "40x20"}, 9, 11
@@ -100,16 +99,37 @@ def case(alert: str, fault: Fault) -> dict[str, object]:
     }
 
 
+def judge(folder: Path, test: dict[str, object]) -> None:
+    """Let promtool run one test of the rules; it must pass."""
+    tests = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}
+    file = folder / "alerts_test.yaml"
+    file.write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", str(file))
+
+
 def test_every_alert_has_a_fault() -> None:
     assert set(FAULTS) == {alert.name for alert in ALERTS}
 
 
 @pytest.mark.parametrize("alert", sorted(FAULTS))
 def test_an_alert_fires_under_its_fault_after_its_time(alert: str, tmp_path: Path) -> None:
-    tests = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [case(alert, FAULTS[alert])]}
-    file = tmp_path / "alerts_test.yaml"
-    file.write_text(yaml.safe_dump(tests))
-    promtool("test", "rules", str(file))
+    judge(tmp_path, case(alert, FAULTS[alert]))
+
+
+def test_a_standby_knows_no_plan_and_does_not_pass_short_pods_as_waiting_ones(tmp_path: Path) -> None:
+    leader, standby = '{instance="leader"}', '{instance="standby"}'
+    series = {
+        f"edl_serving_waiting_pods{leader}": "1x10",
+        f"edl_serving_short_pods{leader}": "1x10",
+        f"edl_serving_waiting_pods{standby}": "1x10",
+        f"edl_serving_short_pods{standby}": "0x10",
+    }
+    test = case("EdlServingWaits", Fault(series, 4, 9))
+    test["promql_expr_test"] = [
+        {"expr": 'ALERTS{alertname="EdlServingWaits"}', "eval_time": f"{minute}m", "exp_samples": []}
+        for minute in (4, 9)
+    ]
+    judge(tmp_path, test)
 
 
 def test_promtool_finds_nothing_wrong_with_the_rules() -> None:

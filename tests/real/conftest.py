@@ -24,6 +24,8 @@ from tests.real.mission import installed
 
 _FIGURES = pytest.StashKey[list[str]]()
 _CLUSTER = pytest.StashKey[RealCluster]()
+_LINES = {"paddlecloud": 200}
+"""The last lines of a pod's log in the report of a failure, by namespace; 20 in the others."""
 
 
 @pytest.fixture(scope="session")
@@ -100,16 +102,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     cluster = item.session.stash.get(_CLUSTER, None)
     if report.failed and cluster is not None:
-        report.sections.append(("pods", _told_of_pods(cluster)))
+        report.sections.append(("pods", _report_of_pods(cluster)))
         report.sections.append((f"cluster in {cluster.workdir}", cluster.logs()))
     return report
 
 
-def _told_of_pods(cluster: RealCluster) -> str:
-    """Where every pod stands, and the last lines of the log of each."""
-    found = _ask(cluster, "get", "pods", "-o", "name").split()
-    logs = (f"--- {pod}\n{_ask(cluster, 'logs', '--tail=20', pod)}" for pod in found)
-    return "\n".join([_ask(cluster, "get", "pods", "-A", "-o", "wide"), *logs])
+def _report_of_pods(cluster: RealCluster) -> str:
+    """Where every pod stands, the last lines of the log of each, and the status of every job."""
+    rows = _ask(
+        cluster, "get", "pods", "-A", "--no-headers", "-o", "custom-columns=:.metadata.namespace,:.metadata.name"
+    )
+    logs = []
+    for namespace, pod in (row.split() for row in rows.splitlines() if len(row.split()) == 2):
+        lines = _ask(cluster, "logs", f"--namespace={namespace}", f"--tail={_LINES.get(namespace, 20)}", pod)
+        logs.append(f"--- pod/{pod}\n{lines}")
+    jobs = _ask(cluster, "get", "tj", "-A", "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{'\\n'}{end}")
+    return "\n".join([_ask(cluster, "get", "pods", "-A", "-o", "wide"), *logs, "--- jobs", jobs])
 
 
 def _ask(cluster: RealCluster, *arguments: str) -> str:

@@ -117,7 +117,7 @@ class Faults:
         self.make_greedy(name)
         self.killed[self.make_greedy.__name__] += 1
         said = f"{name} exited with code 137 (OOMKilled: "
-        self._cluster.kube.wait_until(lambda: said in events(self._cluster, self._job), 60, "it is told why")
+        self._cluster.kube.wait_until(lambda: said in events(self._cluster, self._job), 60, "an event says why")
 
     def serve(self) -> None:
         """A wave that leaves room for two trainers, and goes."""

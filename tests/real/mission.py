@@ -172,9 +172,9 @@ def score(cluster: RealCluster, job: str) -> float:
     """The AUC that the trainer tells whose model is the latest."""
     kept = cluster.kube.list("pods", "default", labels=f"paddle-job={job}")
     words = [cluster.kubectl("logs", name) for name in names(kept)]
-    told = [(int(pushes), float(auc)) for text in words for auc, pushes in _SCORE.findall(text)]
-    assert told, words
-    return max(told)[1]
+    scores = [(int(pushes), float(auc)) for text in words for auc, pushes in _SCORE.findall(text)]
+    assert scores, words
+    return max(scores)[1]
 
 
 def assert_each_once(report: Object, records: int = RECORDS) -> None:

@@ -29,13 +29,25 @@ LIMIT = "the job had 1 pod failure, more than spec.backoffLimit 0: {name}-traine
 CASES = {
     "no-image": ("edl.test/none:1", "true", "Degraded", "PodCannotStart", ["cannot be pulled", "imagePullSecrets"]),
     "no-launcher": (BASE_IMAGE, "true", "Failed", MANY, ['exec: "paddle_k8s": executable file not']),
-    "no-entrypoint": (TRAINER_IMAGE, "no-such", "Failed", MANY, ["127 (Entrypoint Not Found)"]),
-    "no-program": (TRAINER_IMAGE, "/etc/passwd", "Failed", MANY, ["126 (Entrypoint Not Executable)"]),
-    "exits-1": (TRAINER_IMAGE, "exit 1", "Failed", MANY, ["code 1 (General Error); `kubectl logs`"]),
+    "no-entrypoint": (TRAINER_IMAGE, "no-such", "Failed", MANY, ["code 127 (", "no-such: not found)"]),
+    "no-program": (TRAINER_IMAGE, "/etc/passwd", "Failed", MANY, ["code 126 (", "/etc/passwd: Permission denied)"]),
+    "exits-1": (
+        TRAINER_IMAGE,
+        "exit 1",
+        "Failed",
+        MANY,
+        ["code 1 (General Error; its termination log is empty; see `edl logs"],
+    ),
     "exits-136": (TRAINER_IMAGE, DIVISION, "Failed", MANY, ["136 (Error Arithmetic Operation(Floating Point Exc"]),
     "exits-139": (TRAINER_IMAGE, SEGFAULT, "Failed", MANY, ["139 (Segmentation Fault)"]),
-    "exits-3": (TRAINER_IMAGE, "exit 3", "Failed", MANY, ["code 3 (application exit code; nothing was logged)"]),
-    "forbidden": (TRAINER_IMAGE, FORBIDDEN, "Failed", MANY, ["code 1 (General Error); `kubectl logs` shows more"]),
+    "exits-3": (TRAINER_IMAGE, "exit 3", "Failed", MANY, ["code 3 (its termination log is empty; see `edl logs"]),
+    "forbidden": (
+        TRAINER_IMAGE,
+        FORBIDDEN,
+        "Failed",
+        MANY,
+        ["code 1 (PermissionError: [Errno 13] Permission denied: '/usr/model'); `edl logs"],
+    ),
     "greedy": (TRAINER_IMAGE, GREEDY, "Failed", MANY, ["137 (OOMKilled: ", "; raise limits.memory of its role"]),
     "silent": (TRAINER_IMAGE, "true", "Complete", "Finished", ["all trainers exited with code 0"]),
     "in-background": (TRAINER_IMAGE, "sleep 600 &", "Complete", "Finished", ["all trainers exited with code 0"]),
@@ -200,26 +212,28 @@ def move(source: Path, target: Path) -> None:
         file.rename(target / file.name)
 
 
-def test_a_journal_that_the_master_may_not_write_is_told(troubles: RealCluster, journals: dict[str, Journal]) -> None:
+def test_a_journal_that_the_master_may_not_write_is_reported(
+    troubles: RealCluster, journals: dict[str, Journal]
+) -> None:
     message = await_condition(troubles, LOCKED, "Degraded", "MasterFailing")
     assert "/var/lib/edl/journal: Permission denied for user 65532; give a folder or a volume that this" in message
     journals[LOCKED].give_to(NOBODY)
 
 
-def test_a_full_journal_is_told(troubles: RealCluster) -> None:
+def test_a_full_journal_is_reported(troubles: RealCluster) -> None:
     message = await_condition(troubles, FULL, "Degraded", "JournalBlocked")
     assert "No space left on device; make room on its volume" in message
     assert pods(troubles, FULL), "its trainer waits"
     troubles.exec(f"{FULL}-master-0", "rm", BALLAST)
 
 
-def test_a_data_file_that_vanishes_is_told(troubles: RealCluster, folder: Path) -> None:
+def test_a_data_file_that_vanishes_is_reported(troubles: RealCluster, folder: Path) -> None:
     missing = ".txt is missing; the master and every trainer need it there)"
     troubles.kube.wait_until(lambda: missing in events(troubles, AWAY), 60, "the job tells which file is missing")
     move(folder, folder / AWAY)
 
 
-def test_a_data_file_that_is_cut_is_told(troubles: RealCluster) -> None:
+def test_a_data_file_that_is_cut_is_reported(troubles: RealCluster) -> None:
     message = await_condition(troubles, SHORT, "Failed", MANY)
     assert LIMIT.format(name=SHORT) in message
     assert "now 100 and" in message

@@ -55,9 +55,9 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def cluster_processes(owner: subprocess.Popen[str]) -> set[Identity]:
     """Everybody in the cluster's namespaces, once the owner says that it is up."""
     assert owner.stdout is not None
-    told = owner.stdout.readline().strip()
-    assert told, "the owner ended before its cluster was up"
-    found = {identify(pid) for pid in measure.descendants(int(told))}
+    pid_line = owner.stdout.readline().strip()
+    assert pid_line, "the owner ended before its cluster was up"
+    found = {identify(pid) for pid in measure.descendants(int(pid_line))}
     return {who for who in found if who is not None}
 
 
@@ -129,7 +129,7 @@ def test_another_is_refused(owner: subprocess.Popen[str], tmp_path: Path) -> Non
     assert cgroups.present(f"{cgroup_of(tmp_path)}/node-2")
 
 
-def test_a_machine_without_the_programs_is_told_how_to_get_them(tmp_path: Path) -> None:
+def test_a_machine_without_the_programs_reads_how_to_get_them(tmp_path: Path) -> None:
     for program in ("unshare", "nsenter", "ip", "nft", "runc"):
         (tmp_path / program).symlink_to(str(shutil.which(program)))
     done = subprocess.run(

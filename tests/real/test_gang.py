@@ -111,10 +111,10 @@ def test_an_eviction_starts_the_whole_gang_anew_and_is_no_failure(gang: RealClus
     gang.kube.wait_until(
         lambda: (now := members(gang)).keys() == NAMES and not uids(now) & uids(before), 90, "four others run"
     )
-    told = events(gang, JOB)
-    print(told)
+    text = events(gang, JOB)
+    print(text)
     seen = r"trainer-1 was evicted \(EvictionByEvictionAPI\)|a trainer pod no longer exists"  # by how soon it is
-    assert re.search(rf"Restarting .*({seen}); edl deletes every pod", told)
+    assert re.search(rf"Restarting .*({seen}); edl deletes every pod", text)
     await_training(gang)
     first_losses = [re.findall(r"step 0: loss ([0-9.]+)", gang.kubectl("logs", f"{JOB}-trainer-{r}")) for r in (0, 1)]
     assert max(float(loss) for (loss,) in first_losses) > 1, "the model begins anew"

@@ -147,8 +147,8 @@ class Watch:
         text, found, decoder = self._file.read_text(), [], json.JSONDecoder()
         at = 0
         while at < len(text.rstrip()):
-            told, at = decoder.raw_decode(text, at)
-            found.append((told["type"], told["object"]))
+            event, at = decoder.raw_decode(text, at)
+            found.append((event["type"], event["object"]))
             at += len(text[at:]) - len(text[at:].lstrip())
         return found
 

@@ -127,12 +127,12 @@ def test_trainers_go_where_they_were_measured_to_help(jobs: RealCluster) -> None
 
 
 def resize(cluster: RealCluster, name: str) -> Object:
-    """The last resize of a job, once its cost is told."""
+    """The last resize of a job, once its cost is known."""
 
-    def told() -> Object:
+    def with_cost() -> Object:
         last: Object = status(cluster, name)["lastResize"]
         return last if last.get("seconds") is not None else {}
 
-    found = cluster.kube.wait_until(told, 30, f"what the resize of {name} has cost")
+    found = cluster.kube.wait_until(with_cost, 30, f"what the resize of {name} has cost")
     assert (found["from"], found["to"]) == (FEW, MANY)
     return found

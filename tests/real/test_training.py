@@ -92,7 +92,7 @@ def test_the_example_trains_as_the_tutorial_says(mission: RealCluster, journal: 
     assert score(mission, JOB) >= 0.76
     assert_each_once(journal.audit())
     assert_logs_read_well(mission, recorder)
-    assert_the_story_is_told(mission, recorder)
+    assert_the_life_of_the_job_is_recorded(mission, recorder)
 
 
 def assert_logs_read_well(mission: RealCluster, recorder: Recorder) -> None:
@@ -109,10 +109,10 @@ def assert_logs_read_well(mission: RealCluster, recorder: Recorder) -> None:
     print(recorder.words("master-0"))
 
 
-def assert_the_story_is_told(mission: RealCluster, recorder: Recorder) -> None:
-    told = recorder.words("watch")
-    print(told)
-    phases = re.findall(rf"^{JOB} +([A-Z][a-z]+) ", told, re.MULTILINE)
+def assert_the_life_of_the_job_is_recorded(mission: RealCluster, recorder: Recorder) -> None:
+    output = recorder.words("watch")
+    print(output)
+    phases = re.findall(rf"^{JOB} +([A-Z][a-z]+) ", output, re.MULTILINE)
     seen = [phase for before, phase in zip(["", *phases], phases, strict=False) if phase != before]
     assert seen[0] in {"Pending", "Creating"}
     assert "Running" in seen

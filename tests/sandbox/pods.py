@@ -76,6 +76,32 @@ class PodBehaviour:
         assert pod["status"]["podIP"].startswith("127.")
         assert self.log(kube, "named") == f"at {pod['status']['podIP']} named\n"
 
+    def test_its_request_changes_while_it_runs(self, kube: Kube) -> None:
+        resources = {"requests": {"cpu": "500m", "memory": "16Mi"}, "limits": {"cpu": "100"}}
+        kube.create(make_pod("resized", FOREVER, resources=resources))
+        pod = self.wait(kube, "resized", "Running")
+        assert self.status(pod)["allocatedResources"] == resources["requests"]
+        assert pod["status"]["qosClass"] == "Burstable"
+
+        def request(cpu: str) -> None:
+            change = {"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": cpu}
+            kube.patch("pods", "resized", [change], subresource="resize")
+
+        def granted() -> tuple[str, str]:
+            found = kube.get("pods", "resized")
+            pending = [one["reason"] for one in found["status"]["conditions"] if one["type"] == "PodResizePending"]
+            return self.status(found)["resources"]["requests"]["cpu"], "".join(pending)
+
+        request("100m")
+        kube.wait_until(lambda: granted() == ("100m", ""), WAIT_S, "it is granted")
+        with pytest.raises(KubeError, match=r"didn't have enough allocatable resources: cpu, requested: 90000, "):
+            request("90")
+        request("200m")
+        kube.wait_until(lambda: granted() == ("200m", ""), WAIT_S, "it is granted, and nothing is pending")
+        assert self.status(kube.get("pods", "resized"))["restartCount"] == 0
+        kube.delete("pods", "resized")
+        self.wait_gone(kube, "resized")
+
     def test_exit_codes_are_those_of_the_program(self, kube: Kube) -> None:
         ended = self.status(self.run(kube, make_pod("good", "print(1)")))["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
@@ -127,6 +153,29 @@ class PodBehaviour:
         code = "print('first'); print('last'); raise SystemExit(1)"
         pod = self.run(kube, make_pod("fallback", code, terminationMessagePolicy="FallbackToLogsOnError"))
         assert self.status(pod)["state"]["terminated"]["message"] == "first\nlast\n"
+
+    @pytest.mark.parametrize(
+        ("name", "printed", "kept"),
+        [
+            ("many-lines", "[print(i) for i in range(100)]", "".join(f"{i}\n" for i in range(20, 100))),
+            ("long-line", "print('x' * 3000)", "x" * 2047 + "\n"),
+        ],
+        ids=["80 lines", "2048 bytes"],
+    )
+    def test_the_end_of_a_long_log_is_80_lines_and_2048_bytes_at_most(
+        self, kube: Kube, name: str, printed: str, kept: str
+    ) -> None:
+        code = f"{printed}; raise SystemExit(1)"
+        pod = self.run(kube, make_pod(name, code, terminationMessagePolicy="FallbackToLogsOnError"))
+        assert self.status(pod)["state"]["terminated"]["message"] == kept
+
+    def test_a_container_that_ends_well_or_has_a_message_of_its_own_keeps_no_log(self, kube: Kube) -> None:
+        policy = "FallbackToLogsOnError"
+        well = self.run(kube, make_pod("well", "print('done')", terminationMessagePolicy=policy), "Succeeded")
+        assert "message" not in self.status(well)["state"]["terminated"]
+        code = "import sys; open(sys.argv[1], 'w').write('why'); print('done'); raise SystemExit(1)"
+        own = make_pod("own", "python", "-S", "-c", code, "/dev/termination-log", terminationMessagePolicy=policy)
+        assert self.status(self.run(kube, own))["state"]["terminated"]["message"] == "why"
 
     def test_too_much_memory_ends_it_with_137(self, kube: Kube) -> None:
         code = "data = bytearray(200 << 20); import time; time.sleep(600)"

@@ -77,6 +77,13 @@ def test_the_page_is_served_beside_the_sandbox(tmp_path: Path) -> None:
 
     with sandbox(tmp_path, "--nodes", "1", "--page") as kube:
         page = kube.wait_until(address, 60, "the address of the page is printed")
+        out = (tmp_path / "out").read_text()
+        metrics, log = (re.search(rf"{what} of the controller: (\S+)", out) for what in ("metrics", "log"))
+        assert metrics
+        assert log
+        assert "controller started" in Path(log[1]).read_text()
+        with urllib.request.urlopen(metrics[1], timeout=120) as answer:
+            assert b"edl_" in answer.read()
         with urllib.request.urlopen(f"{page}events", timeout=120) as stream:
             first = [stream.readline(), stream.readline()]
     assert first[0] == b"event: state\n"
@@ -107,7 +114,7 @@ def test_a_deployment_is_scaled_replaced_and_collected(kube: Kube) -> None:
     assert kube.list("replicasets", "default") == []
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_as_by_kube_scheduler(kube: Kube) -> None:
+def test_a_pod_that_fits_nowhere_has_the_reason_that_kube_scheduler_gives(kube: Kube) -> None:
     kube.create(make_pod("large", "pass", resources={"requests": {"cpu": "5"}}))
     expected = (
         "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are"
@@ -228,6 +235,46 @@ def test_a_full_disk_ends_it_with_a_remedy_and_leaves_no_file(
     with pytest.raises(ConfigError, match=r"/key: cannot be written: No space left on device; free some space"):
         asyncio.run(serve_sandbox(SandboxSettings()))
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_as_kubeconfig_is_refused_and_stays(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"this is a folder; give the path of a file$"):
+        asyncio.run(serve_sandbox(SandboxSettings(kubeconfig=tmp_path)))
+    assert tmp_path.is_dir()
+
+
+def test_a_kubeconfig_that_cannot_be_removed_hides_no_error_and_new_folders_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def takes_the_place(settings: StackSettings) -> NoReturn:
+        settings.kubeconfig.mkdir(parents=True)
+        raise ConfigError("what went wrong")
+
+    def is_written(settings: StackSettings) -> NoReturn:
+        settings.kubeconfig.parent.mkdir(parents=True)
+        settings.kubeconfig.write_text("all of it")
+        raise ConfigError("what went wrong")
+
+    for starts in (takes_the_place, is_written):
+        monkeypatch.setattr("edl.sandbox.command.started", starts)
+        with pytest.raises(ConfigError, match="what went wrong"):
+            asyncio.run(serve_sandbox(SandboxSettings(kubeconfig=tmp_path / starts.__name__ / "new" / "config")))
+    assert [path.name for path in tmp_path.iterdir()] == ["takes_the_place"]
+
+
+def test_flags_of_the_controller_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def starts(settings: StackSettings) -> NoReturn:
+        seen.append(settings.controller_flags)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("edl.sandbox.command.started", starts)
+    with pytest.raises(ConfigError, match="enough"):
+        asyncio.run(serve_sandbox(SandboxSettings(controller_flags="--queues 'my file' --policy utility")))
+    assert seen == [("--queues", "my file", "--policy", "utility")]
+    with pytest.raises(ConfigError, match="close each quote"):
+        asyncio.run(serve_sandbox(SandboxSettings(controller_flags="--queues 'my file")))
 
 
 def test_the_kubeconfig_of_a_sandbox_that_runs_is_not_overwritten(kube: Kube) -> None:

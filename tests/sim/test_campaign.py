@@ -21,10 +21,10 @@ def test_one_seed_has_no_interval() -> None:
 
 
 def test_runs_come_in_the_order_of_their_seeds_and_each_is_announced() -> None:
-    told: list[int] = []
-    runs = run_all(make_scenario(duration_s=5, jobs=[make_group()]), ["static-min"], 2, lambda: told.append(1), 1)
+    calls: list[int] = []
+    runs = run_all(make_scenario(duration_s=5, jobs=[make_group()]), ["static-min"], 2, lambda: calls.append(1), 1)
     assert [run.seed for run in runs["static-min"]] == [0, 1]
-    assert len(told) == 2
+    assert len(calls) == 2
 
 
 def test_processes_give_the_same_figures() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edl.ledger.group import GroupSettings
+from edl.master.status_client import status_text
 from edl.worker import connect
 from tests.worker.test_worker import in_thread
 from tests.worlds.in_step.lists import FolderWire, ListReplica, Wire
@@ -47,6 +49,7 @@ def is_stopped(process: subprocess.Popen[str]) -> bool:
 async def test_the_others_go_on_without_a_stopped_process_and_it_comes_back_later(tmp_path: Path) -> None:
     replica = ListReplica(FolderWire(tmp_path), tmp_path)
     steps_s: list[tuple[float, int]] = []
+    hangs: list[str] = []
 
     def beside() -> list[int]:
         with connect(served.url, token=TOKEN, environment=environment("a")) as job:
@@ -54,6 +57,7 @@ async def test_the_others_go_on_without_a_stopped_process_and_it_comes_back_late
             loop.on_step = lambda _start, _end, world: steps_s.append((time.monotonic(), world.size))
             for _ in loop.pieces():
                 if len(replica.model) >= 800 and is_stopped(hung):
+                    hangs.append(status_text(job.status()))
                     os.kill(hung.pid, signal.SIGCONT)
                     wait_until(lambda: job._group is not None and job._group.must_change, "it comes back")
         return replica.model
@@ -63,9 +67,12 @@ async def test_the_others_go_on_without_a_stopped_process_and_it_comes_back_late
             model = await in_thread(beside, 30 * PATIENCE)
             printed, _ = await asyncio.to_thread(hung.communicate)
             lost = losses(served)
+            later = status_text((await served.ask("GET", "/v1/status"))[1])
     assert model == list(range(RECORDS)), "a record is in no step, or in two"
     assert printed.split() == [str(RECORDS), "True"]
     assert lost == [("b", "silent")]
+    assert re.search(r"in step: a \(world \d+\)\nHANGS: b for \d+ s \(silent\)", hangs[0])
+    assert "HANGS" not in later
     sizes = [size for _, size in steps_s]
     first_alone = sizes.index(1)
     assert sizes == [2] * first_alone + [1] * sizes.count(1) + [2] * (len(sizes) - first_alone - sizes.count(1))

@@ -200,6 +200,22 @@ async def test_a_trainer_without_a_master_stops_at_its_deadline_and_waits(tmp_pa
     assert {record for _, record in seen} == set(range(300))
 
 
+async def test_a_trainer_that_waits_for_its_master_longer_than_a_lease_lasts_then_trains(tmp_path: Path) -> None:
+    ttl_s, seen = 1.5, list[int]()
+
+    def loop() -> None:
+        with connect(url, token=TOKEN, environment={"POD_NAME": "a", "POD_UID": "uid-a"}) as job:
+            seen.extend(job.records())
+
+    async with serving(tmp_path, "index:300", shard_size=100, ttl_s=ttl_s) as served:
+        port, url = served.port, served.url
+    running = asyncio.create_task(in_thread(loop, 60))
+    await asyncio.sleep(2 * ttl_s)
+    async with serving(tmp_path, None, ttl_s=ttl_s, port=port):
+        await running
+    assert sorted(seen) == list(range(300))
+
+
 async def test_a_wrong_token_raises_an_error_in_the_loop(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         with pytest.raises(PermanentError, match="foreign_token"):
@@ -274,7 +290,7 @@ def offline_session() -> MasterSession:
 
 def apply_reply(session: MasterSession, reply: dict[str, Any]) -> None:
     with session._lock:
-        session._apply_reply(reply, ([], []), time.monotonic())
+        session._apply_reply(reply, ([], []), time.monotonic(), 0.0)
 
 
 def test_a_truncate_leaves_the_current_record_to_the_loop() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from benchmarks.elastic_torch import ElasticRun, Run, lost_seconds
 from edl.ledger.group import GroupSettings
 from example.torch_elastic.local import LocalElasticJob
+from example.torch_elastic.train import fingerprint, network
 
 
 def run(folder: Path, *, trainers: int, resizes: int = 0, kills: int = 0) -> Run:
@@ -53,4 +56,8 @@ def test_the_example_trains_while_trainers_come_and_go(tmp_path: Path) -> None:
     assert min(float(line[1]) for line in results) > 0.9
     falls = [(float(line[-3]), float(line[-1])) for line in results]
     assert any(last < first / 4 for first, last in falls), falls
-    assert list((tmp_path / "models").glob("checkpoint-*.pt"))
+    models = tmp_path / "models"
+    assert list(models.glob("checkpoint-*.pt"))
+    trained = network()
+    trained.load_state_dict(torch.load(models / "model.pt", weights_only=True))
+    assert {line[7].rstrip(";") for line in results} == {fingerprint(trained)}, "the file is not the trained model"

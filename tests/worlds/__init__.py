@@ -22,16 +22,18 @@ One job, or a whole controller, in virtual time:
 - `fakes`: fakes of the controller's ports. For controller and lifecycle.
 - `job_by_target`: one job; the test sets the number of trainers of each round. For lifecycle.
 - `job_by_spec`: one job; the plan follows its spec. For lifecycle.
-- `simulated_cluster`: the true objects of a cluster, and a cache that lags behind them.
-- `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/test_loop_*.
+- `simulated_objects`: the true objects of a cluster, and a cache that lags behind them.
+- `simulated_cluster`: these, with simulated kubelets, a scheduler, a garbage collector and an API server.
+- `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/loop/test_loop_*.
 - `histories.random_history`: jobs, serving, nodes and API faults from one seed, and the rules that must hold.
 - `histories.remembered_plans`: the planner's decisions for `histories.random_history`, each situation decided once.
-- `controller_with_masters`: the controller on fake pods, with real masters. For controller/test_master_monitor.
+- `small_scope`: every history of very small clusters under the real controller. For
+  controller/loop/test_loop_small_scope.
+- `controller_with_masters`: the controller on fake pods, with real masters. For controller/master_monitor.
 
 The API server:
 
 - `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
-- `writer_on_fake_api`: the writer on a fake API server that enforces preconditions. For kube/test_writer*.
 
 The data master, the ledger and the container's first process:
 

@@ -64,7 +64,7 @@ class Linked:
 
     Attributes:
         ip: the address of a job's master; "" for a master that has none.
-        told: the log lines about masters.
+        log: the log lines about masters.
     """
 
     world: PodWorld
@@ -72,7 +72,7 @@ class Linked:
     nodes: tuple[Node, ...] = field(default_factory=lambda: make_nodes(2))
     ip: Callable[[JobKey], str] = lambda _: "127.0.0.1"
     lease: FakeLease = field(default_factory=FakeLease)
-    told: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
     policy: str = "maxmin"
     pace: CallPace = PACE
 
@@ -80,7 +80,7 @@ class Linked:
         policy = policy_named(self.policy)
         self.cluster, self.recorder = FakeCluster(self.world, self.nodes), FakeRecorder()
         clock = SystemClock()
-        self.masters = MasterMonitor(self.wire, clock, self.lease, lambda _, what: self.told.append(what), self.pace)
+        self.masters = MasterMonitor(self.wire, clock, self.lease, lambda _, what: self.log.append(what), self.pace)
         self.controller = Controller(
             cluster=self.cluster,
             clock=clock,
@@ -218,7 +218,7 @@ async def linked(
             await here.stop()
 
 
-async def until(holds: Callable[[], object], what: str, timeout_s: float = 8.0) -> None:
+async def until(holds: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Let the event loop run until the condition holds."""
     try:
         async with asyncio.timeout(timeout_s * PATIENCE):

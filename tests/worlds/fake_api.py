@@ -52,6 +52,7 @@ class FakeApi:
         self.headers: list[dict[str, str]] = []
         self.bodies: list[bytes] = []
         self.faults: deque[Callable[[web.Request], Any] | None] = deque()
+        self.broken: dict[str, Callable[[web.Request], Any]] = {}  # by path, until it is taken away
         self.mute = False
         self.extra_lines: list[bytes] = []
         self.duplicate_events = False
@@ -63,7 +64,7 @@ class FakeApi:
     async def serve(self) -> AsyncIterator[FakeApi]:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -123,6 +124,9 @@ class FakeApi:
             answer = fault(request)
             response: web.StreamResponse = await answer if asyncio.iscoroutine(answer) else answer
             return response
+        if request.path in self.broken:
+            refused: web.StreamResponse = self.broken[request.path](request)
+            return refused
         if request.method != "GET":
             return web.json_response({"kind": "Status", "status": "Success"})
         return await self._watch(request, query) if "watch" in query else self._list(request, query)
@@ -179,7 +183,7 @@ async def connected(api: FakeApi, *, timeout_s: float = 5.0) -> AsyncIterator[Ap
         yield session
 
 
-async def eventually(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
     """Let the event loop run until the condition holds."""
     async with asyncio.timeout(timeout_s * PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition has no event to wait for

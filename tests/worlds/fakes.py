@@ -219,6 +219,7 @@ class FakeRecorder:
     results: list[RoundResult] = field(default_factory=list)
     skips: list[str] = field(default_factory=list)
     snapshots: list[ClusterSnapshot] = field(default_factory=list)
+    views: list[ClusterSnapshot] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
     plans: list[ScalePlan] = field(default_factory=list)
     refusals: list[ScalePlan] = field(default_factory=list)
@@ -230,7 +231,7 @@ class FakeRecorder:
     leads: list[bool] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+    async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         self.snapshots.append(snapshot)
         self.leads.append(leader)
 
@@ -239,6 +240,7 @@ class FakeRecorder:
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         self.snapshots.append(snapshot)
+        self.views.append(snapshot)
         self.limits.append(limits)
         self.plans.append(plan)
 

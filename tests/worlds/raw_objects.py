@@ -17,7 +17,9 @@ from edl.kube.translate.decoders import (
     Decoder,
     Quarantined,
 )
+from edl.kube.translate.queues import QUEUES
 from edl.kube.translate.snapshot import Translator
+from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.pods import Pod
@@ -31,7 +33,10 @@ DECODERS: dict[str, Decoder[Any]] = {
     "DaemonSet": DAEMON_SETS,
     "PriorityClass": PRIORITY_CLASSES,
     "ResourceQuota": RESOURCE_QUOTAS,
+    "Queue": QUEUES,
+    **{adapter.decoder.kind: adapter.decoder for adapter in ADAPTERS.values()},
 }
+KIND_OF = {adapter.api[:2]: adapter.decoder.kind for adapter in ADAPTERS.values()}
 Object = dict[str, Any]
 
 
@@ -91,9 +96,101 @@ def job(name: str = "ctr", *, uid: str = "uid-ctr", spec: Object | None = None, 
     }
 
 
+def elastic_metadata(name: str, annotations: Object, more: Object) -> Object:
+    """Metadata of somebody else's job that asks for 2 to 6 trainers; an empty annotation takes a wish away."""
+    asks = {"elastic": "true", "min-instance": "2", "max-instance": "6"}
+    wanted = {f"paddlepaddle.org/{key}": value for key, value in asks.items()} | annotations
+    return {
+        "name": name,
+        "namespace": "ads",
+        "uid": f"uid-{name}",
+        "resourceVersion": "7",
+        "annotations": {key: value for key, value in wanted.items() if value},
+        **more,
+    }
+
+
+def batch_job(
+    name: str = "train",
+    *,
+    annotations: Object | None = None,
+    spec: Object | None = None,
+    status: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A `batch/v1` Job of 3 pods of 1 cpu that asks for 2 to 6."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": elastic_metadata(name, annotations or {}, metadata),
+        "spec": {
+            "parallelism": 3,
+            "completionMode": "NonIndexed",
+            "template": {"spec": {"containers": [container("1", "1Gi")]}},
+            **(spec or {}),
+        },
+        "status": status or {},
+    }
+
+
+def batch_pod(name: str, *, job: str = "train", ready_at: int | None = None, **more: Any) -> Object:
+    """A running pod of a `batch/v1` Job, ready since that second of 2026; None if it is not ready."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-{job}", "controller": True}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": f"2026-01-01T00:00:{ready_at or 0:02}Z"}
+    conditions = [] if ready_at is None else [ready]
+    spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
+    status = {"phase": "Running", "conditions": conditions, **more.pop("status", {})}
+    return pod(name, owner=owner, spec=spec, status=status, **more)
+
+
+def volcano_job(
+    name: str = "ctr",
+    *,
+    annotations: Object | None = None,
+    tasks: list[Object] | None = None,
+    spec: Object | None = None,
+    status: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A Volcano Job of 2 pservers and 3 trainers of 1 cpu that asks for 2 to 6 trainers."""
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": elastic_metadata(name, annotations or {}, metadata),
+        "spec": {
+            "minAvailable": 5,
+            "queue": "default",
+            "tasks": [task("pserver", 2), task("trainer", 3)] if tasks is None else tasks,
+            **(spec or {}),
+        },
+        "status": status or {"state": {"phase": "Running"}, "version": 4},
+    }
+
+
+def task(name: str, replicas: int, *, cpu: str = "1", **more: Any) -> Object:
+    """A task of a Volcano Job; its admission has set minAvailable."""
+    template = {"spec": {"containers": [container(cpu, "1Gi" if cpu else "")]}}
+    return {"name": name, "replicas": replicas, "minAvailable": replicas, "template": template, **more}
+
+
+def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
+    """A running pod `<job>-<task>-<index>` of a Volcano Job, as the labels of the CTR article have it."""
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
+    kind = name.removeprefix(f"{job}-").rpartition("-")[0]
+    annotations = {"volcano.sh/task-spec": kind, "volcano.sh/job-version": "4"}
+    metadata = {"annotations": annotations, **more.pop("metadata", {})}
+    spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
+    return pod(name, owner=owner, labels={"paddle-job": "fluid-ctr"}, metadata=metadata, spec=spec, **more)
+
+
+def _kind_of(obj: Object) -> str:
+    """The name of the decoder: two groups have a kind Job."""
+    return KIND_OF.get((obj.get("apiVersion", ""), obj["kind"])) or str(obj["kind"])
+
+
 def decoded(obj: Object) -> Any:
     """An object as the watch decodes it."""
-    found = DECODERS[obj["kind"]].from_dict(obj)
+    found = DECODERS[_kind_of(obj)].from_dict(obj)
     assert not isinstance(found, Quarantined), found
     return found
 
@@ -101,14 +198,16 @@ def decoded(obj: Object) -> Any:
 def take(*objects: Object, now_s: float = 1000.0, translator: Translator | None = None) -> ClusterSnapshot:
     by_kind: dict[str, list[Any]] = {kind: [] for kind in DECODERS}
     for obj in objects:
-        by_kind[obj["kind"]].append(decoded(obj))
+        by_kind[_kind_of(obj)].append(decoded(obj))
     return (translator or Translator()).snapshot(
         nodes=by_kind["Node"],
         pods=by_kind["Pod"],
         jobs=by_kind["TrainingJob"],
+        workloads=[(adapter, one) for adapter in ADAPTERS.values() for one in by_kind[adapter.decoder.kind]],
         daemonsets=by_kind["DaemonSet"],
         priority_classes=by_kind["PriorityClass"],
         resource_quotas=by_kind["ResourceQuota"],
+        queues=by_kind["Queue"],
         now_s=now_s,
     )
 

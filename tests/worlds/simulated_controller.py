@@ -9,19 +9,25 @@ from typing import Any, TypeVar
 
 from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
+from edl.controller.ports import QueueReporter
 from edl.explain.decision import decide
-from edl.model.actions import Action, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.names import JobKey
 from edl.model.plan import Limits
+from edl.model.status import JobStatus
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from tests.worlds.fakes import FakeLease, FakeRecorder
 from tests.worlds.simulated_cluster import STRANDED_S, World
+from tests.worlds.write_rules import WriteRules
 
 T = TypeVar("T")
 LIMITS = Limits()
+SLOW = CreatePod | DeletePod | MarkPod | PatchStatus
+"""What takes longer on a slow server."""
 
 
 class Crash(BaseException):
@@ -36,10 +42,15 @@ class Access:
     Attributes:
         effects: for each action, whether it changed the cluster.
         kill_at: (index of an action, whether it still takes effect) at which the controller crashes.
+        meanwhile: (index of an action, what happens when it begins); once.
+        delay_s: how much longer than usual each write of a pod or a status takes.
+        rules: judges each action.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, rules: WriteRules) -> None:
+        self.world, self.rules = world, rules
+        self.meanwhile: tuple[int, Callable[[], None]] | None = None
+        self.delay_s, self._begun, self._urged = 0.0, 0, 0
         self.effects: list[bool] = []
         self.kill_at: tuple[int, bool] | None = None
         self.alive = True
@@ -56,21 +67,35 @@ class Access:
         return True
 
     def urgent_changes(self) -> int:
-        return 0
+        return self._urged
+
+    def urge(self) -> None:
+        """Something has changed that cannot wait for the writes under way."""
+        self._urged += 1
+        self.rules.urge()
 
     async def apply(self, action: Action) -> Outcome:
+        with self.rules.writing(action):
+            return await self._apply(action)
+
+    async def _apply(self, action: Action) -> Outcome:
+        self._begun += 1
+        if self.meanwhile is not None and self._begun > self.meanwhile[0]:
+            (_, happen), self.meanwhile = self.meanwhile, None
+            happen()
         await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
+        await asyncio.sleep(self.delay_s if isinstance(action, SLOW) else 0.0)
         if not self.alive:
             raise Crash
-        dies = self.kill_at is not None and len(self.effects) == self.kill_at[0]
+        is_killed = self.kill_at is not None and len(self.effects) == self.kill_at[0]
         self.effects.append(False)
-        if dies:
+        if is_killed:
             self.alive = False
             if self.kill_at is not None and not self.kill_at[1]:
                 raise Crash
         outcome = self.world.apply(action)
         self.effects[-1] = outcome.result is Result.DONE and not isinstance(action, EmitEvent)
-        if dies:
+        if is_killed:
             raise Crash
         return outcome
 
@@ -78,12 +103,21 @@ class Access:
 class Living:
     """A simulated cluster and its controller; virtual time continues between the calls."""
 
-    def __init__(self, nodes: Iterable[Node], limits: Limits = LIMITS, recorder: FakeRecorder | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        limits: Limits = LIMITS,
+        recorder: FakeRecorder | None = None,
+        *,
+        pace: Pace = Pace(unreachable_s=STRANDED_S),  # noqa: B008 - it is frozen
+        queues: QueueReporter | None = None,
+    ) -> None:
         self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.world = World(nodes={node.name: node for node in nodes})
         self.recorder = recorder or FakeRecorder()
         self.lease = FakeLease()
-        self.limits = limits
+        self.limits, self.pace, self.queues = limits, pace, queues
+        self.broken: list[str] = []
         self.run(self._new())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -93,7 +127,8 @@ class Living:
         self.runner.close()
 
     async def _new(self) -> None:
-        self.access = Access(self.world)
+        rules = WriteRules(self.lease.is_held, LoopClock().monotonic_s, self.broken)
+        self.access = Access(self.world, rules)
         policy = policy_named("maxmin")
         self.controller = Controller(
             cluster=self.access,
@@ -102,7 +137,8 @@ class Living:
             recorder=self.recorder,
             planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable, InlineRunner),
             limits=self.limits,
-            pace=Pace(unreachable_s=STRANDED_S),
+            pace=self.pace,
+            queues=self.queues,
         )
 
     def crash(self) -> None:
@@ -132,10 +168,25 @@ class Living:
 
         self.run(now())
 
+    def trainers(self, key: JobKey) -> int:
+        """How many live trainers a job has."""
+        return len(self.world.job(key).live_trainers)
+
+    def status_of(self, key: JobKey) -> JobStatus:
+        """The status of a job that has one."""
+        status = self.world.job(key).status
+        assert status is not None
+        return status
+
+    def during_the_next_round(self, after: int, happen: Callable[[], None]) -> None:
+        """Let something happen when so many writes of the controller have begun."""
+        self.access.meanwhile = (self.access._begun + after, happen)
+
     def round(self) -> None:
         """Run one round; if the controller crashes, start another one."""
 
         async def once() -> bool:
+            self.access.rules.begin_round()
             try:
                 await self.controller.round()
             except Crash:

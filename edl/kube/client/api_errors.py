@@ -7,6 +7,7 @@ repeats the server's own message.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -111,11 +112,19 @@ def translated(what: str, host: str) -> Iterator[None]:
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"{what}: {host} is not a valid URL; write https://HOST:PORT") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise TemporaryError(f"{what}: {host} cannot be reached: {one_line(error)}") from error
+        raise TemporaryError(f"{what}: {host} cannot be reached: {_reason(error)}") from error
     except RuntimeError as error:
         if "closed" not in str(error).lower():
             raise
         raise TemporaryError(f"{what}: edl has closed its connection to {host} because it is stopping") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a connection failed, without the objects that aiohttp adds to its message."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return os.strerror(cause.errno)
+    return one_line(cause)
 
 
 def one_line(error: object) -> str:

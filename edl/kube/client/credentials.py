@@ -66,9 +66,9 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
         raise ConfigError(f"{origin} gives no credentials: {error}") from error
     except ConfigError:
         raise
-    except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, TypeError, ValueError) as error:
+    except (kube_config.ConfigException, OSError, yaml.YAMLError, LookupError, ValueError) as error:
         raise ConfigError(f"{origin} cannot be used: {one_line(error)}") from error
-    except AttributeError as error:  # what the loader raises if a file holds no mapping
+    except (AttributeError, TypeError) as error:  # what the loader raises if a file holds no mapping
         raise ConfigError(
             f"{origin} cannot be used: it is not a kubeconfig; give a file that kubectl reads"
         ) from error
@@ -145,6 +145,8 @@ def current_namespace(kubeconfig: str = "") -> str:
     paths = kubeconfig or os.environ.get("KUBECONFIG", "") or (str(default) if default.exists() else "")
     if not paths:
         return SERVICE_ACCOUNT_NAMESPACE.read_text().strip() if SERVICE_ACCOUNT_NAMESPACE.exists() else "default"
+    if not _one_exists(paths):
+        return "default"  # the loader would print a line of its own
     try:
         _, current = kube_config.list_kube_config_contexts(config_file=paths)
         return str((current.get("context") or {}).get("namespace") or "default")
@@ -169,6 +171,9 @@ def tls_of(configuration: Configuration) -> ssl.SSLContext | bool:
 
 def _require_one_file(paths: str) -> None:
     """Raise a ConfigError if no kubeconfig exists; the loader would read an empty one instead."""
-    candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    if not any(path.exists() for path in candidates):
+    if not _one_exists(paths):
         raise ConfigError(f"kubeconfig {paths} does not exist; give the path of a readable file")
+
+
+def _one_exists(paths: str) -> bool:
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)

@@ -34,6 +34,8 @@ from edl.kube.client.server_clock import ServerClock
 from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 """A watch event can be as large as etcd's limit for an object (1.5 MiB)."""

@@ -1,9 +1,11 @@
 """The whole cluster in memory, kept up to date; it knows when it is complete enough for a decision.
 
-It watches seven collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
-exit code), all other pods that are not finished, TrainingJobs, DaemonSets, PriorityClasses and ResourceQuotas. There
-is no snapshot while one of them is not listed, cannot be watched, or does not show edl's own last writes: a decision
-from an outdated state is worse than none. Replicas that do not lead keep their caches up to date too.
+It watches these collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
+exit code), all other pods that are not finished, TrainingJobs, DaemonSets, PriorityClasses, Queues, ResourceQuotas,
+and the workloads of others that edl can resize. There is no snapshot while one of them is not listed, cannot be
+watched, or does not show edl's own last writes: a decision from an outdated state is worse than none; Queues,
+ResourceQuotas and the workloads of others alone may be out of reach. Replicas that do not lead keep their caches up
+to date too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, count
+from dataclasses import replace
+from itertools import chain, count, islice
 from typing import Any, TypeVar
 
 from edl.clock import Clock
@@ -19,7 +22,7 @@ from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
-from edl.kube.mirror.store import ObjectStore
+from edl.kube.mirror.store import Key, ObjectStore
 from edl.kube.mirror.urgency import is_urgent
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import (
@@ -31,16 +34,22 @@ from edl.kube.translate.decoders import (
     TRAINING_JOBS,
     Decoder,
 )
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject, PodSpec
+from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, NodeObject, PodObject, PodSpec
+from edl.kube.translate.queues import QUEUES
 from edl.kube.translate.snapshot import Translator
+from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
-from edl.model.names import LABEL_JOB, JobKey, Role
+from edl.model.names import LABEL_JOB, JobKey, Role, WorkloadKind
 from edl.waiting import wait_for_first
 
 T = TypeVar("T", bound=HasMetadata)
 
 JOBS_PATH = f"/apis/{TRAINING_JOB_API}"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+SLICE, SLICE_OF_JOBS, SLICE_OF_NODES = 100, 5, 500
+"""Pods, jobs and nodes that are translated before anything else may be done: some 10 ms each."""
+SLICE_TO_NOTE, SLICE_TO_SORT = 5000, 1000
+"""Changed pods that are noted, and translated pods that are sorted, before anything else may be done."""
 
 
 class ClusterCache:
@@ -49,7 +58,8 @@ class ClusterCache:
     Args:
         session: the API server.
         clock: for pauses, ages and timeouts.
-        namespaces: TrainingJobs are watched in these; if empty, in all. Pods are watched in all namespaces.
+        namespaces: TrainingJobs are watched in these, and other workloads count only there; if empty, in all. Pods
+            are watched in all namespaces.
         default_master_image: the image of a master whose job names none.
         controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
         pace: sizes and times of every reflector.
@@ -74,6 +84,11 @@ class ClusterCache:
         self._clock = clock
         self._pace = pace or ReflectorPace()
         self._changed = asyncio.Event()
+        self._last: ClusterSnapshot | None = None
+        self._has_snapshot = False
+        self._jobs_due: dict[Key, JobObject] = {}
+        self._nodes_due: dict[Key, NodeObject] = {}
+        self._begun: dict[Reflector[Any], int] = {}
         self.urgent_changes = 0
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
@@ -90,6 +105,12 @@ class ClusterCache:
         self._daemonsets = self._reflector(Resource("/apis/apps/v1/daemonsets"), DAEMON_SETS)
         self._classes = self._reflector(Resource("/apis/scheduling.k8s.io/v1/priorityclasses"), PRIORITY_CLASSES)
         self._quotas = self._reflector(Resource("/api/v1/resourcequotas"), RESOURCE_QUOTAS)
+        self._queues = self._reflector(Resource(f"{JOBS_PATH}/queues"), QUEUES)
+        self._namespaces = frozenset(namespaces)
+        self._workloads: dict[WorkloadKind, Reflector[Any]] = {
+            kind: self._reflector(Resource(f"/apis/{adapter.api[0]}/{adapter.api[2]}"), adapter.decoder)
+            for kind, adapter in ADAPTERS.items()
+        }
         self._expectations = Expectations(self._mirrors, clock.monotonic_s, overdue_s=overdue_s)
 
     async def run(self) -> None:
@@ -97,7 +118,6 @@ class ClusterCache:
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._all():
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource}")
-            tasks.create_task(self._freeze_first_lists())
 
     @property
     def is_synced(self) -> bool:
@@ -112,7 +132,23 @@ class ClusterCache:
     def unready(self) -> list[str]:
         """Return the reasons against a decision now; empty if there are none. Requests a list for overdue writes."""
         lists = [f"edl is still listing {r.resource}" for r in self._all() if not (r.synced.is_set() or r.problem)]
-        return self.problems() + lists + self.unmet()
+        if self._queues.problem and not (self._queues.synced.is_set() or self._queues.refusal):
+            lists.append(self._queues.problem)  # without the quotas of existing queues jobs would grow too much
+        return self.problems() + lists + self.unmet() + self._outdated()
+
+    def list_anew(self) -> None:
+        """Make no decision before jobs and their pods have been listed again: another process wrote until now.
+
+        A new leader calls this when it takes over. A watch proves nothing then: it may be silent, or come from an API
+        server that lags behind. A list shows every write that ended before the list began.
+        """
+        self._begun = {r: r.lists_begun for r in self._written()}
+        for reflector in self._begun:
+            reflector.request_list()
+
+    def _outdated(self) -> list[str]:
+        self._begun = {r: begun for r, begun in self._begun.items() if r.lists_done <= begun}
+        return [f"edl has just taken over, and lists {r.resource} again" for r in self._begun]
 
     def problems(self) -> list[str]:
         """Return a line for each collection that cannot be listed or watched now."""
@@ -132,13 +168,84 @@ class ClusterCache:
         if reasons:
             more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
             raise NotSyncedError(reasons[0] + more)
+        self._note_changes()
+        self._jobs_due, self._nodes_due = {}, {}
+        if self._last is None:
+            self._last = self._translate(now_s)
+            self._freeze_first_parts()
+            self._has_snapshot = True
+        return replace(self._last, observed_at_s=now_s)
+
+    async def translate(self, now_s: float) -> None:
+        """Translate what has changed, a little at a time, so that nothing else on the event loop has to wait.
+
+        Args:
+            now_s: the time now, in seconds since the epoch.
+        """
+        while (
+            self._note_changes(SLICE_TO_NOTE)
+            or self._translator.translate_pods(now_s, SLICE)
+            or self._jobs_due
+            or self._nodes_due
+        ):
+            for key in list(islice(self._jobs_due, SLICE_OF_JOBS)):
+                self._translator.prepare_job(self._jobs_due.pop(key), now_s)
+            for key in list(islice(self._nodes_due, SLICE_OF_NODES)):
+                self._translator.prepare_node(self._nodes_due.pop(key))
+            self._freeze_first_parts()
+            await asyncio.sleep(0)
+        while self._translator.sort_pods(self.jobs(), SLICE_TO_SORT):  # noqa: ASYNC110 - each turn does a part
+            await asyncio.sleep(0)
+        self._translator.order_pods()
+        await asyncio.sleep(0)
+
+    def _note_changes(self, at_most: int | None = None) -> bool:
+        """Hand changed pods to the translator; after any change the last snapshot is outdated.
+
+        Args:
+            at_most: so many pods of each watch; all if it is None.
+
+        Returns:
+            True if changed pods are left.
+        """
+        if not any(r.store.changed for r in self._all()):
+            return False
+        self._last = None
+        names = dict.fromkeys(key for r in self._pods for key in islice(r.store.changed, at_most))
+        self._translator.note_pods(((key, self._pod(key)) for key in names), self._classes.store.objects.values())
+        jobs = ((key, r.store.objects.get(key)) for r in self._jobs for key in r.store.changed)
+        self._jobs_due |= {key: job for key, job in jobs if job is not None}
+        nodes = ((key, self._nodes.store.objects.get(key)) for key in self._nodes.store.changed)
+        self._nodes_due |= {key: node for key, node in nodes if node is not None}
+        for reflector in self._all():
+            if reflector not in self._pods:
+                reflector.store.changed.clear()
+                continue
+            for key in names:
+                reflector.store.changed.pop(key, None)
+        return any(r.store.changed for r in self._pods)
+
+    def _pod(self, key: Key) -> PodObject | None:
+        """Return the pod of that name; if a change of labels put it in both watches, the later arrival counts."""
+        own, others = (r.store for r in self._pods)
+        return (own if own.arrival(key) > others.arrival(key) else others).objects.get(key)
+
+    def _translate(self, now_s: float) -> ClusterSnapshot:
         return self._translator.snapshot(
             nodes=self._nodes.store.objects.values(),
-            pods=self.pods(),
+            pods=None,
             jobs=self.jobs(),
+            workloads=[
+                (ADAPTERS[kind], source)
+                for kind, reflector in self._workloads.items()
+                for (namespace, _), source in reflector.store.objects.items()
+                if not self._namespaces or namespace in self._namespaces
+            ],
             daemonsets=self._daemonsets.store.objects.values(),
             priority_classes=self._classes.store.objects.values(),
             resource_quotas=self._quotas.store.objects.values(),
+            queues=self._queues.store.objects.values(),
+            unread_queues=self._queues.store.quarantined.values(),
             unread_nodes=[name for _, name in self._nodes.store.quarantined],
             now_s=now_s,
         )
@@ -148,9 +255,20 @@ class ClusterCache:
         return resource_log_line(self._nodes.store.objects.values(), self.pods())
 
     def left_out(self) -> list[str]:
-        """Return a line for each object that cannot be decoded or translated."""
+        """Return a line for each object that cannot be decoded or translated, and one if known queues may be old."""
         undecoded = chain.from_iterable(r.store.quarantined.values() for r in self._all())
-        return [str(one) for one in (*undecoded, *self._translator.quarantined)]
+        outdated = [self.queues_problem()] if self._queues.store.objects and self._queues.refusal else []
+        return [*map(str, undecoded), *map(str, self._translator.quarantined), *outdated]
+
+    def queues_problem(self) -> str:
+        """Why the quotas of Queue objects are not those of now; empty if they are.
+
+        What was read before a refusal stays: without the quotas of queues that may exist, jobs would grow too much.
+        """
+        if not self._queues.refusal:
+            return ""
+        known = "the last known quotas count" if self._queues.store.objects else "no quota is counted"
+        return f"queues cannot be read ({self._queues.refusal}): {known}"
 
     def silence_s(self) -> float:
         """Return how long the API server has sent nothing for one of the collections; infinite before the first."""
@@ -177,10 +295,17 @@ class ClusterCache:
         found = (r.store.objects.get((key.namespace, key.name)) for r in self._jobs)
         return next((job.body for job in found if job is not None), None)
 
+    def workload(self, key: JobKey) -> Any | None:  # noqa: ANN401 - the decoded object of any kind
+        """Return a workload that is no TrainingJob as the cache shows it; None if it does not exist."""
+        return self._workloads[key.kind].store.objects.get((key.namespace, key.object_name))
+
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         """Read what admission adds from a pod as the API server would store it; True if it changes the shape."""
         decoded = PODS.from_dict(dict(pod))
-        return isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded.spec or PodSpec())
+        if not (isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded.spec or PodSpec())):
+            return False
+        self._last = None
+        return True
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of all PriorityClasses."""
@@ -227,6 +352,7 @@ class ClusterCache:
             self._clock,
             on_change=self._changed.set,
             on_event=self._note,
+            on_part=self._freeze_first_parts,
             pace=self._pace,
         )
 
@@ -234,22 +360,34 @@ class ClusterCache:
         self.urgent_changes += is_urgent(before, after)
 
     def _all(self) -> tuple[Reflector[Any], ...]:
-        return (*self._needed(), self._quotas)
+        return (*self._needed(), self._quotas, self._queues, *self._workloads.values())
 
     def _needed(self) -> tuple[Reflector[Any], ...]:
-        """What no decision is made without. Without ResourceQuotas edl goes by what the API server refuses."""
+        """What no decision is made without.
+
+        Without ResourceQuotas edl goes by what the API server refuses, and without the right to read other workloads
+        their pods are those of somebody else. A cluster may have no resource for Queues; see `unready`.
+        """
         return (self._nodes, *self._pods, *self._jobs, self._daemonsets, self._classes)
+
+    def _written(self) -> tuple[Reflector[Any], ...]:
+        """What edl writes: pods of jobs, and the jobs themselves."""
+        return (self._pods[0], *self._jobs)
 
     def _mirrors(self, kind: str) -> Sequence[Reflector[Any]]:
         mirrors: dict[str, Sequence[Reflector[Any]]] = {
             "Node": (self._nodes,),
             "Pod": self._pods,
             "TrainingJob": self._jobs,
+            **{other.value: (reflector,) for other, reflector in self._workloads.items()},
         }
         return mirrors.get(kind, ())
 
-    async def _freeze_first_lists(self) -> None:
-        """Exclude the first lists from garbage collection: most of their objects remain for long."""
-        await self.wait_until_synced()
-        gc.collect()
-        gc.freeze()
+    def _freeze_first_parts(self) -> None:
+        """Exclude the first lists, and what is made of them, from garbage collection: most of it remains for long.
+
+        This is done part by part, because a look at all objects takes long. Lists leave few cycles behind.
+        """
+        if not self._has_snapshot:
+            gc.collect(1)  # the young objects
+            gc.freeze()

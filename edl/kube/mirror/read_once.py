@@ -30,7 +30,7 @@ async def look(
         timeout_s: how long a list without errors may take.
 
     Returns:
-        The snapshot, and a line for each object that it leaves out.
+        The snapshot, and a line for each object that it leaves out, and for queues that cannot be read.
 
     Raises:
         TemporaryError: the API server cannot be reached, or refuses the request; the message says which request.
@@ -38,15 +38,33 @@ async def look(
     cache = ClusterCache(session, clock)
     mirror = asyncio.create_task(cache.run())
     try:
-        return await _first_snapshot(cache, mirror, clock, patience_s, timeout_s), cache.left_out()
+        found = await first_snapshot(cache, mirror, clock, patience_s=patience_s, timeout_s=timeout_s)
+        return found, list(dict.fromkeys(one for one in (*cache.left_out(), cache.queues_problem()) if one))
     finally:
         mirror.cancel()
         await asyncio.gather(mirror, return_exceptions=True)
 
 
-async def _first_snapshot(
-    cache: ClusterCache, mirror: asyncio.Task[None], clock: Clock, patience_s: float, timeout_s: float
+async def first_snapshot(
+    cache: ClusterCache,
+    mirror: asyncio.Task[None],
+    clock: Clock,
+    *,
+    patience_s: float = PATIENCE_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> ClusterSnapshot:
+    """Wait for the first snapshot of a cache.
+
+    Args:
+        cache: what is filled.
+        mirror: the task that fills it.
+        clock: for the time of the snapshot, pauses and timeouts.
+        patience_s: how long an error of the API server may last.
+        timeout_s: how long a list without errors may take.
+
+    Raises:
+        TemporaryError: the API server cannot be reached, or refuses the request; the message says which request.
+    """
     started_s = clock.monotonic_s()
     while not mirror.done():
         waited_s = clock.monotonic_s() - started_s

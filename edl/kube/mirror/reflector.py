@@ -20,7 +20,7 @@ import msgspec
 
 from edl.clock import Clock
 from edl.errors import EdlError, TemporaryError
-from edl.kube.client.api_errors import GoneError, error_of
+from edl.kube.client.api_errors import GoneError, RefusedError, error_of
 from edl.kube.client.session import ApiSession
 from edl.kube.json_depth import UNREADABLE, decode
 from edl.kube.mirror.store import ObjectStore, key_of
@@ -32,6 +32,8 @@ T = TypeVar("T", bound=HasMetadata)
 
 _HEALTHY_S = 1.0
 """A watch that was open for this long is not a failure, even if no event arrived."""
+
+_ABSENT_OR_FORBIDDEN = (403, 404)
 
 _PAGES = msgspec.json.Decoder(ListPage)
 _EVENTS = msgspec.json.Decoder(WatchEvent)
@@ -91,6 +93,7 @@ class Reflector(Generic[T]):
     Attributes:
         synced: set once the first list is complete.
         problem: why the store is out of date; empty while the watch works.
+        refusal: 404 if the API server has no such resource, 403 if edl may not read it; else 0.
         last_contact_s: the monotonic time of the last response or event; None before the first.
         lists_begun, lists_done: the numbers of the last list that began and of the last one that is complete.
     """
@@ -105,6 +108,7 @@ class Reflector(Generic[T]):
         *,
         on_change: Callable[[], None] = lambda: None,
         on_event: Callable[[T | None, T | None], None] = lambda _before, _after: None,
+        on_part: Callable[[], None] = lambda: None,
         pace: ReflectorPace | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -119,6 +123,7 @@ class Reflector(Generic[T]):
             on_change: called after each change that a decision must take into account, and after each complete list.
             on_event: called with the object before and after each change that a watch event brings; None if there was
                 none, or if there is none any more.
+            on_part: called after each part of a list that is read or taken.
             pace: sizes and times.
             rng: for jitter, so that many reflectors do not send requests at the same moment.
         """
@@ -126,13 +131,14 @@ class Reflector(Generic[T]):
         self.store = store
         self.synced = asyncio.Event()
         self.problem = ""
+        self.refusal = 0
         self.last_contact_s: float | None = None
         self.lists_begun = 0
         self.lists_done = 0
         self._session = session
         self._decoder = decoder
         self._clock = clock
-        self._on_change, self._on_event = on_change, on_event
+        self._on_change, self._on_event, self._on_part = on_change, on_event, on_part
         self._pace = pace = pace or ReflectorPace()
         self._rng = rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pauses = RetryPauses(clock, first_s=pace.backoff_s, longest_s=pace.backoff_cap_s, rng=rng)
@@ -157,6 +163,8 @@ class Reflector(Generic[T]):
                 await self._pause(error, at_once=self._pauses.failures == 0)
             except EdlError as error:
                 self.problem = f"edl cannot watch {self.resource}: {error}"
+                code = error.code if isinstance(error, RefusedError) else 0
+                self.refusal = code if code in _ABSENT_OR_FORBIDDEN else 0
                 await self._pause(error)
 
     async def _list_and_watch(self) -> None:
@@ -191,15 +199,18 @@ class Reflector(Generic[T]):
             for raw in page.items or ():
                 item = self._decoder.from_bytes(raw)
                 unreadable.append(item) if isinstance(item, Quarantined) else objects.append(item)
+            self._on_part()
             metadata = page.metadata or ListMetadata()
             token = metadata.continue_ or ""
             if not token:
                 break
-        self.store.replace(objects, unreadable)
+        for _ in self.store.replacing(objects, unreadable):
+            self._on_part()
+            await asyncio.sleep(0)
         self._version = metadata.resource_version or ""
         self._listed_s = self._clock.monotonic_s()
         self.lists_done = number
-        self.problem = ""
+        self.problem, self.refusal = "", 0
         self.synced.set()
         self._on_change()
 
@@ -230,7 +241,7 @@ class Reflector(Generic[T]):
                 async with self._session.watch(
                     self.resource.path, params=params, timeout_s=seconds, read_timeout_s=pace.silence_s
                 ) as lines:
-                    self.problem = ""
+                    self.problem, self.refusal = "", 0
                     self.last_contact_s = opened_s = self._clock.monotonic_s()
                     async for line in lines:
                         received = True

@@ -7,7 +7,7 @@ object was deleted. To ignore such events, a store remembers the versions and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import count, islice
 from typing import Generic, TypeVar
 
 from edl.kube.translate.decoders import Quarantined
@@ -19,10 +19,14 @@ Key = tuple[str, str]
 _MEASURED = ("dataset", "throughput", "resizeSeconds")
 """Fields of a job's status that training updates all the time."""
 
+SLICE = 1000
+"""Objects of a list that are taken before anything else may be done: some 10 ms."""
+
 REMEMBERED = 20_000
 """Versions and deleted UIDs that are kept: a few minutes of a large cluster's events."""
 
 T = TypeVar("T", bound=HasMetadata)
+Item = TypeVar("Item")
 
 
 class Recent:
@@ -53,12 +57,15 @@ class ObjectStore(Generic[T]):
     Attributes:
         objects: the objects that exist now; one whose content has not changed remains the same Python object.
         quarantined: the objects that exist now and cannot be decoded.
+        changed: the names whose object came, changed or went; the reader clears them.
     """
 
     def __init__(self, arrivals: Iterator[int] | None = None) -> None:
         self.objects: dict[Key, T] = {}
         self.quarantined: dict[Key, Quarantined] = {}
+        self.changed: dict[Key, None] = {}
         self._arrivals = arrivals if arrivals is not None else count()
+        self._is_shared = arrivals is not None
         self._arrived: dict[Key, int] = {}
         self._versions = Recent()
         self._deleted_uids = Recent()
@@ -95,6 +102,8 @@ class ObjectStore(Generic[T]):
         self._versions.add(version)
         self._deleted_uids.add(uid)
         was_quarantined = self.quarantined.pop(key, None) is not None
+        if was_quarantined:
+            self.changed[key] = None
         old = self.objects.get(key)
         if old is None or (uid and uid_of(old) != uid):
             return was_quarantined
@@ -106,19 +115,35 @@ class ObjectStore(Generic[T]):
         key = (unreadable.namespace, unreadable.name)
         self.objects.pop(key, None)
         self._arrived.pop(key, None)
+        self.changed[key] = None
         self.quarantined[key] = unreadable
 
     def replace(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> bool:
         """Take a complete list: objects that are not in it were deleted. Return True as `add` does."""
-        listed = {key_of(obj.metadata or ObjectMetadata()): obj for obj in objects}
-        self.quarantined = {}
-        deleted = [key for key in self.objects if key not in listed]
+        changes = list(self.replacing(objects, unreadable))
+        return any(changes)
+
+    def replacing(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> Iterator[bool]:
+        """The same a little at a time, as if an event came for each object; yields whether a part changed something.
+
+        An object that cannot be decoded is never missing in between: it keeps its place, or what was known of it.
+        """
+        listed: dict[Key, T] = {}
+        for some in _parts(objects, SLICE):
+            listed.update((key_of(obj.metadata or ObjectMetadata()), obj) for obj in some)
+            yield False
+        left_out = {(one.namespace, one.name): one for one in unreadable}
+        deleted = [key for key in self.objects if key not in listed and key not in left_out]
         for key in deleted:
             self._drop(key)
-        changed = [self._put(key, obj) for key, obj in listed.items()]
-        for one in unreadable:
+        yield bool(deleted)
+        for part in _parts(listed.items(), SLICE):
+            changes = [self._put(key, obj) for key, obj in part]
+            yield any(changes)
+        self.changed.update(dict.fromkeys(self.quarantined))
+        self.quarantined = {}
+        for one in left_out.values():
             self.quarantine(one)
-        return bool(deleted) or any(changed)
 
     def _is_late(self, key: Key, uid: str, *, is_known: bool) -> bool:
         """Return True for a late event of a deleted object; another object may have its name now."""
@@ -128,19 +153,24 @@ class ObjectStore(Generic[T]):
         return is_known if now is None else uid_of(now) != uid
 
     def _put(self, key: Key, new: T) -> bool:
-        self.quarantined.pop(key, None)
+        if self.quarantined.pop(key, None) is not None:
+            self.changed[key] = None
         self._arrived[key] = next(self._arrivals)
         old = self.objects.get(key)
         if old is not None:
             if uid_of(old) != uid_of(new):
                 self._deleted_uids.add(uid_of(old))
             elif _take_version_if_equal(old, new):
+                if self._is_shared:  # the other store may have the object too, and this arrival is the later one
+                    self.changed[key] = None
                 return False
         self.objects[key] = new
+        self.changed[key] = None
         return old is None or not _differ_only_in_measurements(old, new)
 
     def _drop(self, key: Key) -> None:
         old = self.objects.pop(key)
+        self.changed[key] = None
         self._arrived.pop(key, None)
         self._deleted_uids.add(uid_of(old))
 
@@ -191,3 +221,9 @@ def _take_version_if_equal(old: HasMetadata, new: HasMetadata) -> bool:
         return True
     before.resource_version = version
     return False
+
+
+def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

@@ -37,14 +37,17 @@ def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:
     return (uid_of(job), *((metadata.generation, metadata.deletion_timestamp) if metadata else (None, None)))
 
 
-def _waits(pod: HasMetadata | None) -> str:
-    """The UID of a serving pod that waits for room; else empty."""
+def _waits(pod: HasMetadata | None) -> tuple[str, bool]:
+    """The UID of a serving pod that waits for room, and whether kube-scheduler has tried it; else an empty UID."""
     if not isinstance(pod, PodObject) or pod.spec is None or pod.metadata is None or _is_of_job(pod):
-        return ""
+        return "", False
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     is_settled = spec.node_name or spec.scheduling_gates or metadata.deletion_timestamp or (spec.priority or 0) < 0
     nominated = status is not None and (status.nominated_node_name or status.phase in _FINISHED)
-    return "" if is_settled or nominated else uid_of(pod)
+    if is_settled or nominated:
+        return "", False
+    conditions = (status.conditions if status is not None else None) or ()
+    return uid_of(pod), any(c.type == "PodScheduled" and c.status == "False" for c in conditions)
 
 
 def _has_ended(pod: HasMetadata | None) -> bool:

@@ -29,9 +29,10 @@ from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
+from edl.model.quantity import parse_quantity
 from edl.model.ranges import indexes_of
-from edl.model.resources import PODS, PodShape, Resources
-from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
+from edl.model.resources import CPU, PODS, PodShape, Resources
+from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, Resize, RoleCount
 from edl.model.times import seconds_of
 
 MAX_AMOUNT = 1e15
@@ -41,7 +42,7 @@ _ONE_POD = PodShape(Resources.of({PODS: 1}))
 
 
 @dataclass(frozen=True, slots=True)
-class _Translated:
+class Translated:
     """A translated job without its pods, and the object it was translated from.
 
     Attributes:
@@ -64,7 +65,7 @@ class JobReader:
     def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
         self._default_master_image = default_master_image
         self._controller_namespace = controller_namespace
-        self._known: dict[JobKey, _Translated] = {}
+        self._known: dict[JobKey, Translated] = {}
 
     def read(self, source: JobObject, key: JobKey, pods: Iterable[Pod], now_s: float) -> Job:
         """Translate one job.
@@ -75,11 +76,15 @@ class JobReader:
             pods: its pods, in any order.
             now_s: the creation time of a job without one, in seconds since the epoch.
         """
+        return replace(self.prepare(source, key, now_s).job, pods=tuple(sorted(pods, key=_pod_order)))
+
+    def prepare(self, source: JobObject, key: JobKey, now_s: float) -> Translated:
+        """Translate one job without its pods, unless that was done; `read` then costs little."""
         known = self._known.get(key)
         if known is None or known.source is not source:
             job, specs = self._job_of_spec(source, key, known)
-            known = self._known[key] = _Translated(source, _with_metadata_and_status(job, source, now_s), specs)
-        return replace(known.job, pods=tuple(sorted(pods, key=_pod_order)))
+            known = self._known[key] = Translated(source, _with_metadata_and_status(job, source, now_s), specs)
+        return known
 
     def forget_all_but(self, keys: Iterable[JobKey]) -> None:
         """Forget the jobs that no longer exist."""
@@ -112,7 +117,7 @@ class JobReader:
         return True
 
     def _job_of_spec(
-        self, source: JobObject, key: JobKey, known: _Translated | None
+        self, source: JobObject, key: JobKey, known: Translated | None
     ) -> tuple[Job, Mapping[Role, PodSpec]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
         try:
@@ -154,6 +159,7 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         dataset=_progress(status.get("dataset")),
         measured=_measured(status),
         completed=indexes_of(_text(status.get("completed"))),
+        lending=_lending(status.get("lending")),
     )
 
 
@@ -190,6 +196,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         resize_cost_s=spec.elasticity.resize_cost_seconds,
         restarts_epoch=_restarts_epoch(spec.dataset),
         has_dataset=spec.dataset is not None,
+        lending=spec.elasticity.lending,
     )
 
 
@@ -296,11 +303,20 @@ def _resize(value: object) -> Resize | None:
     )
 
 
+def _lending(value: object) -> LentCpu | None:
+    lending = _mapping(value)
+    try:
+        milli = parse_quantity(_text(lending.get("cpu")), CPU)
+    except ConfigError:
+        return None
+    return LentCpu(milli, _count(lending.get("slowed"))) if milli > 0 else None
+
+
 def _progress(value: object) -> Progress | None:
     if not isinstance(value, dict):
         return None
-    epoch, done, total = (_count(value.get(name)) for name in ("epoch", "done", "total"))
-    return Progress(epoch, done, total, _text(value.get("model")))
+    epoch, done, total, unsaved = (_count(value.get(name)) for name in ("epoch", "done", "total", "unsaved"))
+    return Progress(epoch, done, total, _text(value.get("model")), unsaved)
 
 
 def _measured(status: Mapping[str, Any]) -> Measured:

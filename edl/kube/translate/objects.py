@@ -26,20 +26,21 @@ def text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class _Struct(msgspec.Struct, gc=False, rename="camel"):
+class ApiStruct(msgspec.Struct, gc=False, rename="camel"):
     """Base of all: without garbage collection, because objects are trees and have no cycles."""
 
 
-class OwnerReference(_Struct):
+class OwnerReference(ApiStruct):
     """An owner of an object."""
 
+    api_version: str | None = None
     kind: str | None = None
     name: str | None = None
     uid: str | None = None
     controller: bool | None = None
 
 
-class ObjectMetadata(_Struct):
+class ObjectMetadata(ApiStruct):
     """The metadata of any object; times are RFC 3339 text."""
 
     name: str | None = None
@@ -52,7 +53,7 @@ class ObjectMetadata(_Struct):
     owner_references: list[OwnerReference] | None = None
 
 
-class PodLabels(_Struct):
+class PodLabels(ApiStruct):
     """The labels that assign a pod to a job, in the present form and in that of the original project."""
 
     job: Scalar = msgspec.field(default=None, name="paddlepaddle.org/job")
@@ -63,14 +64,17 @@ class PodLabels(_Struct):
     master_of: Scalar = msgspec.field(default=None, name="paddle-job-master")
 
 
-class PodAnnotations(_Struct):
-    """The annotations that edl writes on its pods, and the one with which an owner allows evictions."""
+class PodAnnotations(ApiStruct):
+    """The annotations that edl writes on its pods, those of other controllers, and the one that allows evictions."""
 
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
+    declared_cpu: Scalar = msgspec.field(default=None, name="paddlepaddle.org/declared-cpu")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
+    completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
+    volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
 
 
 class PodMetadata(ObjectMetadata):
@@ -86,14 +90,14 @@ class NodeMetadata(ObjectMetadata):
     labels: dict[str, Scalar] | None = None
 
 
-class ResourceAmounts(_Struct):
+class ResourceAmounts(ApiStruct):
     """Requests and limits as quantities."""
 
     requests: dict[str, Scalar] | None = None
     limits: dict[str, Scalar] | None = None
 
 
-class ContainerPort(_Struct):
+class ContainerPort(ApiStruct):
     """A port of a container. The protocol defaults to TCP; without hostIP the port is taken on every address."""
 
     container_port: int | None = None
@@ -102,16 +106,24 @@ class ContainerPort(_Struct):
     protocol: str | None = None
 
 
-class ContainerObject(_Struct):
+class ResizePolicy(ApiStruct):
+    """What a change of one resource does to a container: NotRequired or RestartContainer."""
+
+    resource_name: str | None = None
+    restart_policy: str | None = None
+
+
+class ContainerObject(ApiStruct):
     """A container; an init container with restartPolicy Always is a native sidecar."""
 
     name: str | None = None
     resources: ResourceAmounts | None = None
+    resize_policy: list[ResizePolicy] | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
 
 
-class TaintObject(_Struct):
+class TaintObject(ApiStruct):
     """A taint of a node."""
 
     key: str | None = None
@@ -119,7 +131,7 @@ class TaintObject(_Struct):
     effect: str | None = None
 
 
-class TolerationObject(_Struct):
+class TolerationObject(ApiStruct):
     """A toleration of a pod; the operator defaults to Equal."""
 
     key: str | None = None
@@ -129,7 +141,7 @@ class TolerationObject(_Struct):
     toleration_seconds: Scalar = None
 
 
-class ExpressionObject(_Struct):
+class ExpressionObject(ApiStruct):
     """One match expression of a node selector term."""
 
     key: str | None = None
@@ -137,27 +149,27 @@ class ExpressionObject(_Struct):
     values: list[Scalar] | None = None
 
 
-class NodeTermObject(_Struct):
+class NodeTermObject(ApiStruct):
     """One node selector term."""
 
     match_expressions: list[ExpressionObject] | None = None
     match_fields: list[ExpressionObject] | None = None
 
 
-class NodeSelectorObject(_Struct):
+class NodeSelectorObject(ApiStruct):
     """Node selector terms; a node must match at least one."""
 
     node_selector_terms: list[NodeTermObject] | None = None
 
 
-class PreferenceObject(_Struct):
+class PreferenceObject(ApiStruct):
     """A node selector term and its weight."""
 
     weight: int | None = None
     preference: NodeTermObject | None = None
 
 
-class NodeAffinityObject(_Struct):
+class NodeAffinityObject(ApiStruct):
     """The required and the preferred terms of a node affinity."""
 
     required: NodeSelectorObject | None = msgspec.field(
@@ -168,13 +180,13 @@ class NodeAffinityObject(_Struct):
     )
 
 
-class AffinityObject(_Struct):
+class AffinityObject(ApiStruct):
     """The node affinity of an affinity; the rest is not read."""
 
     node_affinity: NodeAffinityObject | None = None
 
 
-class PodSpec(_Struct):
+class PodSpec(ApiStruct):
     """The spec of a pod or of a pod template."""
 
     node_name: str | None = None
@@ -192,7 +204,7 @@ class PodSpec(_Struct):
     host_network: bool | None = None
 
 
-class ConditionObject(_Struct):
+class ConditionObject(ApiStruct):
     """One condition of a pod or a node."""
 
     type: str | None = None
@@ -201,13 +213,13 @@ class ConditionObject(_Struct):
     last_transition_time: str | None = None
 
 
-class RunningState(_Struct):
+class RunningState(ApiStruct):
     """The state of a running container."""
 
     started_at: str | None = None
 
 
-class TerminatedState(_Struct):
+class TerminatedState(ApiStruct):
     """The state of a container that has ended."""
 
     exit_code: int | None = None
@@ -216,13 +228,14 @@ class TerminatedState(_Struct):
     message: str | None = None
 
 
-class WaitingState(_Struct):
+class WaitingState(ApiStruct):
     """The state of a container that has not started."""
 
     reason: str | None = None
+    message: str | None = None
 
 
-class ContainerState(_Struct):
+class ContainerState(ApiStruct):
     """The state of a container; at most one field is set."""
 
     waiting: WaitingState | None = None
@@ -230,17 +243,19 @@ class ContainerState(_Struct):
     terminated: TerminatedState | None = None
 
 
-class ContainerStatus(_Struct):
+class ContainerStatus(ApiStruct):
     """The status of one container; `resources` are those that the kubelet has granted."""
 
     name: str | None = None
+    image: str | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
     resources: ResourceAmounts | None = None
     allocated_resources: dict[str, Scalar] | None = None
+    restart_count: int | None = None
 
 
-class PodStatus(_Struct):
+class PodStatus(ApiStruct):
     """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
@@ -248,11 +263,12 @@ class PodStatus(_Struct):
     nominated_node_name: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     start_time: str | None = None
+    qos_class: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class PodObject(_Struct):
+class PodObject(ApiStruct):
     """A v1 Pod."""
 
     metadata: PodMetadata | None = None
@@ -260,14 +276,14 @@ class PodObject(_Struct):
     status: PodStatus | None = None
 
 
-class NodeSpec(_Struct):
+class NodeSpec(ApiStruct):
     """The spec of a node."""
 
     unschedulable: bool | None = None
     taints: list[TaintObject] | None = None
 
 
-class NodeStatus(_Struct):
+class NodeStatus(ApiStruct):
     """The status of a node, from its kubelet."""
 
     allocatable: dict[str, Scalar] | None = None
@@ -275,7 +291,7 @@ class NodeStatus(_Struct):
     conditions: list[ConditionObject] | None = None
 
 
-class NodeObject(_Struct):
+class NodeObject(ApiStruct):
     """A v1 Node."""
 
     metadata: NodeMetadata | None = None
@@ -283,26 +299,26 @@ class NodeObject(_Struct):
     status: NodeStatus | None = None
 
 
-class PodTemplateObject(_Struct):
+class PodTemplateObject(ApiStruct):
     """The template of a workload's pods."""
 
     spec: PodSpec | None = None
 
 
-class DaemonSetSpec(_Struct):
+class DaemonSetSpec(ApiStruct):
     """The spec of a DaemonSet."""
 
     template: PodTemplateObject | None = None
 
 
-class DaemonSetObject(_Struct):
+class DaemonSetObject(ApiStruct):
     """An apps/v1 DaemonSet."""
 
     metadata: ObjectMetadata | None = None
     spec: DaemonSetSpec | None = None
 
 
-class PriorityClassObject(_Struct):
+class PriorityClassObject(ApiStruct):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: ObjectMetadata | None = None
@@ -310,7 +326,7 @@ class PriorityClassObject(_Struct):
     global_default: bool | None = None
 
 
-class ScopeObject(_Struct):
+class ScopeObject(ApiStruct):
     """One expression of a scope selector."""
 
     scope_name: str | None = None
@@ -318,13 +334,13 @@ class ScopeObject(_Struct):
     values: list[str] | None = None
 
 
-class ScopeSelector(_Struct):
+class ScopeSelector(ApiStruct):
     """Which pods a ResourceQuota counts."""
 
     match_expressions: list[ScopeObject] | None = None
 
 
-class ResourceQuotaSpec(_Struct):
+class ResourceQuotaSpec(ApiStruct):
     """The spec of a ResourceQuota."""
 
     hard: dict[str, Scalar] | None = None
@@ -332,13 +348,13 @@ class ResourceQuotaSpec(_Struct):
     scope_selector: ScopeSelector | None = None
 
 
-class ResourceQuotaStatus(_Struct):
+class ResourceQuotaStatus(ApiStruct):
     """The status of a ResourceQuota, which admission decides by."""
 
     used: dict[str, Scalar] | None = None
 
 
-class ResourceQuotaObject(_Struct):
+class ResourceQuotaObject(ApiStruct):
     """A v1 ResourceQuota."""
 
     metadata: ObjectMetadata | None = None
@@ -346,7 +362,7 @@ class ResourceQuotaObject(_Struct):
     status: ResourceQuotaStatus | None = None
 
 
-class JobObject(_Struct):
+class JobObject(ApiStruct):
     """A TrainingJob: its metadata decoded, and the whole object raw for the parser of `edl.api`.
 
     Attributes:
@@ -365,34 +381,34 @@ class HasMetadata(Protocol):
         """Name, namespace, uid and resourceVersion."""
 
 
-class ListMetadata(_Struct):
+class ListMetadata(ApiStruct):
     """The version of a list, and the token of its next page."""
 
     resource_version: str | None = None
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class ListPage(_Struct):
+class ListPage(ApiStruct):
     """One page of a list; its items are not decoded."""
 
     metadata: ListMetadata | None = None
     items: list[msgspec.Raw] | None = None
 
 
-class WatchEvent(_Struct):
+class WatchEvent(ApiStruct):
     """One line of a watch; its object is not decoded. The type is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
-class StatusDetails(_Struct):
+class StatusDetails(ApiStruct):
     """The details of a metav1.Status."""
 
     retry_after_seconds: int | None = None
 
 
-class ApiStatus(_Struct):
+class ApiStatus(ApiStruct):
     """A metav1.Status: the body of the API server's error responses."""
 
     message: str | None = None

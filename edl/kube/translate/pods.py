@@ -7,6 +7,7 @@ merely has the label. Such a foreign pod still occupies its node.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -22,33 +23,49 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     TerminatedState,
+    WaitingState,
     text,
 )
-from edl.model.names import JobKey, Role
+from edl.model.lending import RunningRequest
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import PodShape
+from edl.model.resources import CPU, PodShape
 from edl.model.times import seconds_of
-from edl.printable import printable
+from edl.printable import printable, shortened
 
 DEFAULT_NAMESPACE = "default"
+
+WORKLOAD_OWNERS = {
+    ("batch/v1", "Job"): WorkloadKind.BATCH_JOB,
+    ("batch.volcano.sh/v1alpha1", "Job"): WorkloadKind.VOLCANO_JOB,
+}
+"""(apiVersion, kind) of the owners of pods that edl may resize, besides TrainingJobs; see `edl.kube.workloads`."""
+
+_OWNING_KINDS = {"TrainingJob", *(kind for _, kind in WORKLOAD_OWNERS)}
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
 _REMEDY = "to change the spec, suspend the job first"
+_NOT_PULLED = (
+    "image {image} cannot be pulled{why}; check the image name and tag, imagePullSecrets and the registry",
+    re.compile(r'^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?'),
+)
 _CANNOT_START = {
-    **dict.fromkeys(
-        ("ErrImagePull", "ImagePullBackOff"),
-        f"its image cannot be pulled; check the image name and tag, imagePullSecrets and the registry; {_REMEDY}",
-    ),
-    "ErrImageNeverPull": f"its image is not on the node, and imagePullPolicy is Never; {_REMEDY}",
-    "InvalidImageName": f"its image name is not valid; {_REMEDY}",
+    "ErrImagePull": _NOT_PULLED,
+    "ImagePullBackOff": _NOT_PULLED,
+    "ErrImageNeverPull": ("image {image} is not on the node, and imagePullPolicy is Never", re.compile(".*")),
+    "InvalidImageName": ("image name {image} is not valid{why}", re.compile("")),
     "CreateContainerConfigError": (
-        f"it refers to a Secret, ConfigMap or user that does not exist or is not valid; {_REMEDY}"
+        "it refers to a Secret, ConfigMap or user that does not exist or is not valid{why}",
+        re.compile(""),
     ),
-    "CreateContainerError": "the container runtime cannot create its container; kubectl describe pod shows why;"
-    f" {_REMEDY}",
+    "CreateContainerError": ("the container runtime cannot create its container{why}", re.compile("")),
 }
-"""The reason of a container that waits and never starts -> what it means, and what the user can do."""
+"""The reason of a container that waits and never starts -> what it means, what of the kubelet's text is left out.
+
+The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
+"""
+_MOST_OF_KUBELET = 200
 
 _OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
 
@@ -62,6 +79,8 @@ class KnownPod:
         foreign: the pod without a job.
         owners: its owner references.
         labelled: the job that its label names, its role and its index; None if it has no such label or no role.
+        declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
+        running_request: of its trainer, if its kubelet can change it.
         owned: the pod as part of that job; None until `as_owned` is called.
     """
 
@@ -69,6 +88,8 @@ class KnownPod:
     foreign: Pod
     owners: tuple[OwnerReference, ...]
     labelled: tuple[JobKey, Role, int | None] | None
+    declared: PodShape | None = None
+    running_request: RunningRequest | None = None
     owned: Pod | None = None
 
     @property
@@ -86,7 +107,17 @@ class KnownPod:
             if self.labelled is None:
                 return self.foreign
             job, role, index = self.labelled
-            self.owned = replace(self.foreign, job=job, role=role, index=index)
+            shape = self.foreign.shape if self.declared is None or role is not Role.TRAINER else self.declared
+            lent = shape.request[CPU] - self.foreign.shape.request[CPU]
+            self.owned = replace(
+                self.foreign,
+                job=job,
+                role=role,
+                index=index,
+                shape=shape,
+                lent_cpu_milli=max(0, lent),
+                running_request=self.running_request if role is Role.TRAINER else None,
+            )
         return self.owned
 
 
@@ -126,7 +157,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         answered_s=seconds_of(scheduled.last_transition_time) if scheduled else None,
         terminating=metadata.deletion_timestamp is not None,
         daemon=any(o.kind == "DaemonSet" for o in owners),
-        exit_code=main.terminated.exit_code if main and main.terminated else None,
+        exit_code=_exit_code(container),
         intent=text(annotations.intent) if annotations else "",
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
@@ -152,18 +183,27 @@ def is_owned_by(owners: Iterable[OwnerReference], job: ObjectMetadata) -> bool:
     if not owners:
         return True
     return any(
-        o.uid == job.uid if o.uid and job.uid else o.kind == "TrainingJob" and o.name == job.name for o in owners
+        o.uid == job.uid if o.uid and job.uid else o.kind in _OWNING_KINDS and o.name == job.name for o in owners
     )
 
 
 def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
     labels = metadata.labels
     if labels is None or not (name := text(labels.job)):
-        return None
+        return _owned_by_workload(metadata, pod)
     role = _role(labels, name, pod.name)
     if role is None:
         return None
     return JobKey(pod.namespace, name), role, _index(labels, pod.name)
+
+
+def _owned_by_workload(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
+    """Return the workload whose controller made the pod; None if edl does not resize such workloads."""
+    for owner in metadata.owner_references or ():
+        kind = WORKLOAD_OWNERS.get((owner.api_version or "", owner.kind or ""))
+        if kind is not None and owner.name:
+            return JobKey.of(kind, pod.namespace, owner.name), Role.TRAINER, None
+    return None
 
 
 def _role(labels: PodLabels, job: str, name: str) -> Role | None:
@@ -223,8 +263,26 @@ def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
 def _why_stopped(container: ContainerStatus | None) -> str:
     """Return why the container cannot start, else the message of its last termination; empty if there is neither."""
     states = [s for s in (container.state, container.last_state) if s] if container else []
-    waiting = next((_CANNOT_START.get(s.waiting.reason or "", "") for s in states if s.waiting), "")
+    waiting = next((_why_not_started(container, s.waiting) for s in states if s.waiting), "") if container else ""
     return waiting or next((m for s in states if s.terminated and (m := _termination_message(s.terminated))), "")
+
+
+def _why_not_started(container: ContainerStatus, waiting: WaitingState) -> str:
+    """Return why a container never starts, with the kubelet's text on one line; empty if it may still start."""
+    if waiting.reason not in _CANNOT_START:
+        return ""
+    meaning, left_out = _CANNOT_START[waiting.reason]
+    said = " ".join(left_out.sub("", printable((waiting.message or "").replace("\r", "\n"))).split())
+    why = f" ({shortened(said, _MOST_OF_KUBELET)})" if said else ""
+    return f"{meaning.format(image=printable(container.image or 'of the container'), why=why)}; {_REMEDY}"
+
+
+def _exit_code(container: ContainerStatus | None) -> int | None:
+    """Return the exit code of the current or the previous end."""
+    states = [s for s in (container.state, container.last_state) if s] if container else []
+    if any(s.waiting and s.waiting.reason in _CANNOT_START for s in states):
+        return None
+    return next((s.terminated.exit_code for s in states if s.terminated), None)
 
 
 def _termination_message(ended: TerminatedState) -> str:

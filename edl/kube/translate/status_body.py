@@ -6,7 +6,7 @@ from typing import Any
 
 from edl.model.progress import Progress, Speed
 from edl.model.ranges import text_of_indexes
-from edl.model.status import Condition, JobStatus, Resize, RoleCount
+from edl.model.status import Condition, JobStatus, LentCpu, Resize, RoleCount
 from edl.model.times import text_of
 
 
@@ -29,6 +29,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "startTime": _time(status.start_s),
         "completionTime": _time(status.completion_s),
         "lastResize": _resize(status.last_resize),
+        "lending": _lending(status.lending),
         "failures": status.failures,
         "completed": text_of_indexes(status.completed) or None,
         "explanation": status.explanation,
@@ -42,6 +43,7 @@ def _progress(progress: Progress) -> dict[str, Any]:
         "epoch": progress.epoch,
         "done": progress.done,
         "total": progress.total,
+        "unsaved": progress.unsaved,
         "model": progress.model or None,
     }
 
@@ -63,6 +65,10 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 def _counts(count: RoleCount) -> dict[str, int]:
     return {"desired": count.desired, "ready": count.ready, "pending": count.pending}
+
+
+def _lending(lending: LentCpu | None) -> dict[str, Any] | None:
+    return None if lending is None else {"cpu": f"{lending.cpu_milli}m", "slowed": lending.slowed}
 
 
 def _resize(resize: Resize | None) -> dict[str, Any] | None:

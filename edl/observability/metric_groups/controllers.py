@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from edl.controller.ports import RoundResult
-from edl.model.actions import Outcome, Result
+from edl.model.actions import Action, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.observability.metric_groups.declarations import (
     CounterMetric,
@@ -92,12 +94,15 @@ class ControllerMetrics(ControllerMetricGroup):
         "edl_actions_total",
         "Writes to the API server, by action and result.",
         ("action", "result"),
-        {"result": tuple(result.value for result in Result)},
+        {
+            "action": tuple(action.__name__ for action in get_args(Action)),
+            "result": tuple(result.value for result in Result),
+        },
         panels=(
             Panel(
                 Dashboard.SCALING,
                 "Writes per minute",
-                (("60 * sum by (action, result) (rate(edl_actions_total[5m]))", "{{action}} {{result}}"),),
+                (("60 * sum by (action, result) (rate(edl_actions_total[5m])) > 0", "{{action}} {{result}}"),),
                 "A quiet cluster has none.",
             ),
         ),
@@ -106,6 +111,10 @@ class ControllerMetrics(ControllerMetricGroup):
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set who leads."""
         self.leader.set(leader)
+
+    def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """Set who leads."""
+        self.observed(snapshot, leader=leader)
 
     def led(self, *, leads: bool) -> None:
         """Set who leads."""

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
 from math import inf, prod
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
@@ -27,6 +28,7 @@ LABELS_WITHOUT_LIST = {
     "namespace": "",
     "job": "jobs",
     "resource": "resources of nodes",
+    "queue": "queues",
     "reason": "reasons",
     "action": "kinds of writes",
     "route": "routes",
@@ -34,6 +36,10 @@ LABELS_WITHOUT_LIST = {
     "version": "",
 }
 """Label whose values differ between clusters or are many -> what bounds their number; empty if it adds none."""
+
+
+BASE_UNITS = {"cpu": 1000}
+"""Resource -> how many units of the model are one unit of a metric, if it is not one."""
 
 
 class Dashboard(StrEnum):
@@ -75,7 +81,9 @@ class Metric(ABC, Generic[C]):
         name: as Prometheus shows it: a counter ends in `_total`; a histogram has no suffix.
         help: one sentence for the page /metrics and the reference table.
         labels: names of the labels, in order.
-        values: label -> all its values, if they are few and the same in every cluster.
+        values: label -> all its values, if they are few and the same in every cluster. A counter or histogram whose
+            labels all have such a list has its series from the start: a rate does not see the event that creates one.
+        describing: labels that describe the one series of the other labels, and so add none.
         panels: the panels that show it; a panel with several metrics is declared with one of them.
     """
 
@@ -84,6 +92,7 @@ class Metric(ABC, Generic[C]):
     labels: tuple[str, ...] = ()
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
+    describing: tuple[str, ...] = ()
 
     kind: ClassVar[str]
 
@@ -105,10 +114,17 @@ class Metric(ABC, Generic[C]):
     def most_series(self) -> str:
         """How many series a process exports at most: a number, times what bounds the labels without a list."""
         values: Mapping[str, tuple[str, ...]] = self.values
-        number: int = self.samples * prod(len(values[label]) for label in self.labels if label in values)
-        named = [LABELS_WITHOUT_LIST[label] for label in self.labels if label not in values]
+        counting = [label for label in self.labels if label not in self.describing]
+        number: int = self.samples * prod(len(values[label]) for label in counting if label in values)
+        named = [LABELS_WITHOUT_LIST[label] for label in counting if label not in values]
         parts: list[str] = [name for name in named if name]
         return " x ".join(parts if parts and number == 1 else [*parts, str(number)])
+
+    def _begin(self, collector: Counter | Histogram) -> None:
+        """Create every series now, if all of them are known."""
+        if self.labels and set(self.labels) <= set(self.values):
+            for values in product(*(self.values[label] for label in self.labels)):
+                collector.labels(*values)
 
     @overload
     def __get__(self, group: None, owner: type[MetricGroup]) -> Self: ...
@@ -145,7 +161,9 @@ class CounterMetric(Metric[Counter]):
 
     def create(self, registry: CollectorRegistry) -> Counter:
         """See `Metric.create`."""
-        return Counter(self.name, self.help, self.labels, registry=registry)
+        counter = Counter(self.name, self.help, self.labels, registry=registry)
+        self._begin(counter)
+        return counter
 
 
 @dataclass(frozen=True)
@@ -161,7 +179,9 @@ class HistogramMetric(Metric[Histogram]):
 
     def create(self, registry: CollectorRegistry) -> Histogram:
         """See `Metric.create`."""
-        return Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+        histogram = Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+        self._begin(histogram)
+        return histogram
 
     @property
     def samples(self) -> int:

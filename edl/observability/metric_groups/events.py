@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.declarations import MetricGroup
 
 
@@ -15,6 +18,9 @@ class ControllerMetricGroup(MetricGroup):
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken; `leader` is True if this replica leads."""
+
+    def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """The same, if nothing in the cluster has changed since the last snapshot: set only what time changes."""
 
     def limited(self, limits: Limits) -> None:
         """The next plan keeps these limits."""
@@ -30,6 +36,9 @@ class ControllerMetricGroup(MetricGroup):
 
     def acted(self, outcome: Outcome) -> None:
         """A write was carried out or refused."""
+
+    def queued(self, queues: Sequence[Queue], statuses: Mapping[str, QueueStatus]) -> None:
+        """The queues, and what a plan gives each of them, by name."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
         """A round ended."""

@@ -60,7 +60,7 @@ def _free(snapshot: ClusterSnapshot) -> dict[str, Resources]:
     free = {node.name: node.allocatable - node.reserved for node in snapshot.nodes}
     for pod in (*snapshot.pods, *(pod for job in snapshot.jobs for pod in job.pods)):
         if pod.node in free and not pod.is_finished:
-            free[pod.node] -= pod.shape.request
+            free[pod.node] -= pod.requested
     return free
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
+from edl.model.actions import Intent
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
-from edl.model.status import JobPhase
+from edl.model.status import JobPhase, Reason
 from edl.observability.metric_groups.declarations import (
     JOB_LABELS,
     SELECTED_JOB,
@@ -20,6 +21,8 @@ from edl.observability.metric_groups.declarations import (
 )
 from edl.observability.metric_groups.events import ControllerMetricGroup
 
+_DIRECTION = {"direction": ("up", "down")}
+_REASON = {"reason": (*(reason.value for reason in Reason), Intent.MOVED.value)}
 _STATES = {"current": "live", "target": "planned", "min": "min-instance", "max": "max-instance"}
 
 
@@ -101,35 +104,60 @@ class JobMetrics(ControllerMetricGroup):
     )
     resizes = CounterMetric(
         "edl_resizes_total",
+        "Changes of the number of trainers of a job, by direction; the series begin with the job.",
+        (*JOB_LABELS, "direction"),
+        _DIRECTION,
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Resizes in the last hour",
+                ((f"sum by (direction) (increase(edl_resizes_total{{{SELECTED_JOB}}}[1h]))", "{{direction}}"),),
+                "`edl explain` names the job or the serving pod that caused the last one.",
+            ),
+        ),
+    )
+    decided_resizes = CounterMetric(
+        "edl_resize_decisions_total",
         "Changes of the number of trainers of a job, by direction and reason.",
-        (*JOB_LABELS, "direction", "reason"),
-        {"direction": ("up", "down")},
+        ("direction", "reason"),
+        {**_DIRECTION, **_REASON},
         panels=(
             Panel(
                 Dashboard.SCALING,
                 "Resizes per minute, by reason",
                 (
                     (
-                        f"60 * sum by (direction, reason) (rate(edl_resizes_total{{{SELECTED_NAMESPACES}}}[5m]))",
+                        "60 * sum by (direction, reason) (rate(edl_resize_decisions_total[5m])) > 0",
                         "{{direction}} {{reason}}",
                     ),
                 ),
-                "docs/operations.md explains each reason.",
-            ),
-            Panel(
-                Dashboard.JOB,
-                "Resizes in the last hour, by reason",
-                (
-                    (
-                        f"sum by (direction, reason) (increase(edl_resizes_total{{{SELECTED_JOB}}}[1h]))",
-                        "{{direction}} {{reason}}",
-                    ),
-                ),
-                "`edl explain` names the job or the serving pod that caused the resize.",
+                "docs/reference/conditions.md explains each reason.",
             ),
         ),
     )
-    victims = CounterMetric("edl_victims_total", "Trainers deleted by a plan, by reason.", ("reason",))
+    last_resize = GaugeMetric(
+        "edl_job_last_resize_timestamp_seconds",
+        "When the last resize of a job was decided, with its direction and reason, as its status says.",
+        (*JOB_LABELS, "direction", "reason"),
+        _DIRECTION,
+        panels=(
+            Panel(
+                Dashboard.JOB,
+                "Time since the last resize, by reason",
+                (
+                    (
+                        "time() - max by (direction, reason)"
+                        f" (edl_job_last_resize_timestamp_seconds{{{SELECTED_JOB}}})",
+                        "{{direction}} {{reason}}",
+                    ),
+                ),
+                "A line that starts at 0 is a resize.",
+                "s",
+            ),
+        ),
+        describing=("direction", "reason"),
+    )
+    victims = CounterMetric("edl_victims_total", "Trainers deleted by a plan, by reason.", ("reason",), _REASON)
     moved = CounterMetric(
         "edl_moved_pservers_total",
         "Pservers deleted so that they start on another node (--consolidate-after-s).",
@@ -138,7 +166,7 @@ class JobMetrics(ControllerMetricGroup):
                 Dashboard.SCALING,
                 "Pods deleted by plans, per minute",
                 (
-                    ("60 * sum by (reason) (rate(edl_victims_total[5m]))", "trainers: {{reason}}"),
+                    ("60 * sum by (reason) (rate(edl_victims_total[5m])) > 0", "trainers: {{reason}}"),
                     ("60 * sum(rate(edl_moved_pservers_total[5m]))", "pservers moved"),
                 ),
                 "Without the pods that kube-scheduler preempts by itself.",
@@ -149,6 +177,7 @@ class JobMetrics(ControllerMetricGroup):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self._known: set[JobKey] = set()
+        self._counted: dict[JobKey, Job] = {}
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set phases and counts; remove the series of jobs that are gone."""
@@ -159,8 +188,12 @@ class JobMetrics(ControllerMetricGroup):
         phases = [job.status.phase if job.status else JobPhase.PENDING for job in snapshot.jobs]
         for phase in JobPhase:
             self.jobs.labels(phase.value).set(phases.count(phase))
+        before, self._counted = self._counted, {job.key: job for job in snapshot.jobs}
+        self.last_resize.clear()
         for job in snapshot.jobs:
-            self._set_counts(job)
+            if before.get(job.key) is not job:
+                self._set_counts(job)
+            self._set_last_resize(job)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
         """Set what the plan decides for each job."""
@@ -174,7 +207,8 @@ class JobMetrics(ControllerMetricGroup):
         reason = decision.shrink_reason or decision.reason.value
         if decision.target != decision.current:
             direction = "up" if decision.target > decision.current else "down"
-            self.resizes.labels(*decision.job, direction, reason).inc()
+            self.resizes.labels(*decision.job, direction).inc()
+            self.decided_resizes.labels(direction, reason).inc()
         if decision.victims:
             self.victims.labels(reason).inc(len(decision.victims))
         self.moved.inc(len(decision.moves))
@@ -183,6 +217,14 @@ class JobMetrics(ControllerMetricGroup):
         counts = {"current": len(job.live_trainers), "min": job.min_trainers, "max": job.max_trainers}
         for state, count in counts.items():
             self.trainers.labels(*job.key, state).set(count)
+        for direction in _DIRECTION["direction"]:
+            self.resizes.labels(*job.key, direction)
+
+    def _set_last_resize(self, job: Job) -> None:
+        resize = job.status.last_resize if job.status is not None else None
+        if resize is not None:
+            direction = "up" if resize.to_count > resize.from_count else "down"
+            self.last_resize.labels(*job.key, direction, resize.reason).set(resize.time_s)
 
     def _remove(self, key: JobKey) -> None:
         labels = {"namespace": key.namespace, "job": key.name}

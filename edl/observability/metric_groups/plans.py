@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
-
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import CUT_STAGES, ScalePlan
@@ -100,13 +98,6 @@ class PlanMetrics(ControllerMetricGroup):
             ),
         ),
     )
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__(registry)
-        for failure in PlanFailure:  # an alert on a rate needs the series from the start
-            self.failures.labels(failure.value)
-        for stage in CUT_STAGES:
-            self.cut.labels(stage)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
         """Set duration and gap, and count what was cut short; a fallback plan has none of them."""

@@ -89,9 +89,6 @@ class ResizeMetrics(ControllerMetricGroup):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
-        for direction in _DIRECTION["direction"]:  # a rate needs the series from the start
-            self.cost.labels(direction)
-            self.recovery.labels(direction)
         self._open: dict[JobKey, _OpenResize] = {}
         self._costed: dict[str, float] | None = None
 
@@ -105,6 +102,10 @@ class ResizeMetrics(ControllerMetricGroup):
                 else:
                     self._open[job.key] = resize
         self._observe_costs(snapshot, leader=leader)
+
+    def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """Count each resize that was complete when it was decided."""
+        self.observed(snapshot, leader=leader)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Begin to measure each resize that the plan decides."""

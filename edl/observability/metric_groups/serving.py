@@ -1,4 +1,7 @@
-"""Serving pods that wait for capacity."""
+"""Serving pods that wait for a node.
+
+A pod for which kube-scheduler preempts trainers waits too, until they have left: that is the usual case.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class ServingMetrics(ControllerMetricGroup):
 
     waiting = GaugeMetric(
         "edl_serving_waiting_pods",
-        "Serving pods that wait for capacity.",
+        "Serving pods without a node, also those for which kube-scheduler preempts trainers.",
         panels=(
             Panel(
                 Dashboard.SCALING,
@@ -46,7 +49,7 @@ class ServingMetrics(ControllerMetricGroup):
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set how many pods wait."""
-        self.waiting.set(sum(pod.is_waiting_serving for pod in snapshot.pods))
+        self.waiting.set(sum(pod.is_serving_without_node for pod in snapshot.pods))
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Set how many waiting pods the plan does not place, and how many it skips as unplaceable."""

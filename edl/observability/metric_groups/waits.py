@@ -93,11 +93,8 @@ class WaitMetrics(ControllerMetricGroup):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
-        for reached in _REACHED:  # a rate needs the series from the start
-            self.jobs.labels(reached)
-        for behind in (_TRAINING, _OTHER):
-            self.serving.labels(behind)
         self._is_first = True
+        self._oldest_s = float("inf")
         self._left: dict[str, frozenset[str]] = {}
         self._pods: set[str] = set()
         self._waiting: dict[str, str] = {}
@@ -108,15 +105,22 @@ class WaitMetrics(ControllerMetricGroup):
         self._observe_serving(snapshot, leader=leader)
         self._is_first = False
 
+    def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
+        """Nothing has ended; the oldest wait has become longer."""
+        self._set_oldest(snapshot.observed_at_s)
+
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Remember which pods wait for trainers that the plan deletes."""
         if any(d.victims and d.shrink_reason == Reason.SERVING_NEEDS_ROOM for d in plan.decisions):
             self._waiting |= {pod.uid: _TRAINING for pod in snapshot.pods if pod.needs_room}
 
     def _observe_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        now_s, left, oldest_s = snapshot.observed_at_s, {}, 0.0
+        now_s, left, oldest_s = snapshot.observed_at_s, {}, float("inf")
         for job in snapshot.jobs:
             before = self._left.get(job.uid)
+            if before is not None and not before:
+                left[job.uid] = before
+                continue
             wanted = self._to_count(job) if before is None else before
             reached = frozenset(_reached(job)) & wanted
             if leader and not self._is_first:
@@ -124,9 +128,12 @@ class WaitMetrics(ControllerMetricGroup):
                     self.jobs.labels(milestone).observe(max(0.0, now_s - job.created_s))
             left[job.uid] = frozenset() if job.suspended or job.finished else wanted - reached
             if "minimum" in left[job.uid] and job.is_schedulable:
-                oldest_s = max(oldest_s, now_s - job.created_s)
-        self._left = left
-        self.oldest.set(oldest_s)
+                oldest_s = min(oldest_s, job.created_s)
+        self._left, self._oldest_s = left, oldest_s
+        self._set_oldest(now_s)
+
+    def _set_oldest(self, now_s: float) -> None:
+        self.oldest.set(max(0.0, now_s - self._oldest_s))
 
     def _to_count(self, job: Job) -> frozenset[str]:
         """The milestones that a job which is seen for the first time has yet to reach."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import Served, for_serving, size_of
 from edl.planner.packing import make_room
@@ -23,6 +24,7 @@ from edl.planner.quota import QuotaShortage, most_alone
 from edl.planner.trial_packing import TrialPacking
 
 FEW_JOBS = 20  # up to so many jobs are tried one by one if no program proves which of them do not fit
+FEW_NODES, MORE_JOBS = 64, 60  # the same where nodes are few, because a trial is short there
 _QuotaOwner = tuple[str, str]  # (namespace, name) of a ResourceQuota; a queue has the empty namespace
 UNPROVED = 4  # so often the jobs that one packing left out are dropped; after that, the youngest
 
@@ -74,7 +76,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         of_queue = most_alone(use for use in demand.quota_uses if not use.row.namespace)
-        if demand.shape not in slots:
+        if most < demand.min_trainers and demand.shape not in slots:
             slots[demand.shape] = int(empty.slots(demand.shape).sum())
         if quota < demand.min_trainers or (
             most < demand.min_trainers
@@ -126,6 +128,7 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
         ranked = sorted((c for c in hopeful if c.job.tier == tier), key=_seniority)
         packing = queue.keep_admitted(packing, [c for c in ranked if c.job.was_admitted])
         packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
+    packing = with_repacking(trial, packing, queue.head, queue.short)
     if packing is None:
         packing = TrialPacking(problem, ())
     return Admission(packing, queue.head, hopeless, queue.short)
@@ -247,7 +250,7 @@ class _Queue:
             known, passed = passed, chosen()
             if known.taken != passed.taken:
                 continue
-            if len(candidates) <= FEW_JOBS:
+            if len(candidates) <= (MORE_JOBS if len(self._trial.problem.empty) <= FEW_NODES else FEW_JOBS):
                 return self._one_by_one(packing, candidates, behind)
             unproved += 1
             fitting = self._trial.fitting(before, known.taken) if unproved < UNPROVED else ()

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edl.planner.minimums import Served, batches_of, place_all_possible, place_in_free_room, place_required
+from edl.planner.minimums import (
+    Served,
+    batches_of,
+    place_all_possible,
+    place_exactly,
+    place_in_free_room,
+    place_required,
+)
 from edl.planner.problem import JobDemand, Problem, free_beside_fixed
 from edl.planner.programs.fair_share import place_most_priced
 from edl.planner.programs.shortage import Screen
 from edl.planner.quota import QuotaMeter
 from edl.planner.trial_packing import TrialPacking
+
+REPACKING_ROUNDS = 40  # of a longer search, which takes about 0.04 CPU seconds a round
 
 
 class AdmissionTrial:
@@ -47,7 +56,7 @@ class AdmissionTrial:
         return place_required(self.problem, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
     def beside(self, members: tuple[int, ...], newcomer: int) -> TrialPacking | None:
-        """Try one more job; a job that needs the same as a rejected one is rejected at once."""
+        """Try one more job; one with the needs of a rejected one, and pods on the same nodes, is rejected at once."""
         demand = self.problem.demands[newcomer]
         kind = (
             members,
@@ -56,6 +65,7 @@ class AdmissionTrial:
                 demand.min_trainers,
                 demand.needs,
                 demand.unbound_fixed,
+                self.screen.standing(newcomer),
                 demand.live_trainers,
                 demand.quota_uses,
             ),
@@ -67,6 +77,26 @@ class AdmissionTrial:
         if packing is None:
             self._refused.add(kind)
         return packing
+
+    def may_fit(self, members: tuple[int, ...], newcomer: int) -> bool:
+        """False if a quota or a program proves that one more job cannot run beside these."""
+        together = (*members, newcomer)
+        return (
+            not self.meter(together).passed()
+            and self.screen.start(members)
+            and self.screen.admits(newcomer)
+            and self._could_fit(together)
+        )
+
+    def repacked(self, members: tuple[int, ...], newcomer: int) -> TrialPacking | None:
+        """Try one more job by a longer search, also if it was rejected; None if it finds no packing.
+
+        The search deletes no trainer, so there must be none.
+        """
+        packing = TrialPacking(self.problem, (*members, newcomer))
+        if (packing.node_of >= 0).any():
+            return None
+        return place_exactly(packing, self.served, self.deadline_s, REPACKING_ROUNDS)
 
     def fitting(self, members: Sequence[int], order: Sequence[int]) -> list[int]:
         """The jobs of an order for which one packing of all of them has all pods, the first jobs first; may be none.

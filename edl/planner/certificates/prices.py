@@ -14,7 +14,6 @@ from math import gcd, log, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csc_array
 
 from edl.errors import PlanError, PlanFailure
 from edl.model.resources import CPU, MEMORY, PODS, PodShape
@@ -22,6 +21,7 @@ from edl.planner.certificates.exact import DENOMINATOR, Prices, count_in, fittin
 from edl.planner.certificates.rules import NodeKind, Rules
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import LinearProgram, Outcome, Solver
+from edl.planner.solvers.matrix import Matrix
 
 FloatArray = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Sol
     ]
     bounds += [(0, buckets[b].slots[s]) for b, s in uses]
     room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
-    left = csc_array(coo_array((values, (rows, columns)), shape=(shapes + len(room), jobs + len(uses))))
+    left = Matrix.from_entries(values, rows, columns, (shapes + len(room), jobs + len(uses)))
     limits = np.array(bounds, dtype=np.float64)
     program = LinearProgram(
         cost=np.concatenate([[-job.gain for job in rules.jobs], np.zeros(len(uses))]),

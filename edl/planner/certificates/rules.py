@@ -121,6 +121,11 @@ def rules_of(study: Study) -> Rules:
         )
     if any(decision.moves for decision in plan.decisions):
         raise ConfigError("--certificate: pservers move in this plan; leave out --consolidate-after-s")
+    if _uses_lent_room(study):
+        raise ConfigError(
+            "--certificate: waiting serving pods are placed in room that trainers lend, which a certificate does not"
+            " cover; plan again once they are bound"
+        )
     shapes = _Shapes()
     jobs = tuple(_job_rules(study, shapes))
     serving = _serving_places(study, shapes)
@@ -142,6 +147,13 @@ def rules_of(study: Study) -> Rules:
         kinds=_node_kinds(snapshot, plan, resources, known),
         serving=serving,
     )
+
+
+def _uses_lent_room(study: Study) -> bool:
+    """True if the plan places serving pods on a node whose trainers declare what they use."""
+    packing = study.context.shared.packing
+    nodes = [place.node for place in packing.placed if place.owner == SERVING]
+    return packing.problem.lends and bool((packing.free[nodes] < 0).any())
 
 
 def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:

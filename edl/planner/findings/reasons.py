@@ -85,7 +85,7 @@ def excluded(job: Job) -> Finding:
     if job.finished:
         return _found(Reason.FINISHED, Cause.ENDED)
     if job.problem:
-        return _found(Reason.INVALID_SPEC, Cause.INVALID)
+        return _found(Reason.INVALID_SPEC if job.owner_count is None else Reason.NOT_RESIZED, Cause.INVALID)
     if job.refusal is not None and not job.suspended:
         return _found(job.refusal.reason, Cause.REFUSED)
     return _found(Reason.SUSPENDED, Cause.SUSPENDED)
@@ -115,6 +115,8 @@ def _with_shrink(found: Finding, reason: Reason) -> Finding:
 
 def _shrink_reason(reason: Reason, demand: JobDemand, context: DecisionContext) -> Reason:
     """Why trainers are deleted other than for serving; what keeps the job from growing is no reason to shrink it."""
+    if context.shared.cleared.intersection(demand.live_trainers):
+        return Reason.LENDING_CLEARED
     arriving = makes_way_for(demand, context)
     if any(i in context.shared.for_quota for i in demand.live_trainers):
         is_theirs = any(_share_quota(context.problem.demands[j], demand) for j in arriving)

@@ -74,7 +74,8 @@ def held_by_minimums(packing: TrialPacking, is_open: BoolArray) -> IntArray:
     bound = ~problem.held.is_trainer & is_open[problem.held.node] & runs[problem.held.demand]
     held = np.zeros((len(problem.demands), len(problem.names)), dtype=np.int64)
     np.add.at(held, problem.held.demand[bound], problem.request[problem.held.shape[bound]])
-    here = Counter(problem.live_trainers[i].demand for i, node in packing.node_of.items() if is_open[node])
+    trainers, at = packing.with_node()
+    here = Counter(problem.trainer_demand[trainers[is_open[at]]].tolist())
     for place in packing.placed:
         if place.owner == SERVING or not is_open[place.node]:
             continue
@@ -82,8 +83,8 @@ def held_by_minimums(packing: TrialPacking, is_open: BoolArray) -> IntArray:
             here[place.owner] += 1
         else:
             held[place.owner] += problem.request[place.shape]
-    for j, trainers in here.items():
-        held[j] += min(trainers, problem.demands[j].min_trainers) * problem.request[problem.demands[j].shape]
+    for j, count in here.items():
+        held[j] += min(count, problem.demands[j].min_trainers) * problem.request[problem.demands[j].shape]
     return held
 
 
@@ -159,11 +160,10 @@ class PlacedTrainers:
     def __init__(self, packing: TrialPacking) -> None:
         """Read a packing."""
         problem = packing.problem
-        kept = [
-            (n, problem.live_trainers[i].demand, problem.live_trainers[i].shape) for i, n in packing.node_of.items()
-        ]
+        trainers, nodes = packing.with_node()
+        kept = np.column_stack([nodes, problem.trainer_demand[trainers], problem.trainer_shape[trainers]])
         new = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]
-        rows = np.array([*kept, *new], dtype=np.int64).reshape(len(kept) + len(new), 3)
+        rows = np.concatenate([kept, np.array(new, dtype=np.int64).reshape(len(new), 3)])
         asked = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
         self.packing = packing
         self.node, self.demand = rows[:, 0], rows[:, 1]

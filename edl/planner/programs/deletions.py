@@ -9,6 +9,7 @@ small_matrix_value (1e-9).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.programs.integer import SEARCH_NODES
+from edl.planner.programs.placing import LEAST_REQUESTS, place_whole
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
 
@@ -24,10 +26,6 @@ FloatArray = NDArray[np.float64]
 
 VARIABLES_LIMIT = 400
 RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # parts of a deletion: for a running pod; for a job that becomes badly off
-LEAST_REQUESTS = (
-    0.0,
-    1e-5,
-)  # smaller parts of the largest node are rounded up; one try after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,9 @@ class _Variables:
     size: int
 
 
-def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float) -> Victims | None:
+def fewest_victims(
+    packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float, rounds: int = 0
+) -> Victims | None:
     """Find the fewest trainers to delete so that pods fit, and the minimums of the trainers' own jobs fit elsewhere.
 
     There is one variable for each group of trainers of a job on a node, so it is for small clusters only.
@@ -75,6 +75,7 @@ def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s:
         packing: the packing; not changed.
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
+        rounds: how often a few nodes are packed anew if there is nothing to delete and pods are left out.
 
     Returns:
         None if the program is too large or has no solution.
@@ -82,6 +83,9 @@ def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s:
     v = _variables(packing, wanted)
     if not v.spots or v.size > VARIABLES_LIMIT:
         return None
+    if not v.groups:
+        places = place_whole(packing, _with_minimums(packing, wanted), rounds, deadline_s)
+        return None if places is None else Victims((), tuple(places))
     for least in LEAST_REQUESTS:
         found = _solve(packing, wanted, v, least, deadline_s)
         if found is None or _fits(packing, found):
@@ -89,11 +93,20 @@ def fewest_victims(packing: TrialPacking, wanted: Mapping[int, int], deadline_s:
     return None
 
 
+def _with_minimums(packing: TrialPacking, wanted: Mapping[int, int]) -> Counter[int]:
+    """By shape, these pods and what the members lack of their minimums."""
+    pods = Counter(wanted)
+    for j in packing.members:
+        demand = packing.problem.demands[j]
+        pods[demand.shape] += max(0, demand.min_trainers - packing.count[j])
+    return pods
+
+
 def _fits(packing: TrialPacking, found: Victims) -> bool:
     """Whether no node that gets a pod is overcommitted by it, counted in integers."""
     problem, free = packing.problem, packing.free.copy()
     for index in found.deleted:
-        if (node := packing.node_of.get(index, -1)) >= 0:
+        if (node := int(packing.node_of[index])) >= 0:
             free[node] += problem.request[problem.live_trainers[index].shape]
     for node, shape, pods in found.places:
         free[node] -= pods * problem.request[shape]

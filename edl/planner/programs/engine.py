@@ -3,6 +3,9 @@
 Patterns are exact, but they are priced by a table over all amounts that a node can have free. Many distinct sizes
 have no such table, and a search for each node class in its place takes minutes. `columns` solves every program with
 the engine that is chosen here, so no other module asks which one it is, except those that place pods.
+
+If a few small jobs alone make sizes many, their shapes are set aside: programs run without them, as if their trainers
+took no room, so bounds hold, and `filling` places these trainers before all others.
 """
 
 from __future__ import annotations
@@ -22,14 +25,48 @@ RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
 TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
 SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
 SAMPLE = 64  # so many nodes are tried before all of them
+MOST_ASIDE, PART_ASIDE = 8, 0.005  # shapes set aside, and the part of the cluster that their trainers may request
 
 
 def with_engine(problem: Problem) -> Problem:
     """The problem, marked if its sizes are too many for patterns."""
     planned = _planned_shapes(problem.demands, problem.waiting)
-    if not has_many_sizes(problem.empty.clip(min=0), problem.request[planned], problem.opened[planned]):
+    if not _has_many(problem, planned):
         return problem
+    aside = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
+    if aside:
+        return replace(problem, aside=aside, reference=tuple(s for s in problem.reference if s not in aside))
     return replace(problem, is_many=True, is_large=True, reference=_few(problem.reference, problem.request))
+
+
+def _has_many(problem: Problem, shapes: list[int]) -> bool:
+    return has_many_sizes(problem.empty.clip(min=0), problem.request[shapes], problem.opened[shapes])
+
+
+def _few_apart(problem: Problem, planned: list[int]) -> frozenset[int]:
+    """The shapes of small jobs without which sizes are few; empty if there are none such.
+
+    Only shapes of trainers count: a pod that must have a place is always part of the programs.
+    """
+    most = np.zeros(len(problem.request), dtype=np.int64)
+    for demand in problem.demands:
+        most[demand.shape] += max(demand.max_trainers, len(demand.live_trainers))
+    total = problem.allocatable.sum(axis=0).clip(min=1)
+    part = (problem.request / total).max(axis=1, initial=0.0) * most
+    fixed = {need.shape for demand in problem.demands for need in demand.needs}
+    fixed |= {group.shape for group in problem.waiting} | {*problem.headroom}
+    fixed |= {shape for demand in problem.demands for shape, _ in demand.unbound_fixed}
+    found: list[int] = []
+    for shape in sorted((s for s in planned if s not in fixed), key=lambda s: (part[s], s))[:MOST_ASIDE]:
+        if part[[*found, shape]].sum() <= PART_ASIDE:
+            found.append(shape)
+    if len(found) == len(planned) or _has_many(problem, [s for s in planned if s not in found]):
+        return frozenset()
+    for shape in reversed(found.copy()):  # those without which sizes are few all the same
+        fewer = [s for s in found if s != shape]
+        if not _has_many(problem, [s for s in planned if s not in fewer]):
+            found = fewer
+    return frozenset(found)
 
 
 def _planned_shapes(demands: Iterable[JobDemand], waiting: Iterable[WaitingServing]) -> list[int]:

@@ -20,7 +20,7 @@ from edl.model.names import Role
 from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray, make_columns
-from edl.planner.programs.generation import Program, Solution, solve
+from edl.planner.programs.generation import Program, Solution, bound_without_program, solve
 from edl.planner.programs.patterns import distinct
 from edl.planner.quota import QuotaRow
 from edl.planner.trial_packing import SERVING, TrialPacking
@@ -60,7 +60,7 @@ def read_share_problem(packing: TrialPacking) -> ShareProblem:
     add_used(columns, node, shape)
     need = np.zeros(len(row))
     serving: Counter[int] = Counter()
-    for place in packing.placed:
+    for place in packing.placed:  # none but trainers is set aside
         if place.role is not Role.TRAINER:
             need[row[place.shape]] += 1
             serving[place.shape] += place.owner == SERVING
@@ -72,8 +72,7 @@ def read_share_problem(packing: TrialPacking) -> ShareProblem:
 def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
     """(pods,) node, shape and owner of every pod that may be placed anew; trainers first, others have no owner."""
     problem = packing.problem
-    live_trainers = np.fromiter(packing.node_of, dtype=np.int64, count=len(packing.node_of))
-    node = np.fromiter(packing.node_of.values(), dtype=np.int64, count=len(packing.node_of))
+    live_trainers, node = packing.with_node()
     shape, owner = problem.trainer_shape[live_trainers], problem.trainer_demand[live_trainers]
     claimed = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     moves = (shape == claimed[owner]) & problem.opened[shape, node]
@@ -90,8 +89,9 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
     """Add what each node holds as a pattern, given the node and the shape of each pod."""
     if not columns.classes or columns.buckets is not None:
         return
-    row = np.full(max(columns.shapes) + 1, -1)
+    row = np.full(max([*columns.shapes, *shape.tolist()]) + 1, -1)
     row[list(columns.shapes)] = np.arange(len(columns.shapes))
+    node, shape = node[row[shape] >= 0], shape[row[shape] >= 0]  # those set aside are in no pattern
     class_of = {n: g for g, group in enumerate(columns.classes) for n in group.nodes}
     owner = np.full(1 + max(class_of), -1)
     owner[list(class_of)] = list(class_of.values())
@@ -138,11 +138,14 @@ def place_most_priced(
         limits=np.zeros(0),
     )
     solution = solve(program, columns, deadline_s)
-    return solution.bound, dict(zip(columns.shapes, solution.slot_price.tolist(), strict=True))
+    without = sum(wanted[s] for s in problem.aside if s in wanted)
+    return solution.bound + without, dict(zip(columns.shapes, solution.slot_price.tolist(), strict=True))
 
 
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the tight jobs, repeat.
+
+    A job whose shape is set aside is promised what the first tight jobs are.
 
     Returns:
         By job, trainers in fractions, never below its minimum.
@@ -153,6 +156,7 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     low = np.array([c.min_trainers for c in demands], dtype=np.float64)
     span = np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
     frozen = span == 0
+    is_aside = np.array([c.shape in cluster.problem.aside for c in demands], dtype=np.bool_)
     floor = low.copy()
     while not frozen.all():
         active = np.flatnonzero(~frozen)
@@ -162,10 +166,10 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
         level = float(solution.v[0])
         floor[active] = np.maximum(floor[active], low[active] + level * span[active])
         shared = len(cluster.rows)
-        worth = solution.slot_price @ _use(cluster) + solution.row_price[:shared] @ cluster.rows
+        worth = solution.slot_price @ slots_used(cluster) + solution.row_price[:shared] @ cluster.rows
         worth[odd] = solution.row_price[shared:]
-        tight = active[worth[active] > EPSILON]
-        if level >= 1 - EPSILON or not len(tight):
+        tight = active[(worth[active] > EPSILON) | is_aside[active]] if (worth[active] > EPSILON).any() else active
+        if level >= 1 - EPSILON:
             tight = active
         frozen[tight] = True
     return {j: float(n) for j, n in zip(cluster.jobs, floor, strict=True)}
@@ -199,7 +203,7 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
     stuck = _stuck(cluster)
     rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, stuck), low)
     rises[odd], fixed[odd] = 0.0, 0.0
-    use = _use(cluster)
+    use = slots_used(cluster)
     promise = np.zeros((len(odd), 1 + len(odd)))
     promise[:, 0], promise[:, 1:] = span[odd], -np.eye(len(odd))
     total = max(1.0, float(span[~frozen].sum()))  # prices are then about one for each slot
@@ -244,7 +248,7 @@ def fluid_targets(
     """
     stuck = _stuck(cluster)
     low = np.maximum([least[j] for j in cluster.jobs], stuck)
-    use = _use(cluster)
+    use = slots_used(cluster)
     program = Program(
         gain=np.array([gain[j] for j in cluster.jobs]),
         low=low,
@@ -264,8 +268,9 @@ def fluid_targets(
 
 def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
     """A program over trainer counts; jobs of equal shape, gain and part in the rows are one variable."""
-    use = _use(cluster)
-    kinds = np.column_stack([use.T, gain, cluster.rows.T]).round(12)
+    use = slots_used(cluster)
+    shape = [cluster.problem.demands[j].shape for j in cluster.jobs]
+    kinds = np.column_stack([shape, gain, cluster.rows.T]).round(12)
     first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)[1:]
     return Program(
         gain=gain[first],
@@ -278,12 +283,11 @@ def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: Flo
     )
 
 
-def _use(cluster: ShareProblem) -> FloatArray:
-    """(shapes, jobs) slots that one trainer of each job takes."""
-    row = {s: k for k, s in enumerate(cluster.columns.shapes)}
-    use = np.zeros((len(row), len(cluster.jobs)))
-    use[[row[cluster.problem.demands[j].shape] for j in cluster.jobs], np.arange(len(cluster.jobs))] = 1.0
-    return use
+def slots_used(cluster: ShareProblem) -> FloatArray:
+    """(shapes, jobs) slots that one trainer of each job takes; none if its shape is set aside."""
+    shape = np.array([cluster.problem.demands[j].shape for j in cluster.jobs], dtype=np.int64)
+    used: FloatArray = (np.array(cluster.columns.shapes, dtype=np.int64)[:, None] == shape).astype(np.float64)
+    return used
 
 
 def _stuck(cluster: ShareProblem) -> FloatArray:
@@ -315,7 +319,7 @@ def prove(
     Args:
         packing: the finished plan.
         level: by job, trainers that the fair share promises.
-        deadline_s: time for the program; without an answer in it, the bound is that of all jobs at their maximum.
+        deadline_s: time for the program; without an answer in it, the bound is that of one resource alone.
         least: trainers that some jobs are to have in any case; the bound is then that of another plan.
     """
     cluster = read_share_problem(packing)
@@ -331,12 +335,13 @@ def prove(
     floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
     floor = np.maximum(floor, _stuck(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
+    constant = float(weight[span <= 0].sum() - (gain * low).sum())
     try:
         solution = solve(program, cluster.columns, deadline_s)
     except OutOfTimeError:
         packing.problem.clock.cut_short("proof")
-        return Proof(achieved, max(achieved, float(weight.sum())), cluster, None)
-    constant = float(weight[span <= 0].sum() - (gain * low).sum())
+        bound = bound_without_program(program, cluster.columns) + constant + EPSILON
+        return Proof(achieved, max(achieved, bound), cluster, None)
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
 
 

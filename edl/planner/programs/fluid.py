@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 from edl.planner.problem import BoolArray, IntArray, count_slots
 from edl.planner.programs.patterns import NodeClass, distinct
+from edl.planner.solvers.matrix import Matrix
 
 FloatArray = NDArray[np.float64]
 
-CELLS = 8  # so many kinds of nodes by the ratio of two resources
+CELLS = 8  # at most so many kinds of nodes by the ratio of two resources
 MOST_BUCKETS = 48
+PLACES = 48_000  # pairs of a bucket and a shape; with more shapes, buckets are fewer
 UNLIMITED = 1e9  # pods; what a node holds of a pod that requests nothing
 
 
@@ -53,22 +54,44 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
         request: (shapes, resources) what one pod of each shape requests.
         opened: (shapes, nodes) True if a pod of the shape may go there.
     """
-    slots = np.array([count_slots(capacity, row) for row in request], dtype=np.int64).reshape(opened.shape) * opened
+    slots = _slots(capacity, request, opened)
     used = np.flatnonzero(slots.any(axis=0))
     scale = capacity[used].sum(axis=0).clip(min=1).astype(np.float64)
     in_parts = request / scale
     if not len(used):
         return Buckets((), np.zeros((0, request.shape[1])), in_parts, np.zeros((0, len(request))))
-    slots = slots[:, used].T.clip(max=int(UNLIMITED))
-    usable = np.minimum(capacity[used], slots @ request)
-    kind = _kinds(opened[:, used], distinct(_cells(capacity[used]))[1])
+    if len(used) < len(capacity):
+        capacity, slots, opened = capacity[used], slots[:, used], opened[:, used]
+    usable = _usable(capacity, slots, request)
+    most = max(2, min(MOST_BUCKETS, PLACES // len(request)))
+    kind = _kinds(opened, distinct(_cells(capacity, min(CELLS, most // 2)))[1], most)
     members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
-    groups = tuple(
-        NodeClass(tuple(usable[m[0]].tolist()), tuple(slots[m].max(axis=0).tolist()), tuple(used[m].tolist()))
-        for m in members
-    )
+    groups, total = [], []
+    for m in members:
+        part = slots[:, m]
+        groups.append(
+            NodeClass(tuple(usable[m[0]].tolist()), tuple(part.max(axis=1).tolist()), tuple(used[m].tolist()))
+        )
+        total.append(part.sum(axis=1, dtype=np.float64))
     room = np.array([usable[m].sum(axis=0) / scale for m in members])
-    return Buckets(groups, room, in_parts, np.array([slots[m].sum(axis=0) for m in members], dtype=np.float64))
+    return Buckets(tuple(groups), room, in_parts, np.array(total))
+
+
+def _slots(capacity: IntArray, request: IntArray, opened: BoolArray) -> NDArray[np.int32]:
+    """(shapes, nodes) how many whole pods of each shape a node holds; there may be millions, so in one array."""
+    slots, by_column = np.empty(opened.shape, dtype=np.int32), np.asfortranarray(capacity)
+    for s, row in enumerate(request):
+        slots[s] = np.minimum(count_slots(by_column, row), int(UNLIMITED))
+    slots *= opened
+    return slots
+
+
+def _usable(capacity: IntArray, slots: NDArray[np.int32], request: IntArray) -> IntArray:
+    """(nodes, resources) what all pods that a node holds of each shape could use of it."""
+    used = np.zeros(capacity.shape[::-1], dtype=np.int64)
+    for shape, resource in np.argwhere(request).tolist():
+        used[resource] += int(request[shape, resource]) * slots[shape].astype(np.int64)
+    return np.minimum(capacity, used.T)
 
 
 def buckets_of(classes: Sequence[NodeClass], request: IntArray) -> Buckets:
@@ -85,8 +108,8 @@ def buckets_of(classes: Sequence[NodeClass], request: IntArray) -> Buckets:
     return Buckets(tuple(classes), room / scale, request / scale, slots.clip(max=UNLIMITED))
 
 
-def _kinds(opened: BoolArray, kind: IntArray) -> IntArray:
-    """(nodes,) the bucket of each node: refined by the shapes that it takes, as long as buckets stay few.
+def _kinds(opened: BoolArray, kind: IntArray, most: int) -> IntArray:
+    """(nodes,) the bucket of each node: refined by the shapes that it takes, up to so many buckets.
 
     What most shapes have in common comes first. Where the limit leaves nodes together that take different shapes, a
     bucket still has slots of a shape only for the nodes that take it.
@@ -94,24 +117,26 @@ def _kinds(opened: BoolArray, kind: IntArray) -> IntArray:
     first, same = distinct(opened)
     for row in np.argsort(-np.bincount(same, minlength=len(first)), kind="stable").tolist():
         finer = np.unique(2 * kind + opened[first[row]], return_inverse=True)[1].astype(np.int64)
-        if int(finer.max()) < MOST_BUCKETS:
+        if int(finer.max()) < most:
             kind = finer
+        if int(kind.max()) + 1 >= most:
+            break
     return kind
 
 
-def _cells(capacity: IntArray) -> IntArray:
-    """(nodes, resources) which resources a node has; for the first two also the cell of the log of their ratio."""
+def _cells(capacity: IntArray, parts: int) -> IntArray:
+    """(nodes, resources) which resources a node has; for the first two also the part that their ratio is in."""
     cells = (capacity > 0).astype(np.int64)
     common = [r for r in range(capacity.shape[1]) if (capacity[:, r] > 0).mean() > 0.5][:2]
     if len(common) == 2:
         both = (capacity[:, common] > 0).all(axis=1)
         ratio = np.log(capacity[both][:, common[1]] / capacity[both][:, common[0]]).round(6)
-        edges = np.unique(np.quantile(ratio, np.linspace(0, 1, CELLS + 1)[1:-1]))
+        edges = np.unique(np.quantile(ratio, np.linspace(0, 1, parts + 1)[1:-1]))
         cells[both, common[0]] = 1 + np.searchsorted(edges, ratio, side="left")
     return cells
 
 
-def constraints(buckets: Buckets, use: FloatArray, rows: FloatArray) -> coo_array:
+def constraints(buckets: Buckets, use: FloatArray, rows: FloatArray) -> Matrix:
     """The left sides of the program over variables, then the pods of each shape in each bucket.
 
     Rows: pods used <= pods in the buckets, by shape; pods in a bucket <= its room, by bucket and resource; then the
@@ -135,7 +160,7 @@ def constraints(buckets: Buckets, use: FloatArray, rows: FloatArray) -> coo_arra
     at_row = [use_row, shape, shapes + bucket[place] * resources + resource, shapes + count * resources + row_row]
     at_column = [use_column, variables + np.arange(len(shape)), variables + place, row_column]
     size = (shapes + count * resources + len(rows), variables + len(shape))
-    return coo_array((np.concatenate(values), (np.concatenate(at_row), np.concatenate(at_column))), shape=size)
+    return Matrix.from_entries(np.concatenate(values), np.concatenate(at_row), np.concatenate(at_column), size)
 
 
 def most_places(buckets: Buckets) -> FloatArray:

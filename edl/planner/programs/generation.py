@@ -10,18 +10,19 @@ Column Generation (2005), section 1.4; Pessoa et al., INFORMS Journal on Computi
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array, hstack
 
 from edl.errors import PlanError, PlanFailure
 from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import IntArray
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray
 from edl.planner.programs.fluid import Buckets, buckets_of, constraints, most_places, node_prices, worth_of_buckets
-from edl.planner.solvers.linear_program import Answer, LinearProgram, Outcome
+from edl.planner.solvers.linear_program import Answer, LinearProgram, Model, Outcome
+from edl.planner.solvers.matrix import Matrix
 
 MAX_ROUNDS = 40
 GAP = 1e-6  # part of the value; if patterns are not listed, a bound so near is near enough
@@ -164,6 +165,33 @@ def without_limits(program: Program) -> Program:
     )
 
 
+def bound_without_program(program: Program, columns: Columns) -> float:
+    """A value that no solution exceeds, found without a program: the least that one resource alone allows.
+
+    Pods can be divided, and all nodes are one. Every variable is at its lower bound at least; then those come first
+    that gain most for what they take. No variable may lose: `program.gain` is >= 0.
+
+    Source: the bound of the divisible knapsack, Dantzig, Operations Research 5(2), 1957.
+    """
+    if columns.buckets is not None:
+        request, room = columns.buckets.request, columns.buckets.room.sum(axis=0)
+    else:
+        request = columns.request.astype(np.float64)
+        room = columns.node_counts @ np.array([g.capacity for g in columns.classes]).reshape(
+            len(columns.classes), request.shape[1]
+        )
+    gain, more = program.gain, program.high - program.low
+    bound = float(gain @ more)
+    for each, have in zip(request.T, room.tolist(), strict=True):
+        size = each @ program.use
+        order = np.argsort(np.divide(size, gain, out=np.full(len(gain), np.inf), where=gain > 0), kind="stable")
+        taken = (size * more)[order]
+        left = max(0.0, have - float(each @ program.need + size @ program.low)) - (np.cumsum(taken) - taken)
+        part = np.divide(left, taken, out=np.ones(len(taken)), where=taken > 0).clip(0.0, 1.0)
+        bound = min(bound, float((gain * more)[order] @ part))
+    return float(gain @ program.low) + bound
+
+
 def _prices(price: FloatArray, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The duals of slots, (shapes,), of nodes, (classes,), and of the further rows, (rows,)."""
     shapes, classes = len(columns.shapes), len(columns.classes)
@@ -213,9 +241,9 @@ def _lagrangian_of(program: Program, slot: FloatArray, row: FloatArray, nodes: f
 def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_s: float) -> Solution:
     """Solve a program with pods that can be divided over buckets of nodes; see `fluid`."""
     columns.clock.check("a fluid program")
-    left = csc_array(constraints(buckets, program.use, program.rows))
+    left = constraints(buckets, program.use, program.rows)
     model = columns.solver.load(_linear_program(program, left, buckets.room.ravel(), most_places(buckets)))
-    answer = model.solve(columns.clock.left_s(deadline_s))
+    answer = _solved(model, columns, deadline_s)
     if answer.outcome is not Outcome.OPTIMAL:
         raise _no_solution(answer, columns)
     shapes, rooms = len(columns.shapes), buckets.room.size
@@ -239,8 +267,8 @@ class _Restricted:
         values = np.concatenate([program.use[use_row, use_column], program.rows[row_row, row_column]])
         rows = np.concatenate([use_row, len(columns.shapes) + classes + row_row])
         size = (len(columns.shapes) + classes + self._further, len(program.gain))
-        variables = csc_array(coo_array((values, (rows, np.concatenate([use_column, row_column]))), shape=size))
-        left = csc_array(hstack([variables, columns.left_sides(self._further)]))
+        variables = Matrix.from_entries(values, rows, np.concatenate([use_column, row_column]), size)
+        left = variables.beside(columns.left_sides(self._further))
         restricted = _linear_program(program, left, columns.node_counts, np.full(self._known, np.inf))
         self._model = columns.solver.load(replace(restricted, grows=True))
 
@@ -249,10 +277,24 @@ class _Restricted:
         if self._columns.size > self._known:
             self._model.add(self._columns.left_sides(self._further, self._known))
             self._known = self._columns.size
-        return self._model.solve(self._columns.clock.left_s(deadline_s))
+        return _solved(self._model, self._columns, deadline_s)
 
 
-def _linear_program(program: Program, left: csc_array, room: FloatArray, most: FloatArray) -> LinearProgram:
+def _solved(model: Model, columns: Columns, deadline_s: float) -> Answer:
+    """Solve a program in the time that is left.
+
+    Raises:
+        OutOfTimeError: the solver used all of it, by the clock on the wall, which is the only one that it knows.
+    """
+    allowed_s, since_s = columns.clock.left_s(deadline_s), time.perf_counter()
+    answer = model.solve(allowed_s)
+    if answer.outcome is Outcome.LATE and time.perf_counter() - since_s >= allowed_s:
+        message = f"the solver found no solution in time: {answer.message}; the last plan stays in force"
+        raise OutOfTimeError(message, PlanFailure.LATE_SOLVER)
+    return answer
+
+
+def _linear_program(program: Program, left: Matrix, room: FloatArray, most: FloatArray) -> LinearProgram:
     """The arrays of a program over its variables and some uses.
 
     Args:

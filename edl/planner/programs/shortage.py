@@ -54,6 +54,10 @@ class Screen:
         self._free: IntArray = problem.empty
         self._started: tuple[int, ...] | None = None
 
+    def standing(self, j: int) -> tuple[tuple[int, int], ...]:
+        """The node and the shape of each bound master and pserver of a job, sorted."""
+        return tuple(sorted(self._fixed[j]))
+
     def wanted(self, members: Iterable[int]) -> Counter[int]:
         """By shape, the pods that need a slot if these jobs run: serving, minimums, missing masters and pservers."""
         wanted = Counter(self._due)

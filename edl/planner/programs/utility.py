@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.clock import OutOfTimeError
-from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem
+from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem, slots_used
 from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
@@ -144,10 +144,7 @@ def _program(
     cluster: ShareProblem, pieces: _Pieces, floor: Mapping[int, int], gain: FloatArray, least: float | None = None
 ) -> Program:
     """Maximise `gain` over how much of each piece is taken; `least` bounds the total worth from below."""
-    row = {s: k for k, s in enumerate(cluster.columns.shapes)}
-    use = np.zeros((len(row), len(cluster.jobs)))
-    for k, j in enumerate(cluster.jobs):
-        use[row[cluster.problem.demands[j].shape], k] = 1.0
+    use = slots_used(cluster)
     stuck = np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
     held = np.maximum(stuck, [floor[j] for j in cluster.jobs])
     rows = cluster.rows[:, pieces.owner]

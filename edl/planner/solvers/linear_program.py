@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
+
+from edl.planner.solvers.matrix import Matrix
 
 FloatArray = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class LinearProgram:
     """
 
     cost: FloatArray
-    left: csc_array
+    left: Matrix
     right: FloatArray
     low: FloatArray
     high: FloatArray
@@ -50,7 +51,7 @@ class LinearProgram:
     @property
     def is_finite(self) -> bool:
         """False if a number is infinite or none where a finite one is needed; solvers then answer `REFUSED`."""
-        numbers = (self.cost, self.left.data, self.right, self.low)
+        numbers = (self.cost, self.left.values, self.right, self.low)
         return all(bool(np.isfinite(array).all()) for array in numbers) and not np.isnan(self.high).any()
 
 
@@ -76,7 +77,7 @@ class Answer:
 class Model(Protocol):
     """A program that a solver has loaded."""
 
-    def add(self, columns: csc_array) -> None:
+    def add(self, columns: Matrix) -> None:
         """Append columns that cost nothing, with bounds 0 and infinity.
 
         Args:

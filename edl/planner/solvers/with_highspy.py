@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from highspy import Highs, HighsModelStatus, HighsStatus, MatrixFormat, ObjSense
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from edl.planner.solvers.linear_program import REFUSED, Answer, LinearProgram, Model, Outcome, solved
+from edl.planner.solvers.matrix import Matrix
 
 OPTIONS: dict[str, bool | int | str] = {
     "output_flag": False,
@@ -59,7 +59,7 @@ class _HighspyModel:
         status = self._highs.passModel(
             columns,
             rows,
-            program.left.nnz,
+            len(program.left.values),
             int(MatrixFormat.kColwise),
             int(ObjSense.kMinimize),
             0.0,
@@ -68,14 +68,14 @@ class _HighspyModel:
             _floats(program.high),
             np.full(rows, -np.inf),
             _floats(program.right),
-            program.left.indptr.astype(np.int32),
-            program.left.indices.astype(np.int32),
-            _floats(program.left.data),
+            program.left.starts,
+            program.left.rows,
+            program.left.values,
             np.zeros(columns, dtype=np.int32),
         )
         self._is_refused = status is HighsStatus.kError
 
-    def add(self, columns: csc_array) -> None:
+    def add(self, columns: Matrix) -> None:
         """Append columns that cost nothing, with bounds 0 and infinity."""
         count = columns.shape[1]
         status = self._highs.addCols(
@@ -83,10 +83,10 @@ class _HighspyModel:
             np.zeros(count),
             np.zeros(count),
             np.full(count, np.inf),
-            columns.nnz,
-            columns.indptr[:-1].astype(np.int32),
-            columns.indices.astype(np.int32),
-            _floats(columns.data),
+            len(columns.values),
+            columns.starts[:-1],
+            columns.rows,
+            columns.values,
         )
         self._is_refused = self._is_refused or status is HighsStatus.kError
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array, hstack
+from scipy.sparse import csc_array
 
 from edl.planner.solvers.linear_program import REFUSED, Answer, LinearProgram, Model, Outcome, solved
+from edl.planner.solvers.matrix import Matrix
 
 _OUTCOMES = {0: Outcome.OPTIMAL, 1: Outcome.LATE, 2: Outcome.INFEASIBLE, 3: Outcome.UNBOUNDED}  # linprog's status
 
@@ -34,13 +35,13 @@ class Scipy:
 class _ScipyModel:
     program: LinearProgram
 
-    def add(self, columns: csc_array) -> None:
+    def add(self, columns: Matrix) -> None:
         """Append columns that cost nothing, with bounds 0 and infinity."""
         p, more = self.program, np.zeros(columns.shape[1])
         self.program = replace(
             p,
             cost=np.concatenate([p.cost, more]),
-            left=csc_array(hstack([p.left, columns])),
+            left=p.left.beside(columns),
             low=np.concatenate([p.low, more]),
             high=np.concatenate([p.high, more + np.inf]),
         )
@@ -66,7 +67,9 @@ class _ScipyModel:
     def _solve(self, limit_s: float, *, presolve: bool) -> Answer:
         from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, and most processes solve with highspy
 
-        left: Any = self.program.left  # the stubs of scipy lack sparse constraints and bounds in an array
+        matrix = self.program.left
+        # The stubs of scipy lack sparse constraints and bounds in an array.
+        left: Any = csc_array((matrix.values, matrix.rows, matrix.starts), shape=matrix.shape)
         bounds: Any = np.column_stack([self.program.low, self.program.high])
         result = linprog(
             self.program.cost,

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edl.planner.problem import BoolArray, IntArray, count_slots
-from edl.planner.swaps.state import FloatArray, SwapState
+from edl.planner.swaps.state import MOST_COMPARED, FloatArray, SwapState
 
 PRESENT, PAIRED, TOGETHER, FILLED = 48, 20, 4, 24  # jobs looked at on one node
 PUT_IN = 2  # trainers that a swap puts in, but for fills
 CELLS = 3_000_000  # comparisons made at once
+FEW_UNITS, MANY_COLUMNS = 2, 8  # of so many resources, requests of so few units are compared as bits
 SMALLEST = 1e-12
 MOST = np.iinfo(np.int64).max
 ROUNDING = 1e-9
@@ -114,12 +116,16 @@ def worth_trying(state: SwapState, aim: Aim) -> BoolArray:
 
     A job is left out if two others gain as much, request no more of anything and may go wherever it may: wherever one
     or two of it fit, those do. The jobs that are worth most for their size stay in any case, because they fill rooms.
+    Of very many jobs, only those that are worth most for their size are looked at.
     """
     gain = np.where(state.allowed(), aim.gain(state.count, state.high), 0.0)
-    wanted = np.flatnonzero(gain > 0)
+    wanted, found = np.flatnonzero(gain > 0), np.zeros(len(gain), dtype=np.bool_)
+    if not len(wanted):
+        return found
+    if len(wanted) > MOST_COMPARED:
+        wanted = wanted[np.argsort(-gain[wanted] / aim.size[wanted], kind="stable")[:MOST_COMPARED]]
     wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
-    better = np.triu(state.covers()[np.ix_(wanted, wanted)], 1).sum(axis=0)
-    found = np.zeros(len(gain), dtype=np.bool_)
+    better = np.triu(state.covers(wanted), 1).sum(axis=0)
     found[wanted[better < PUT_IN]] = True
     found[wanted[np.argsort(-gain[wanted] / aim.size[wanted], kind="stable")[:FILLED]]] = True
     return found
@@ -194,10 +200,31 @@ def _fit(request: IntArray, room: IntArray) -> BoolArray:
         room: (..., rooms, resources).
     """
     fits = np.ones((*room.shape[:-1], request.shape[-2]), dtype=np.bool_)
-    for r in range(room.shape[-1]):
-        if request[..., r].max(initial=0) > room[..., r].min(initial=MOST):
-            fits &= request[..., None, :, r] <= room[..., r, None]
+    lead = tuple(range(request.ndim - 1))
+    most, least = request.max(axis=lead, initial=0), room.min(axis=tuple(range(room.ndim - 1)), initial=MOST)
+    scarce = most > least
+    few = scarce & (most <= FEW_UNITS) & (least >= 0)
+    if few.sum() < MANY_COLUMNS:
+        few[:] = False
+    for r in np.flatnonzero(scarce & ~few).tolist():
+        fits &= request[..., None, :, r] <= room[..., r, None]
+    if few.any():
+        needed, lacking = _as_bits(request[..., few], at_least=True), _as_bits(room[..., few], at_least=False)
+        for word in range(needed.shape[-1]):
+            fits &= (needed[..., None, :, word] & lacking[..., word, None]) == 0
     return fits
+
+
+def _as_bits(amounts: IntArray, *, at_least: bool) -> NDArray[np.uint64]:
+    """(..., words) a bit for each resource and each of 1 to `FEW_UNITS`: there is as much of it, or there is less.
+
+    A cluster may have hundreds of host ports, of which each node has one. Comparing 64 at a time is faster.
+    """
+    units = [amounts >= unit if at_least else amounts < unit for unit in range(1, FEW_UNITS + 1)]
+    octets = np.packbits(np.concatenate(units, axis=-1), axis=-1)
+    words = np.zeros((*octets.shape[:-1], -(-octets.shape[-1] // 8) * 8), dtype=np.uint8)
+    words[..., : octets.shape[-1]] = octets
+    return words.view(np.uint64)
 
 
 def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:

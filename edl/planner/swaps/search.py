@@ -17,7 +17,7 @@ import numpy as np
 
 from edl.planner.problem import BoolArray, IntArray
 from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps, worth_trying
-from edl.planner.swaps.state import FloatArray, SwapState
+from edl.planner.swaps.state import MOST_COMPARED, FloatArray, SwapState
 from edl.planner.trial_packing import TrialPacking
 
 LOOKED_AT = 64  # nodes among which several are evicted
@@ -90,10 +90,16 @@ def fill_by_swaps(
 
 
 def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> SwapState:
-    """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so."""
+    """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so.
+
+    Minimums of very many jobs stay where they are at once.
+    """
     state = SwapState(packing, ceiling, promised)
     empty = state.copy()
-    for k in _by_size(state):
+    order = _by_size(state) if len(state.jobs) <= MOST_COMPARED else []
+    if not order:
+        state.restore(packing)
+    for k in order:
         missing = int(state.low[k] - state.count[k])
         if missing > 0 and state.best_fit(k, missing, is_bound=False) < missing:
             state = empty
@@ -126,6 +132,8 @@ def _improve(state: SwapState, aim: Aim) -> None:
         order = np.argsort(-waste, kind="stable")
         gained = 0.0
         for at in range(0, len(order), BATCH):
+            if state.base.problem.clock.is_over:
+                break
             if at % (RECHECKED * BATCH) == 0:
                 among = worth_trying(state, aim)
             gained += _settle(state, aim, order[at : at + BATCH], among)

@@ -18,6 +18,7 @@ from edl.planner.trial_packing import Placed, TrialPacking
 
 FloatArray = NDArray[np.float64]
 
+MOST_COMPARED = 1200  # jobs that are compared pair by pair
 NEARLY_USED = 8  # a quota that has room for fewer of the largest trainers is looked at while swaps are chosen
 
 
@@ -52,7 +53,7 @@ class SwapState:
         demands = [problem.demands[j] for j in self.jobs]
         shapes = [demand.shape for demand in demands]
         self.request, self.opened = problem.request[shapes], problem.opened[shapes]
-        self.free = self.base.free.copy()
+        self.free = self.base.free.copy(order="F")  # slots are counted resource by resource
         self.held = np.zeros((len(self.free), len(self.jobs)), dtype=np.int32)
         self.count = np.array([self.base.count[j] for j in self.jobs], dtype=np.int64)
         self.low = np.array([demand.min_trainers for demand in demands], dtype=np.int64)
@@ -107,19 +108,25 @@ class SwapState:
         change = self._rows[:, more].sum(axis=1) - self._rows[:, less].sum(axis=1)
         return bool(((change <= self._left) | (change <= 0)).all())
 
-    def covers(self) -> BoolArray:
-        """(jobs, jobs) True where the first requests no more than the second of anything, and may go wherever it may.
+    def covers(self, among: IntArray) -> BoolArray:
+        """(some jobs, the same) True where the first requests no more than the second and may go wherever it may.
 
-        It depends on no count, so it is computed once.
+        It depends on no count, so it is computed once where jobs are not too many.
         """
+        if len(self.jobs) > MOST_COMPARED:
+            return self._covers_of(among)
         if self._covers is None:
-            of_each = np.hstack([self.request, self._rows.T])
-            kinds, kind = np.unique(np.packbits(self.opened, axis=1), axis=0, return_inverse=True)
-            covers = np.array([~(kinds & ~wide).any(axis=1) for wide in kinds])[np.ix_(kind.ravel(), kind.ravel())]
-            for column in of_each.T[of_each.any(axis=0)]:
-                covers &= column[:, None] <= column[None]
-            self._covers = covers
-        return self._covers
+            self._covers = self._covers_of(np.arange(len(self.jobs)))
+        return self._covers[np.ix_(among, among)]
+
+    def _covers_of(self, among: IntArray) -> BoolArray:
+        of_each = np.hstack([self.request[among], self._rows[:, among].T])
+        kinds, kind = np.unique(np.packbits(self.opened[among], axis=1), axis=0, return_inverse=True)
+        covers = np.array([~(kinds & ~wide).any(axis=1) for wide in kinds])[np.ix_(kind.ravel(), kind.ravel())]
+        for column in of_each.T[of_each.any(axis=0)]:
+            users = np.flatnonzero(column > 0)  # what a job does not request, it never requests more of
+            covers[users] &= column[users, None] <= column[None]
+        return np.asarray(covers, dtype=np.bool_)
 
     def slots(self, k: int) -> IntArray:
         """(nodes,) how many more trainers of a job fit on each node."""
@@ -176,7 +183,7 @@ class SwapState:
         """An independent copy; both share what does not change."""
         other = object.__new__(SwapState)
         other.__dict__.update(self.__dict__)
-        other.free, other.held, other.count = self.free.copy(), self.held.copy(), self.count.copy()
+        other.free, other.held, other.count = self.free.copy(order="F"), self.held.copy(), self.count.copy()
         other._left, other._spare = self._left.copy(), self._spare.copy()
         return other
 

@@ -16,6 +16,7 @@ from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.pods import containers_of
 from edl.sandbox.apiserver.kinds.rows.cluster import DEFAULT_CLASS
 from edl.sandbox.apiserver.quotas import apply_limit_defaults, require_limits, require_quota
+from edl.sandbox.apiserver.resizing import node_problem
 
 SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -54,6 +55,19 @@ def permit_create(cluster: Cluster, kind: Kind, value: Object) -> None:
     if kind.qualified == "pods":
         require_limits(cluster, value)
     require_quota(cluster, kind, value)
+
+
+def permit_resize(cluster: Cluster, kind: Kind, value: Object, old: Object) -> None:
+    """Refuse a resized pod, valid in itself, that a limit of its namespace or the size of its node forbids.
+
+    Raises:
+        ApiError: 403.
+    """
+    node = cluster.find("nodes", "", value["spec"].get("nodeName") or "")
+    if node is not None and (problem := node_problem(value, dig(node, "status", "allocatable", default={}))):
+        raise forbidden("pods", "", value["metadata"]["name"], problem)
+    require_limits(cluster, value)
+    require_quota(cluster, kind, value, old)
 
 
 def admit_update(cluster: Cluster, kind: Kind, value: Object) -> None:

@@ -203,8 +203,8 @@ class Api:
 
     def _subresource(self, request: Request, kind: Kind, target: Target, form: Accepted) -> Response:
         key, verb, name = (target.namespace, target.name), request.verb, target.subresource
-        if name == "status" and kind.has_status:
-            return self._status(request, kind, target, form)
+        if (name == "status" and kind.has_status) or (name == "resize" and name in kind.subresources):
+            return self._part(request, kind, target, form)
         if name == "scale" and kind.scale is not None:
             return self._scale(request, kind, target)
         if name == "finalize" and kind.qualified == "namespaces" and verb == "update":
@@ -225,7 +225,7 @@ class Api:
                 return answer(issue_token(self.cluster, kind, key, request), 201)
         raise method_not_allowed()
 
-    def _status(self, request: Request, kind: Kind, target: Target, form: Accepted) -> Response:
+    def _part(self, request: Request, kind: Kind, target: Target, form: Accepted) -> Response:
         match request.verb:
             case "get":
                 return self._one(kind, self.cluster.entry(kind, (target.namespace, target.name)), form, request)

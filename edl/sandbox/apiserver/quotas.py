@@ -16,7 +16,7 @@ from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import forbidden
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.pods import FINISHED, containers_of
-from edl.sandbox.apiserver.schema.quantities import parse_quantity, total
+from edl.sandbox.apiserver.schema.quantities import canonical, parse_quantity, total
 
 QUOTAS, LIMITS = "resourcequotas", "limitranges"
 _SIMPLE = ("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services")
@@ -120,15 +120,21 @@ def usage_of(kind: Kind, value: Object) -> dict[str, str]:
     return used
 
 
-def require_quota(cluster: Cluster, kind: Kind, value: Object) -> None:
-    """Refuse a new object that a ResourceQuota of its namespace has no room for.
+def require_quota(cluster: Cluster, kind: Kind, value: Object, old: Object | None = None) -> None:
+    """Refuse an object that a ResourceQuota of its namespace has no room for.
+
+    Args:
+        cluster: the objects.
+        kind: of the object.
+        value: a new object, or the new state of one that counts already.
+        old: the state that counts.
 
     Raises:
         ApiError: 403.
     """
     namespace, name = value["metadata"].get("namespace", ""), value["metadata"].get("name", "")
     for quota in _enforced(cluster, namespace):
-        asked = {key: text for key, text in usage_of(kind, value).items() if key in quota["spec"]["hard"]}
+        asked = _added(usage_of(kind, value), usage_of(kind, old) if old else {}, quota["spec"]["hard"])
         quota_name = quota["metadata"]["name"]
         if kind.qualified == "pods" and (missing := _missing(quota["spec"]["hard"], value)):
             raise forbidden("pods", "", name, f"failed quota: {quota_name}: must specify {missing}")
@@ -143,6 +149,15 @@ def require_quota(cluster: Cluster, kind: Kind, value: Object) -> None:
                 for what, amounts in (("requested", asked), ("used", used), ("limited", hard))
             )
             raise forbidden(kind.plural, kind.group, name, f"exceeded quota: {quota_name}, {detail}")
+
+
+def _added(usage: dict[str, str], before: dict[str, str], hard: Object) -> dict[str, str]:
+    """What an object counts more than before towards the limits of a quota; all that it counts if it is new."""
+    added = {key: text for key, text in usage.items() if key in hard}
+    if not before:
+        return added
+    more = {key: parse_quantity(text) - parse_quantity(before.get(key, "0")) for key, text in added.items()}
+    return {key: canonical(format(amount, "f")) for key, amount in more.items() if amount > 0}
 
 
 def refresh_quotas(cluster: Cluster, namespace: str) -> None:

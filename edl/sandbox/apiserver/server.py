@@ -162,6 +162,8 @@ class ApiServer:
             return await self._execute(raw, request)
         except ApiError as error:
             return _plain(answer_error(error))
+        except ConnectionError:  # the client has left, maybe before its reply began: no error of the server
+            return await _no_reply(raw, silent=False)
 
     async def _execute(self, raw: web.BaseRequest, request: Request, *, behind: int = 0) -> web.StreamResponse:
         target = request.target
@@ -254,20 +256,18 @@ async def _stream(raw: web.BaseRequest, response: Response, *, cut: int | None =
     """Send a stream; `cut`: reset the connection after that many chunks."""
     reply = web.StreamResponse(status=response.code, headers={"Content-Type": response.content_type})
     reply.enable_chunked_encoding()
-    await reply.prepare(raw)
     stream = response.stream
     if stream is None:
+        await reply.prepare(raw)
         return reply
-    try:
-        async with aclosing(stream):
-            async for chunk in stream:
-                if cut == 0:
-                    return await _no_reply(raw, silent=False)
-                cut = None if cut is None else cut - 1
-                await reply.write(chunk)
-        await reply.write_eof()
-    except ConnectionError:  # the client has gone
-        return reply
+    async with aclosing(stream):
+        await reply.prepare(raw)
+        async for chunk in stream:
+            if cut == 0:
+                return await _no_reply(raw, silent=False)
+            cut = None if cut is None else cut - 1
+            await reply.write(chunk)
+    await reply.write_eof()
     return reply
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.sandbox.apiserver.admission import admit_create, admit_update, permit_create
+from edl.sandbox.apiserver.admission import admit_create, admit_update, permit_create, permit_resize
 from edl.sandbox.apiserver.cel.rules import rule_errors, typed
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import to_stored
@@ -31,6 +31,7 @@ from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
 from edl.sandbox.apiserver.kinds.names import NAME_PROBLEMS
 from edl.sandbox.apiserver.patches.managers import APPLY, UPDATE, Applied, Manager, record_apply, record_update
+from edl.sandbox.apiserver.resizing import RESIZE, resize_errors, resized_spec
 from edl.sandbox.apiserver.schema import structural
 from edl.sandbox.apiserver.schema.types import OBJECT_META, builtin_types, decode, strict_error
 from edl.sandbox.apiserver.schema.validation import (
@@ -56,7 +57,7 @@ class Write:
         request: the request.
         kind: of the object.
         key: of the object; its name may be generated.
-        subresource: `status` or empty.
+        subresource: `status`, `resize` or empty.
         warnings: for the client, filled in on the way.
         is_scale: whether it comes through the scale subresource.
         applied: what a server-side apply sets; None for any other write.
@@ -211,7 +212,8 @@ class Writer:
     def _judge(self, write: Write, value: Object, old: Object | None) -> None:
         kind = write.kind
         before = [] if old is None else _finalizer_errors(value["metadata"], old["metadata"])
-        if errors := [*before, *kind.rules(value, old), *schema_errors_of(kind, value, old, ())]:
+        broken = resize_errors(value, old) if old and write.subresource == RESIZE else kind.rules(value, old)
+        if errors := [*before, *broken, *schema_errors_of(kind, value, old, ())]:
             raise invalid(kind.name, kind.group, value["metadata"]["name"], errors)
         self._admit(write, value, old)
 
@@ -229,6 +231,8 @@ class Writer:
         admit_update(cluster, kind, value)
         self._count_generation(write, value, old.value)
         self._judge(write, value, old.value)
+        if write.subresource == RESIZE:
+            permit_resize(cluster, kind, value, old.value)
         if write.applied is None and _same_but_managers(value, old.value):
             return old
         self._record(write, value, old.value)
@@ -266,6 +270,8 @@ class Writer:
                 **({"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}),
             }
             return {**old, "metadata": managed, **({"status": new["status"]} if "status" in new else {})}
+        if write.subresource == RESIZE:
+            return {**old, "metadata": {**old["metadata"]}, "spec": resized_spec(old["spec"], new["spec"])}
         value = {**new, "metadata": metadata}
         if kind.has_status:
             value.pop("status", None)

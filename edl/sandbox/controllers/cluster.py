@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from edl.kube.client.session import ApiSession
-from edl.sandbox.controllers.loop import LONGEST_S, Informers, attempt, collection_of, delete, path_of
+from edl.sandbox.controllers.loop import Informers, attempt, collection_of, delete, path_of
 from edl.sandbox.kubelet.node import LEASE_S
 from edl.sandbox.objects import (
     condition,
@@ -39,17 +39,16 @@ class EndpointsController:
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:
         self._session, self._informers = session, informers
-        self._wakeup = informers.wakeup()
 
     async def run(self) -> None:
         """Write them forever."""
-        await self._informers.wait_until_synced()
-        while True:
-            pods = [pod for pod in self._informers["Pod"] if not is_finished(pod)]
-            for service in self._informers["Service"]:
-                if service["spec"].get("selector") and not is_deleted(service):
-                    await self._write(service, endpoint_subsets(service, pods))
-            await self._wakeup.wait(LONGEST_S)
+        await self._informers.after_each_change(self._write_all)
+
+    async def _write_all(self) -> None:
+        pods = [pod for pod in self._informers["Pod"] if not is_finished(pod)]
+        for service in self._informers["Service"]:
+            if service["spec"].get("selector") and not is_deleted(service):
+                await self._write(service, endpoint_subsets(service, pods))
 
     async def _write(self, service: Object, subsets: list[Object]) -> None:
         namespace, name = namespace_of(service), name_of(service)

@@ -13,7 +13,7 @@ import asyncio
 from typing import Any
 
 from edl.kube.client.session import ApiSession
-from edl.sandbox.controllers.loop import LONGEST_S, Informers, attempt, delete, path_of, read
+from edl.sandbox.controllers.loop import Informers, attempt, delete, path_of, read
 from edl.sandbox.objects import is_deleted, namespace_of, uid_of
 
 Object = dict[str, Any]
@@ -30,14 +30,10 @@ class GarbageCollector:
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:
         self._session, self._informers = session, informers
-        self._wakeup = informers.wakeup()
 
     async def run(self) -> None:
         """Collect forever."""
-        await self._informers.wait_until_synced()
-        while True:
-            await self.collect()
-            await self._wakeup.wait(LONGEST_S)
+        await self._informers.after_each_change(self.collect)
 
     async def collect(self) -> None:
         """One round over all objects."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ COLLECTIONS = {
     "PersistentVolume": "/api/v1/persistentvolumes",
     "Deployment": "/apis/apps/v1/deployments",
     "ReplicaSet": "/apis/apps/v1/replicasets",
+    "Job": "/apis/batch/v1/jobs",
     "Lease": "/apis/coordination.k8s.io/v1/leases",
     "TrainingJob": "/apis/paddlepaddle.org/v1/trainingjobs",
 }
@@ -49,11 +50,6 @@ class Informers:
         self._wakeups: list[Wakeup] = []
         self._informers = {kind: Informer(session, kind, COLLECTIONS[kind], self._wake) for kind in kinds}
 
-    def wakeup(self) -> Wakeup:
-        """A wakeup that every change sets."""
-        self._wakeups.append(Wakeup())
-        return self._wakeups[-1]
-
     def __getitem__(self, kind: str) -> Informer:
         return self._informers[kind]
 
@@ -69,6 +65,15 @@ class Informers:
     async def wait_until_synced(self) -> None:
         """Wait for the first list of each."""
         await asyncio.gather(*(informer.wait_until_synced() for informer in self._informers.values()))
+
+    async def after_each_change(self, reconcile: Callable[[], Awaitable[None]]) -> None:
+        """Reconcile once all is listed, after each change, and at least every LONGEST_S, forever."""
+        wakeup = Wakeup()
+        self._wakeups.append(wakeup)
+        await self.wait_until_synced()
+        while True:
+            await reconcile()
+            await wakeup.wait(LONGEST_S)
 
     def _wake(self) -> None:
         for wakeup in self._wakeups:

@@ -7,6 +7,7 @@ import asyncio
 from edl.kube.client.session import ApiSession
 from edl.sandbox.controllers.cluster import EndpointsController, NodeController
 from edl.sandbox.controllers.garbage import GarbageCollector
+from edl.sandbox.controllers.jobs import JobController
 from edl.sandbox.controllers.loop import COLLECTIONS, Informers
 from edl.sandbox.controllers.replicas import ReplicaController
 from edl.sandbox.controllers.volumes import VolumeController
@@ -37,6 +38,7 @@ async def run_controllers(session: ApiSession, *, node_grace_s: float = LEASE_S)
     controllers = (
         GarbageCollector(session, informers),
         ReplicaController(session, informers),
+        JobController(session, informers),
         EndpointsController(session, informers),
         NodeController(session, informers, node_grace_s),
         VolumeController(session, informers, STORAGE_CLASS),

@@ -17,7 +17,7 @@ from math import ceil, floor
 from typing import Any
 
 from edl.kube.client.session import ApiSession
-from edl.sandbox.controllers.loop import LONGEST_S, Informers, attempt, collection_of, delete, path_of
+from edl.sandbox.controllers.loop import Informers, attempt, collection_of, delete, path_of
 from edl.sandbox.events import NORMAL, EventRecorder
 from edl.sandbox.objects import (
     condition,
@@ -47,17 +47,13 @@ class ReplicaController:
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:
         self._session, self._informers = session, informers
-        self._wakeup = informers.wakeup()
         self._deployment_events = EventRecorder(session, "deployment-controller")
         self._set_events = EventRecorder(session, "replicaset-controller")
         self._expected: dict[str, set[str]] = {}
 
     async def run(self) -> None:
         """Keep them forever."""
-        await self._informers.wait_until_synced()
-        while True:
-            await self.reconcile()
-            await self._wakeup.wait(LONGEST_S)
+        await self._informers.after_each_change(self.reconcile)
 
     async def reconcile(self) -> None:
         """One round over all of them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from edl.kube.client.session import ApiSession
 from edl.model.quantity import parse_quantity
-from edl.sandbox.controllers.loop import LONGEST_S, Informers, attempt, delete, path_of
+from edl.sandbox.controllers.loop import Informers, attempt, delete, path_of
 from edl.sandbox.objects import is_deleted, labels_of, name_of, namespace_of, uid_of
 
 Object = dict[str, Any]
@@ -32,14 +32,10 @@ class VolumeController:
 
     def __init__(self, session: ApiSession, informers: Informers, storage_class: str) -> None:
         self._session, self._informers, self._class = session, informers, storage_class
-        self._wakeup = informers.wakeup()
 
     async def run(self) -> None:
         """Bind claims forever."""
-        await self._informers.wait_until_synced()
-        while True:
-            await self._bind_all()
-            await self._wakeup.wait(LONGEST_S)
+        await self._informers.after_each_change(self._bind_all)
 
     async def _bind_all(self) -> None:
         claims = {uid_of(claim): claim for claim in self._informers[CLAIM]}

@@ -54,7 +54,7 @@ class Container:
         *,
         is_init: bool = False,
     ) -> None:
-        self.record = ContainerRecord(spec["name"], spec["image"])
+        self.record = ContainerRecord(spec["name"], spec["image"], resources=spec.get("resources") or {})
         self._host, self._pod, self._spec, self._place = host, pod, spec, place
         self._changed, self._is_init = changed, is_init
         self._process: Process | None = None
@@ -68,6 +68,7 @@ class Container:
         """Take over what an earlier kubelet knew; a container that ran then has ended with it."""
         record = self.record
         record.restarts, record.last_state = int(status.get("restartCount") or 0), status.get("lastState") or {}
+        record.resources = status.get("resources") or record.resources
         record.container_id, record.state = status.get("containerID") or "", status.get("state") or record.state
         if "running" in record.state:
             record.state = {

@@ -12,7 +12,7 @@ import msgspec
 
 from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.kube.client.api_errors import NotFoundError
-from edl.kube.client.session import ApiSession
+from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.sandbox.events import EventRecorder
 from edl.sandbox.kubelet.addresses import AddressPool
 from edl.sandbox.kubelet.environment import Find
@@ -24,7 +24,6 @@ from edl.sandbox.objects import namespace_of, pod_path, uid_of
 
 Object = dict[str, Any]
 _CLAIM = "PersistentVolumeClaim"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 LOOPBACK = "127.0.0.1"
 
 

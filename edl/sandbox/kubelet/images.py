@@ -71,15 +71,11 @@ def default_images() -> tuple[Image, ...]:
                 {"CHECKPOINT_DIR": "{root}/checkpoints"},
             )
         )
-        rows.append(
-            Image(
-                "*edl/torch-elastic",
-                f"this Python, which needs PyTorch, with {example}/torch_elastic",
-                (),
-                ("python",),
-                {"/workspace": str(example)},
-            )
-        )
+        rows += [
+            Image(f"*edl/{name}", f"this Python, which needs {package}, with {example}", (), ("python",), places, env)
+            for places, env in [({"/workspace": str(example)}, {"CHECKPOINT_DIR": "{root}/checkpoints"})]
+            for name, package in (("torch-elastic", "PyTorch"), ("ctr", "Paddle"), ("train-ft", "Paddle"))
+        ]
     return (
         *rows,
         Image("*nginx", "a small HTTP server on the ports of the container", serve),

@@ -29,7 +29,7 @@ from edl.sandbox.kubelet.names import NamesFile, service_names
 from edl.sandbox.kubelet.node import NodeAgent, NodeShape
 from edl.sandbox.kubelet.pod_worker import PodWorker
 from edl.sandbox.kubelet.runtime import Runtime
-from edl.sandbox.objects import name_of, namespace_of, uid_of
+from edl.sandbox.objects import Amounts, name_of, namespace_of, uid_of
 
 Object = dict[str, Any]
 _LONGEST_S = 5.0
@@ -140,9 +140,15 @@ class Kubelet:
                     worker.vanish()
             await self._wakeup.wait(_LONGEST_S)
 
+    def _granted_beside(self, worker: PodWorker) -> list[Amounts]:
+        """What the other pods of a worker's node were granted."""
+        node = worker.pod["spec"]["nodeName"]
+        workers = (one for one, _ in self._workers.values() if one is not worker)
+        return [one.granted for one in workers if one.pod["spec"]["nodeName"] == node]
+
     def _adopt(self, pod: Object) -> None:
         agent = self._nodes[pod["spec"]["nodeName"]]
-        worker = PodWorker(self._host, pod, lambda: agent.node)
+        worker = PodWorker(self._host, pod, lambda: agent.node, lambda: self._granted_beside(worker))
         task = asyncio.create_task(worker.run())
         task.add_done_callback(lambda _: self._wakeup.set())
         self._workers[uid_of(pod)] = (worker, task)

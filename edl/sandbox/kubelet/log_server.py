@@ -1,6 +1,6 @@
 """The HTTPS server of the kubelet: logs of containers and commands in them, and a clear no to the rest.
 
-It listens on loopback only, and serves whoever is on this machine. Commands come over a WebSocket, as the embedded
+It listens on loopback only, and serves every process of this machine. Commands come over a WebSocket, as the embedded
 API server passes them on; a real API server speaks SPDY to its kubelets, for which there is no maintained Python
 library.
 """

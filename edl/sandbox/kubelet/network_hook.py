@@ -20,6 +20,7 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 ADDRESS = "EDL_SANDBOX_ADDRESS"
@@ -131,6 +132,11 @@ def install(environment: dict[str, str]) -> None:
         _bind_address(address)
 
 
+def _replace(name: str, method: Callable[..., Any]) -> None:
+    """Replace a method of every socket: the purpose of this hook, for programs that know nothing of it."""
+    setattr(socket.socket, name, method)
+
+
 def _bind_address(own: str) -> None:
     bind = socket.socket.bind
 
@@ -139,8 +145,7 @@ def _bind_address(own: str) -> None:
             address = (own, *address[1:])
         bind(self, address)
 
-    # The purpose of this hook: programs that know nothing of it use these methods.
-    socket.socket.bind = bind_own  # type: ignore[assignment,method-assign]
+    _replace("bind", bind_own)
 
 
 def _map_ports(own: str, ports: Ports) -> None:
@@ -170,10 +175,9 @@ def _map_ports(own: str, ports: Ports) -> None:
         except ConnectionRefusedError:
             return errno.ECONNREFUSED
 
-    # As above: the methods of the class itself change.
-    socket.socket.bind = bind_mapped  # type: ignore[assignment,method-assign]
-    socket.socket.connect = connect_mapped  # type: ignore[assignment,method-assign]
-    socket.socket.connect_ex = connect_ex_mapped  # type: ignore[assignment,method-assign]
+    _replace("bind", bind_mapped)
+    _replace("connect", connect_mapped)
+    _replace("connect_ex", connect_ex_mapped)
 
 
 def _resolve_names(names: Names, environment: dict[str, str]) -> None:

@@ -15,8 +15,8 @@ import msgspec
 from edl import __version__
 from edl.errors import EdlError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError
-from edl.kube.client.session import ApiSession
-from edl.sandbox.kubelet.host import LOOPBACK, STRATEGIC_PATCH
+from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
+from edl.sandbox.kubelet.host import LOOPBACK
 from edl.sandbox.objects import micro_text, now_text
 
 Object = dict[str, Any]

@@ -14,6 +14,7 @@ from edl.sandbox.objects import condition, now_text
 Object = dict[str, Any]
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
+RESIZE_PENDING = "PodResizePending"
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class ContainerRecord:
         is_ready: it runs, and its readiness probe succeeds.
         is_started: it runs, and its startup probe has succeeded.
         container_id: of the last start.
+        resources: requests and limits that the kubelet has granted.
     """
 
     name: str
@@ -37,6 +39,7 @@ class ContainerRecord:
     is_ready: bool = False
     is_started: bool = False
     container_id: str = ""
+    resources: Object = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int | None:
@@ -56,6 +59,8 @@ class ContainerRecord:
             "restartCount": self.restarts,
             "ready": self.is_ready,
             "started": self.is_started,
+            "resources": self.resources,
+            "allocatedResources": self.resources.get("requests") or {},
         }
 
 
@@ -70,6 +75,7 @@ class PodFacts:
         is_initialized: all init containers have succeeded.
         phase: Succeeded or Failed once no container will run again, else empty.
         reason, message: of a pod that failed as a whole.
+        refusal: why a changed request was not granted, Deferred or Infeasible; empty if every change was.
     """
 
     address: str
@@ -81,6 +87,7 @@ class PodFacts:
     phase: str = ""
     reason: str = ""
     message: str = ""
+    refusal: str = ""
 
 
 def pod_status(pod: Object, facts: PodFacts) -> Object:
@@ -111,6 +118,12 @@ def pod_status(pod: Object, facts: PodFacts) -> Object:
         "startTime": facts.start_time,
         "containerStatuses": [one.as_status() for one in facts.main],
     }
+    if facts.refusal:
+        pending = _condition(pod, RESIZE_PENDING, holds=True)
+        detail = {"reason": facts.refusal, "message": "the node has no room for what the pod requests now"}
+        status["conditions"].append(pending | detail)
+    elif condition(pod, RESIZE_PENDING):
+        status["conditions"].append({"type": RESIZE_PENDING, "$patch": "delete"})
     if facts.address:
         status |= {"podIP": facts.address, "podIPs": [{"ip": facts.address}]}
     if facts.init:

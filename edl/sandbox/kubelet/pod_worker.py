@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from edl.sandbox.kubelet.container import Container
 from edl.sandbox.kubelet.host import LOOPBACK, Host
 from edl.sandbox.kubelet.launch import ContainerPlace
 from edl.sandbox.kubelet.pod_status import INITIALIZING, ContainerRecord, PodFacts, final_phase, pod_status
+from edl.sandbox.kubelet.resizing import grant, granted
 from edl.sandbox.kubelet.volumes import VolumeSources, prepare_volumes, until_ready
-from edl.sandbox.objects import is_deleted, is_finished, is_true, now_text, uid_of
+from edl.sandbox.objects import Amounts, is_deleted, is_finished, is_true, now_text, uid_of
 from edl.waiting import wait_for_first
 
 Object = dict[str, Any]
@@ -31,17 +32,24 @@ class PodWorker:
         host: the kubelet.
         pod: bound to a node of it.
         node: returns that Node object.
+        others: returns what the other pods of that node were granted.
     """
 
-    def __init__(self, host: Host, pod: Object, node: Callable[[], Object]) -> None:
-        self._host, self._node = host, node
+    def __init__(
+        self,
+        host: Host,
+        pod: Object,
+        node: Callable[[], Object],
+        others: Callable[[], Iterable[Amounts]] = lambda: (),
+    ) -> None:
+        self._host, self._node, self._others = host, node, others
         self.pod = pod
         self.folder: Path = host.folder / "pods" / uid_of(pod)
         self.init: list[Container] = []
         self.main: list[Container] = []
         self._address = ""
         self._start_time = (pod.get("status") or {}).get("startTime") or now_text()
-        self._phase, self._is_initialized = "", False
+        self._phase, self._is_initialized, self._refusal = "", False, ""
         self._deleted, self._dirty, self._vanished = asyncio.Event(), asyncio.Event(), False
         self._written: Object = {}
 
@@ -53,6 +61,21 @@ class PodWorker:
             self._dirty.set()
         if is_deleted(pod):
             self._deleted.set()
+        elif self.main and not self._phase:
+            self._resize()
+
+    @property
+    def granted(self) -> Amounts:
+        """What its containers were granted; nothing once they have ended."""
+        return {} if self._phase else granted(self._records(self.main))
+
+    def _resize(self) -> None:
+        """Grant what the pod requests now, if there is room for it."""
+        records = self._records(self.main)
+        before = (self._refusal, [one.resources for one in records])
+        self._refusal = grant(self.pod, records, self._node(), self._others())
+        if before != (self._refusal, [one.resources for one in records]):
+            self._dirty.set()
 
     def _written_pod(self) -> Object:
         return {"status": self._written}
@@ -204,6 +227,7 @@ class PodWorker:
             self._records(self.main),
             self._is_initialized,
             self._phase,
+            refusal=self._refusal,
         )
         status = pod_status(self.pod, facts)
         if status == self._written:

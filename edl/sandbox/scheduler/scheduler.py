@@ -45,7 +45,7 @@ class Scheduler:
         self.claims = Informer(session, "PersistentVolumeClaim", "/api/v1/persistentvolumeclaims", self._wakeup.set)
         self._events = EventRecorder(session, NAME)
         self._assumed: dict[str, str] = {}
-        self._told: dict[str, str] = {}
+        self._published: dict[str, str] = {}
         self._views = PodViews()
         self._nodes: dict[str, NodeView] = {}
         self._nominees: list[PodView] = []
@@ -72,7 +72,7 @@ class Scheduler:
             for uid, node in self._assumed.items()
             if uid in known and not known[uid]["spec"].get("nodeName")
         }
-        self._told = {uid: text for uid, text in self._told.items() if uid in known}
+        self._published = {uid: text for uid, text in self._published.items() if uid in known}
         self._views.keep(known)
         waiting = [self._views(pod) for pod in known.values() if self._is_waiting(pod)]
         self._look()
@@ -159,7 +159,7 @@ class Scheduler:
         before = self._nodes[node.name]
         self._nodes[node.name] = before.with_pods([*before.pods, pod])
         self._nominees = [one for one in self._nominees if one.uid != pod.uid]
-        self._told.pop(pod.uid, None)
+        self._published.pop(pod.uid, None)
         message = f"Successfully assigned {pod.key[0]}/{pod.key[1]} to {node.name}"
         self._events.emit(pod.body, NORMAL, "Scheduled", message)
 
@@ -189,9 +189,9 @@ class Scheduler:
 
     async def _refuse(self, pod: PodView, message: str, nominated: str = "") -> None:
         """Say in the condition PodScheduled and in an event why a pod waits, once for each reason."""
-        if self._told.get(pod.uid) == message and not nominated:
+        if self._published.get(pod.uid) == message and not nominated:
             return
-        self._told[pod.uid] = message
+        self._published[pod.uid] = message
         before = condition(pod.body, "PodScheduled")
         if before is None or before.get("message") != message or is_true(pod.body, "PodScheduled"):
             found = {

@@ -44,7 +44,7 @@ class View:
         self._console = Console(highlight=False, soft_wrap=True)
         self._is_live = sys.stdout.isatty() if is_live is None else is_live
         self._since_s = time.monotonic()
-        self._told: set[tuple[str, int]] = set()
+        self._shown: set[tuple[str, int]] = set()
         self._decisions: deque[str] = deque(maxlen=_DECISIONS)
         self._line = ""
 
@@ -96,8 +96,8 @@ class View:
         found = []
         for event in sorted(self._events, key=lambda one: str(one.get("lastTimestamp") or "")):
             key = (str(event["metadata"]["uid"]), int(event.get("count") or 1))
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._shown:
+                self._shown.add(key)
                 found.append(f"{event['involvedObject']['name']}: {event['reason']}: {event['message']}")
         return found
 

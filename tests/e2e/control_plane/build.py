@@ -8,6 +8,7 @@ never leave a broken program behind.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,12 +24,15 @@ from tests.e2e.control_plane.versions import (
     CHART_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
+    PREVIOUS_PROGRAMS,
     PROGRAMS,
+    VOLCANO_PROGRAMS,
     ControlPlaneError,
     Program,
     binary_dir,
     cache_root,
     ldflags,
+    required_by,
 )
 
 _SAY_EVERY_S = 15.0
@@ -56,6 +60,25 @@ class NodeBinaries:
     pause: Path
 
 
+@dataclass(frozen=True, slots=True)
+class VolcanoBinaries:
+    """Where each program of Volcano is."""
+
+    vc_controller_manager: Path
+    vc_scheduler: Path
+    vc_webhook_manager: Path
+
+    @property
+    def crds(self) -> Path:
+        """The folder with the CustomResourceDefinitions."""
+        return self.vc_controller_manager.parent / "crd"
+
+    @property
+    def scheduler_configuration(self) -> Path:
+        """The configuration of the scheduler that Volcano's chart installs."""
+        return self.vc_scheduler.parent / "volcano-scheduler.conf"
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -76,6 +99,15 @@ def ensure_node_binaries() -> NodeBinaries:
     return NodeBinaries(**_ensure(NODE_PROGRAMS))
 
 
+def ensure_volcano() -> VolcanoBinaries:
+    """The same for Volcano.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or a build failed.
+    """
+    return VolcanoBinaries(**_ensure(VOLCANO_PROGRAMS))
+
+
 def ensure_helm() -> Path:
     """The same for Helm.
 
@@ -83,6 +115,15 @@ def ensure_helm() -> Path:
         ControlPlaneError: there is no Go and none can be fetched, or the build failed.
     """
     return _ensure(CHART_PROGRAMS)["helm"]
+
+
+def ensure_previous_api_server() -> Path:
+    """The same for the API server of the minor version before.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return _ensure(PREVIOUS_PROGRAMS)["kube_apiserver"]
 
 
 def _ensure(programs: Sequence[Program]) -> dict[str, Path]:
@@ -137,8 +178,28 @@ def _build_one(program: Program, title: str, tools: Toolchain) -> None:
         if code != 0:
             tail = "\n".join(log.read_text().splitlines()[-20:])
             raise ControlPlaneError(f"{program.name}: go build ended with {code}:\n{tail}")
+        if program.files:
+            _keep_files(program, tools)
         made.replace(target)
     _say(f"{title}: {time.monotonic() - began:.0f} s")
+
+
+def _keep_files(program: Program, tools: Toolchain) -> None:
+    """Copy files of the module beside the program, before the program is there to be found."""
+    command = [tools.go, "list", "-m", "-f", "{{.Dir}}", required_by(program.module)]
+    answer = subprocess.run(
+        command, cwd=MODULES / program.module, env=tools.environment, capture_output=True, text=True, check=False
+    )
+    if answer.returncode != 0:
+        raise ControlPlaneError(f"{program.name}: go list ended with {answer.returncode}:\n{answer.stderr}")
+    for name in program.files:
+        source, target = Path(answer.stdout.strip()) / name, program.folder / Path(name).name
+        shutil.rmtree(target, ignore_errors=True)
+        for file in (source, *source.rglob("*")):
+            if file.is_file():
+                made = target / file.relative_to(source) if source.is_dir() else target
+                made.parent.mkdir(parents=True, exist_ok=True)
+                made.write_bytes(file.read_bytes())  # files of the module cache are read-only, these are not
 
 
 def _run(command: list[str], program: Program, tools: Toolchain, out: IO[str], title: str) -> int:

@@ -1,7 +1,7 @@
 """A whole control plane as one object: start it, use it, lose its nodes, stop it.
 
 What runs is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, in place of
-kubelets, kwok. A supervisor owns the processes (see `supervisor`), so that whoever holds this
+kubelets, kwok. A supervisor owns the processes (see `supervisor`), so that the process that holds this
 object may be killed at any time without leaving anything running.
 """
 
@@ -31,6 +31,7 @@ from tests.e2e.control_plane.processes import Identity, end_recorded, is_alive, 
 from tests.e2e.control_plane.report import is_ready, tail_logs
 from tests.e2e.control_plane.supervision import end_supervisor, keep, supervise, supervisor_of
 from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.worlds.waiting import PATIENCE, wait_until
 
 API_SERVER = "kube-apiserver"
 READY_TIMEOUT_S = 90.0
@@ -104,7 +105,7 @@ class ControlPlane:
         supervisor = _launch(layout, settings, binaries)
         admin = layout.kubeconfig("admin")
         try:
-            _wait_for_api(workdir, supervisor)
+            _wait_for_api(workdir, supervisor, last="kube-scheduler" if settings.is_bare else "kwok")
             kube = Kube(admin, kubectl=binaries.kubectl)
             plane = cls(workdir, admin, kube, settings, supervisor)
             try:
@@ -216,15 +217,24 @@ class ControlPlane:
 
     def stop_api_server(self) -> None:
         """Let the API server die at once; everything else runs on."""
-        run = self._run_folder()
-        down_file(self.workdir, API_SERVER).touch()
-        who = read_pid_file(run / f"{API_SERVER}.pid")
+        self.stop_process(API_SERVER)
+
+    def stop_process(self, name: str) -> None:
+        """Kill a process of the cluster at once; returns once the supervisor has seen it, and leaves it so."""
+        path = self._run_folder() / f"{name}.pid"
+        down_file(self.workdir, name).touch()
+        who = read_pid_file(path)
         if who is not None and send(who, signal.SIGKILL) and not wait_gone(who, _STOP_S):
-            raise ControlPlaneError(f"{API_SERVER} does not end")
+            raise ControlPlaneError(f"{name} does not end")
+        wait_until(lambda: not path.exists(), f"the supervisor has seen that {name} ended", _STOP_S)
+
+    def start_process(self, name: str) -> None:
+        """Let the supervisor start it again, by its command in the plan."""
+        down_file(self.workdir, name).unlink(missing_ok=True)
 
     def start_api_server(self) -> None:
         """Start it again on the same port with the same data; returns once it answers."""
-        down_file(self.workdir, API_SERVER).unlink(missing_ok=True)
+        self.start_process(API_SERVER)
         what = f"{API_SERVER} answers again"
         self.kube.wait_until(lambda: self.kube.request("GET", "/readyz"), READY_TIMEOUT_S, what)
 
@@ -292,6 +302,9 @@ class ControlPlane:
         return Kube(path)
 
     def _furnish(self, specs: Sequence[NodeSpec]) -> None:
+        if self.settings.is_bare:
+            self.kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+            return
         lost.install(self.kube)
         self.add_nodes(specs)
         self.kube.wait_until(
@@ -305,14 +318,14 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     """Ask etcd by its JSON gateway."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=_STOP_S) as answer:
-        told: dict[str, Any] = json.load(answer)
-    return told
+        document: dict[str, Any] = json.load(answer)
+    return document
 
 
-def _wait_for_api(workdir: Path, supervisor: Identity) -> None:
+def _wait_for_api(workdir: Path, supervisor: Identity, *, last: str) -> None:
     """Wait until the last process has its turn, or the supervisor gave up."""
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while not (workdir / "run" / "kwok.pid").is_file():
+    deadline = time.monotonic() + READY_TIMEOUT_S * PATIENCE
+    while not (workdir / "run" / f"{last}.pid").is_file():
         if not is_alive(supervisor):
             ended = workdir / "run" / "ended"
             why = ended.read_text() if ended.is_file() else "no reason was left"

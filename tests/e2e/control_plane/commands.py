@@ -14,6 +14,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -49,9 +50,11 @@ class Settings:
         unreachable_toleration_s: how long pods stay on a lost node before they are evicted.
         audit_level: the API server's audit log at this level (Metadata, RequestResponse), in
             `logs/audit.log`; none where empty.
+        audit_user: if it is set, only the writes of this user are in the audit log.
         feature_gates: for the API server, the controller manager and the scheduler.
         percent_of_nodes_scored: among so many of the nodes with room kube-scheduler looks for the best; 0 is its own
             rule, which looks at 100 nodes or more.
+        is_bare: only etcd, kube-apiserver and kube-scheduler run. Nodes and pods change only by what tests write.
     """
 
     pod_delete_s: float = 1.0
@@ -59,8 +62,10 @@ class Settings:
     node_grace_s: int = 8
     unreachable_toleration_s: int = 300
     audit_level: str = ""
+    audit_user: str = ""
     feature_gates: str = ""
     percent_of_nodes_scored: int = 0
+    is_bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +130,14 @@ def lay_out(
     config = kwok_config(pod_delete_s=settings.pod_delete_s, pod_ready_s=settings.pod_ready_s)
     (workdir / "kwok.yaml").write_text(config)
     (workdir / "scheduler.yaml").write_text(_scheduler_config(layout, settings))
-    audit = {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "rules": [{"level": settings.audit_level or "None"}],
-    }
-    (workdir / "audit.yaml").write_text(yaml.safe_dump(audit))
+    (workdir / "audit.yaml").write_text(yaml.safe_dump(_audit_policy(settings)))
     return layout
 
 
 def commands(layout: Layout, settings: Settings, binaries: Binaries) -> tuple[Command, ...]:
     """The processes, in the order in which they start."""
     ready = f"{layout.server}/readyz"
-    managers = (controller_manager, scheduler, _kwok)
+    managers = (scheduler,) if settings.is_bare else (controller_manager, scheduler, _kwok)
     return (
         Command("etcd", (str(binaries.etcd), *etcd_flags(layout))),
         Command(
@@ -186,6 +186,8 @@ def apiserver_flags(layout: Layout, settings: Settings) -> list[str]:
         f"--default-not-ready-toleration-seconds={toleration}",
         *_gates(settings),
     ]
+    if settings.is_bare:  # nobody would take the taint of a new node away
+        flags.append("--disable-admission-plugins=TaintNodesByCondition")
     if settings.audit_level:
         flags += [f"--audit-policy-file={work}/audit.yaml", f"--audit-log-path={work}/logs/audit.log"]
     return flags
@@ -233,6 +235,14 @@ def _kwok(layout: Layout, settings: Settings, binaries: Binaries, ready: str) ->
         f"--node-lease-duration-seconds={settings.node_grace_s}",
     )
     return Command("kwok", (str(binaries.kwok), *flags), ready)
+
+
+def _audit_policy(settings: Settings) -> dict[str, Any]:
+    rule: dict[str, Any] = {"level": settings.audit_level or "None"}
+    if settings.audit_user:
+        rule |= {"users": [settings.audit_user], "verbs": ["create", "update", "patch", "delete"]}
+    rules = [rule, {"level": "None"}] if settings.audit_user else [rule]
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
 
 
 def _gates(settings: Settings) -> list[str]:

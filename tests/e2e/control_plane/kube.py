@@ -130,11 +130,11 @@ class Kube:
             if answer.status >= 400:
                 raise KubeError(answer.status, "WatchRefused", answer.read().decode(errors="replace"))
             while line := answer.readline():
-                told = json.loads(line)
-                if told["type"] == "ERROR":
-                    status = told["object"]
+                document = json.loads(line)
+                if document["type"] == "ERROR":
+                    status = document["object"]
                     raise KubeError(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
-                yield told["type"], told["object"]
+                yield document["type"], document["object"]
         except (http.client.HTTPException, OSError) as error:
             raise KubeError(0, "Unreachable", f"watching {kind}: {error!r}") from error
         finally:
@@ -283,10 +283,10 @@ class Kube:
         data = None if body is None else json.dumps(body)
         headers = self._headers(accept, content_type)
         status, raw = self._exchange(method, self._target(path, query), data, headers)
-        told: Object = json.loads(raw) if raw[:1] == b"{" else {"message": raw.decode()}
+        document: Object = json.loads(raw) if raw[:1] == b"{" else {"message": raw.decode()}
         if status >= 400:
-            raise KubeError(status, told.get("reason", ""), told.get("message", ""))
-        return told
+            raise KubeError(status, document.get("reason", ""), document.get("message", ""))
+        return document
 
     def _target(self, path: str, query: Mapping[str, str] | None) -> str:
         text = urlencode({key: value for key, value in (query or {}).items() if value})
@@ -364,10 +364,10 @@ def _add_group(found: dict[str, Resource], root: str, group: Object) -> None:
     name = group["metadata"].get("name", "")
     for version in group["versions"]:
         prefix = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
-        for told in version.get("resources", ()):
-            kind = told["responseKind"]["kind"]
-            resource = Resource(prefix, told["resource"], kind, told["scope"] == "Namespaced")
-            names = [told["resource"], told.get("singularResource") or kind, kind]
-            for alias in (*names, *told.get("shortNames", ())):
+        for document in version.get("resources", ()):
+            kind = document["responseKind"]["kind"]
+            resource = Resource(prefix, document["resource"], kind, document["scope"] == "Namespaced")
+            names = [document["resource"], document.get("singularResource") or kind, kind]
+            for alias in (*names, *document.get("shortNames", ())):
                 found.setdefault(alias.lower(), resource)
                 found.setdefault(f"{alias.lower()}.{name}", resource)

@@ -50,10 +50,10 @@ def read_kubeconfig(path: Path) -> Access:
         ControlPlaneError: the file is missing, or needs what is not supported here.
     """
     try:
-        told = yaml.safe_load(path.read_text())
-        context = _named(told, "context", told["current-context"])
-        cluster = _named(told, "cluster", context["cluster"])
-        user = _named(told, "user", context["user"])
+        config = yaml.safe_load(path.read_text())
+        context = _named(config, "context", config["current-context"])
+        cluster = _named(config, "cluster", context["cluster"])
+        user = _named(config, "user", context["user"])
         url = urlsplit(cluster["server"])
     except (OSError, KeyError, TypeError, StopIteration) as error:
         raise ControlPlaneError(f"{path}: not a usable kubeconfig ({error!r})") from error
@@ -71,10 +71,10 @@ def read_kubeconfig(path: Path) -> Access:
 
 def with_token(source: Path, path: Path, *, user: str, token: str) -> Path:
     """Write a kubeconfig for the server of another one, as somebody else."""
-    told = yaml.safe_load(source.read_text())
-    context = _named(told, "context", told["current-context"])
+    config = yaml.safe_load(source.read_text())
+    context = _named(config, "context", config["current-context"])
     context["user"] = user
-    return _write(path, {**told, "users": [{"name": user, "user": {"token": token}}]})
+    return _write(path, {**config, "users": [{"name": user, "user": {"token": token}}]})
 
 
 def _write(path: Path, document: dict[str, Any]) -> Path:
@@ -84,8 +84,8 @@ def _write(path: Path, document: dict[str, Any]) -> Path:
     return path
 
 
-def _named(told: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(e for e in told[f"{kind}s"] if e["name"] == name)[kind]
+def _named(config: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(e for e in config[f"{kind}s"] if e["name"] == name)[kind]
     return found
 
 

@@ -65,10 +65,10 @@ def load_mix(mix: str | Path) -> tuple[NodeSpec, ...]:
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in MIXES.glob("*.yaml")))
         raise ControlPlaneError(f"no mix {mix!s}; give a file, or one of {known}")
-    told = yaml.safe_load(path.read_text())
-    if not isinstance(told, dict) or not isinstance(told.get("nodes"), list):
+    document = yaml.safe_load(path.read_text())
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise ControlPlaneError(f"{path}: a mix is a mapping with a list `nodes`")
-    return tuple(spec for kind in told["nodes"] for spec in _of_kind(kind, path))
+    return tuple(spec for kind in document["nodes"] for spec in _of_kind(kind, path))
 
 
 def _of_kind(kind: Mapping[str, Any], path: Path) -> Iterator[NodeSpec]:

@@ -37,9 +37,9 @@ def write_plan(path: Path, plan: Plan) -> None:
 
 def read_plan(path: Path) -> Plan:
     """Read what `write_plan` wrote."""
-    told = json.loads(path.read_text())
-    commands = tuple(Command(c["name"], tuple(c["argv"]), c["after_url"]) for c in told["commands"])
-    return Plan(commands, Identity(**told["owner"]))
+    document = json.loads(path.read_text())
+    commands = tuple(Command(c["name"], tuple(c["argv"]), c["after_url"]) for c in document["commands"])
+    return Plan(commands, Identity(**document["owner"]))
 
 
 def down_file(workdir: Path, name: str) -> Path:

@@ -114,8 +114,8 @@ def write_pid_file(path: Path, who: Identity) -> None:
 def read_pid_file(path: Path) -> Identity | None:
     """The recorded process; None if there is no record or it cannot be read."""
     try:
-        told = json.loads(path.read_text())
-        return Identity(int(told["pid"]), int(told["start_ticks"]), str(told["boot_id"]))
+        document = json.loads(path.read_text())
+        return Identity(int(document["pid"]), int(document["start_ticks"]), str(document["boot_id"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

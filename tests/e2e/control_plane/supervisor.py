@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.e2e.control_plane.plan import Command, Plan, is_meant_to_be_down, read_plan
 from tests.e2e.control_plane.processes import die_with_parent, identify, is_alive, write_pid_file
 
-_GATE_TIMEOUT_S = 60.0
+_GATE_TIMEOUT_S = 300.0
 _OWNER = "owner"
 
 
@@ -85,6 +85,7 @@ class _Supervisor:
                     raise _StopError(f"{name} ended with {code}")
                 self.down.add(name)
                 self._forget(handle)
+                (self.workdir / "run" / f"{name}.pid").unlink(missing_ok=True)
                 continue
             if not self.kept:
                 raise _StopError("the owner ended")
@@ -96,8 +97,8 @@ class _Supervisor:
         os.close(handle)
 
     def _bring_back(self) -> None:
-        """Start again what may be up again."""
-        for command in self.plan.commands:
+        """Start again what may be up again, by the plan as it is now."""
+        for command in read_plan(self.workdir / "plan.json").commands:
             if command.name in self.down and not is_meant_to_be_down(self.workdir, command.name):
                 self.down.remove(command.name)
                 self._spawn(command)

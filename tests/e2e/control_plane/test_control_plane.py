@@ -200,7 +200,7 @@ def test_pod_ends_by_its_template(kube: Kube, namespace: str) -> None:
     wait_phase(kube, name, namespace, "Succeeded")
 
 
-def test_restarted_container_crashes_until_told_to_stop(kube: Kube, namespace: str) -> None:
+def test_restarted_container_crashes_until_it_is_set_to_stop(kube: Kube, namespace: str) -> None:
     name = run(kube, namespace, make_pod("a", restart="Always"))
 
     def status() -> Object:
@@ -396,8 +396,8 @@ def test_up_stays_until_down(tmp_path: Path) -> None:
         assert "already running" in again.stderr
         assert cli("status").returncode == 0
         kubectl = [str(tmp_path / "bin" / "kubectl"), "--kubeconfig", str(tmp_path / "kubeconfig")]
-        told = subprocess.run([*kubectl, "get", "nodes"], capture_output=True, text=True, check=True)
-        assert told.stdout.count(" Ready ") == 4
+        listing = subprocess.run([*kubectl, "get", "nodes"], capture_output=True, text=True, check=True)
+        assert listing.stdout.count(" Ready ") == 4
 
         running, supervisor = children(tmp_path), supervisor_of(tmp_path)
         assert supervisor is not None

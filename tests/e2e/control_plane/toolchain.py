@@ -71,14 +71,14 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
 
 def _version(go: str) -> tuple[int, int]:
     """Major and minor version of a `go` command; (0, 0) if it is unknown."""
-    told = subprocess.run(
+    output = subprocess.run(
         [go, "env", "GOVERSION"],
         env={**os.environ, "GOTOOLCHAIN": "local"},
         capture_output=True,
         text=True,
         check=False,
     ).stdout
-    found = re.match(r"go(\d+)\.(\d+)", told)
+    found = re.match(r"go(\d+)\.(\d+)", output)
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
 
 

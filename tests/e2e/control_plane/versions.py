@@ -23,11 +23,16 @@ class ControlPlaneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One executable: the folder of its `go.mod` and the package it is built from."""
+    """One executable: the folder of its `go.mod` and the package it is built from.
+
+    Attributes:
+        files: folders and files of the required module that are kept beside the program, by their last name.
+    """
 
     name: str
     module: str
     package: str
+    files: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -52,8 +57,23 @@ NODE_PROGRAMS = (
     Program("pause", "nodes", "./pause"),
 )
 
+# What only the tests beside Volcano need.
+VOLCANO_PROGRAMS = (
+    Program("vc-controller-manager", "volcano", "volcano.sh/volcano/cmd/controller-manager", ("config/crd",)),
+    Program(
+        "vc-scheduler",
+        "volcano",
+        "volcano.sh/volcano/cmd/scheduler",
+        ("installer/helm/chart/volcano/config/volcano-scheduler.conf",),
+    ),
+    Program("vc-webhook-manager", "volcano", "volcano.sh/volcano/cmd/webhook-manager"),
+)
+
 # What only the tests of the chart need.
 CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
+
+# The minor version before, which only the drill of an upgrade needs.
+PREVIOUS_PROGRAMS = (Program("kube-apiserver", "kubernetes-1.35", "k8s.io/kubernetes/cmd/kube-apiserver"),)
 
 _REQUIRED = {
     "kubernetes": "k8s.io/kubernetes",
@@ -62,12 +82,19 @@ _REQUIRED = {
 }
 _REQUIRED_OF_NODES = {"nodes": "github.com/coredns/coredns"}
 _REQUIRED_OF_CHARTS = {"helm": "helm.sh/helm/v3"}
+_REQUIRED_OF_UPGRADES = {"kubernetes-1.35": "k8s.io/kubernetes"}
+_REQUIRED_OF_VOLCANO = {"volcano": "volcano.sh/volcano"}
+_REQUIRED_OF_TESTS = {**_REQUIRED_OF_NODES, **_REQUIRED_OF_CHARTS, **_REQUIRED_OF_UPGRADES, **_REQUIRED_OF_VOLCANO}
+
+
+def required_by(module: str) -> str:
+    """What `modules/<module>/go.mod` is for: the module that the programs are built from."""
+    return {**_REQUIRED, **_REQUIRED_OF_TESTS}[module]
 
 
 def version_of(module: str) -> str:
     """The version that `modules/<module>/go.mod` requires, such as `v1.36.3`."""
-    path = MODULES / module / "go.mod"
-    required = {**_REQUIRED, **_REQUIRED_OF_NODES, **_REQUIRED_OF_CHARTS}[module]
+    path, required = MODULES / module / "go.mod", required_by(module)
     wanted = re.escape(required)
     found = re.search(rf"^\s*(?:require\s+)?{wanted} (v\S+)", path.read_text(), re.MULTILINE)
     if found is None:
@@ -79,7 +106,7 @@ def ldflags(module: str) -> str:
     """Linker flags: no debug tables, and the version, which a module build would call v0.0.0."""
     flags = ["-s", "-w"]
     version = version_of(module)
-    if module == "kubernetes":
+    if module.startswith("kubernetes"):
         major, minor, _ = version.removeprefix("v").split(".", 2)
         stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
         flags += [f"-X {p}.{key}={value}" for p in _STAMPED for key, value in stamp.items()]

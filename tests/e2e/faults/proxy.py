@@ -11,24 +11,28 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 import threading
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import yaml
-from aiohttp import web
+from aiohttp import AddrInfoType, web
 from yarl import URL
 
 from tests.e2e.control_plane.kubeconfig import Access, read_kubeconfig
 
 START_S = 60.0
+CLOSED_S = 60.0
 LINE_BYTES = 16 * 1024 * 1024
 _GIVEN = ("Authorization", "Accept", "Content-Type")
 _PASSED_ON = ("Content-Type", "Retry-After")
@@ -95,11 +99,18 @@ class Exchange:
         return web.Response()
 
 
+def _opened(sockets: list[socket.socket], address: AddrInfoType) -> socket.socket:
+    """A new socket, which is added to a list."""
+    family, kind, protocol, *_ = address
+    sockets.append(socket.socket(family, kind, protocol))
+    return sockets[-1]
+
+
 Fault = Callable[[Exchange], Awaitable[web.StreamResponse]]
 Match = Callable[[Asked], bool]
 Tell = Callable[[bytes], Awaitable[None]]
 Edit = Callable[[bytes, Tell], Awaitable[None]]
-"""What becomes of one line of a watch: it is told any number of times, at any time."""
+"""What becomes of one line of a watch: it is passed on any number of times, at any time."""
 
 
 def refuse(code: int, reason: str, message: str = "injected by a test", *, retry_after_s: int | None = None) -> Fault:
@@ -137,6 +148,16 @@ def late_reply(seconds: float) -> Fault:
         answer = await exchange.forward()
         await asyncio.sleep(seconds)
         return answer
+
+    return fault
+
+
+def after(passed: int, then: Fault) -> Fault:
+    """Pass the first requests on, and do harm to those that follow."""
+    numbers = count()
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        return await (exchange.forward() if next(numbers) < passed else then(exchange))
 
     return fault
 
@@ -202,16 +223,16 @@ def with_objects(change: Callable[[dict[str, Any]], None]) -> tuple[Fault, Edit]
     async def fault(exchange: Exchange) -> web.StreamResponse:
         answer = await exchange.forward()
         if isinstance(answer, web.Response) and answer.status == 200 and answer.body:
-            told = json.loads(answer.text or "{}")
-            for item in told.get("items") or ():
+            document = json.loads(answer.text or "{}")
+            for item in document.get("items") or ():
                 change(item)
-            answer.text = json.dumps(told)
+            answer.text = json.dumps(document)
         return answer
 
     async def edit(line: bytes, tell: Tell) -> None:
-        told = json.loads(line)
-        change(told["object"])
-        await tell(json.dumps(told).encode() + b"\n")
+        document = json.loads(line)
+        change(document["object"])
+        await tell(json.dumps(document).encode() + b"\n")
 
     return fault, edit
 
@@ -332,19 +353,24 @@ class FaultProxy:
     async def _serve(self) -> None:
         app = web.Application(client_max_size=LINE_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True, access_log=None)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True, access_log=None)  # 0 has no end
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        told = yaml.safe_load(self._source.read_text())
-        for cluster in told["clusters"]:
+        document = yaml.safe_load(self._source.read_text())
+        for cluster in document["clusters"]:
             cluster["cluster"] = {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}
         self.kubeconfig.touch(mode=0o600)
-        self.kubeconfig.write_text(yaml.safe_dump(told))
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.context or False)
+        self.kubeconfig.write_text(yaml.safe_dump(document))
+        sockets: list[socket.socket] = []
+        opened = partial(_opened, sockets)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.context or False, socket_factory=opened)
         async with aiohttp.ClientSession(connector=connector, read_bufsize=LINE_BYTES) as self._client:
             self._ready.set()
             await self._end.wait()
             await runner.cleanup()
+        async with asyncio.timeout(CLOSED_S):  # the end of TLS takes a message to the server and one back
+            while any(one.fileno() >= 0 for one in sockets):  # noqa: ASYNC110 - a socket has no event for its end
+                await asyncio.sleep(0.01)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(time.monotonic(), request.method, request.path, request.query_string)

@@ -121,7 +121,7 @@ class Stage:
             self.here.controller.start()
 
     def assert_well(self) -> None:
-        """The process lives and answers, told of no bug, and the steady job has kept every pod."""
+        """The process lives and answers, logged no bug, and the steady job has kept every pod."""
         assert self.here.controller.is_alive(), self.here.controller.tail()
         assert self.here.controller.answers("/healthz")
         self.assert_steady()

@@ -150,22 +150,22 @@ def test_a_resource_quota_is_planned_for_and_no_pod_is_refused(running: Stage) -
     began_s = time.monotonic()
     running.submit("limited", space)
 
-    def told() -> bool:
+    def is_named() -> bool:
         return "ResourceQuota none" in str(running.condition("limited", "Admitted", space).get("message", ""))
 
-    until(running, told, "the quota is named")
+    until(running, is_named, "the quota is named")
     assert running.condition("limited", "Admitted", space)["reason"] == "QuotaReached"
     assert not running.proxy.writes(began_s, "POST", f"/{space}/pods")
     kube.delete("resourcequotas", "none", space)
     running.wait_grown("limited", space)
 
 
-def test_a_missing_priority_class_is_told_and_gone_without(stage: Stage) -> None:
+def test_a_missing_priority_class_is_reported_and_gone_without(stage: Stage) -> None:
     kube = stage.here.kube
     surplus = next(b for b in controller_manifests() if b["metadata"]["name"] == "edl-surplus")
     kube.delete("priorityclasses", "edl-surplus")
     try:
-        until(stage, lambda: is_degraded(stage, STEADY), "what is missing is told")
+        until(stage, lambda: is_degraded(stage, STEADY), "the condition names what is missing")
         stage.submit("classless")
         stage.wait_grown("classless")
         degraded = stage.condition("classless", "Degraded")

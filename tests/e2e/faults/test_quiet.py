@@ -1,7 +1,7 @@
 """If nothing changes, only the lease is written, according to the API server's audit log.
 
 Twenty seconds in the suite; `make quiet` takes ten minutes, in which every watch ends and begins anew ten times. In
-virtual time: tests/controller/test_loop_quiet.py.
+virtual time: tests/controller/loop/test_loop_quiet.py.
 """
 
 from __future__ import annotations

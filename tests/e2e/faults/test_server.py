@@ -189,7 +189,7 @@ def test_a_conflict_is_read_again_and_decided_again(stage: Stage) -> None:
     assert len(patches) <= 4 + 2 * seconds_since(began_s), "two rounds a second at most"
 
 
-def test_a_watch_that_is_told_to_be_too_old_lists_again(stage: Stage) -> None:
+def test_a_watch_that_is_too_old_lists_again(stage: Stage) -> None:
     began_s = time.monotonic()
     with stage.proxy.fault(refuse(410, "Expired"), match=lambda a: a.is_watch, path=JOBS, times=1) as hit:
         stage.proxy.cut_watches("/trainingjobs")

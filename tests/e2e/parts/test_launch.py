@@ -72,9 +72,9 @@ class Space:
         folder = self.folder / account
         folder.mkdir(exist_ok=True)
         access = read_kubeconfig(self.plane.kubeconfig_for(account, self.name))
-        told = yaml.safe_load(self.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
-        inline = told.get("certificate-authority-data")
-        authority = base64.b64decode(inline) if inline else Path(told["certificate-authority"]).read_bytes()
+        entry = yaml.safe_load(self.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+        inline = entry.get("certificate-authority-data")
+        authority = base64.b64decode(inline) if inline else Path(entry["certificate-authority"]).read_bytes()
         (folder / "ca.crt").write_bytes(authority)
         (folder / "token").write_text(access.token)
         (folder / "namespace").write_text(self.name)
@@ -174,7 +174,7 @@ def test_more_pods_than_one_answer_holds_are_all_counted(space: Space) -> None:
     assert space.tools("count_pods_by_phase", TRAINERS, "Pending") == (0, "510\n", "")
 
 
-def test_an_account_that_may_not_list_pods_is_told_what_to_do_and_names_are_tried(space: Space) -> None:
+def test_an_account_that_may_not_list_pods_reads_what_to_do_and_names_are_tried(space: Space) -> None:
     code, out, err = space.tools("count_pods_by_phase", TRAINERS, "Failed", account="default")
     assert (code, out) == (1, "")
     assert "403" in err
@@ -190,11 +190,11 @@ def fluid(space: Space, role: str, pod: str, entry: str) -> subprocess.Popen[str
     )
 
 
-TELL = "echo told $PADDLE_PSERVERS $PADDLE_TRAINER_IPS $PADDLE_TRAINER_ID $PADDLE_PSERVER_ID"
+TELL = "echo launched $PADDLE_PSERVERS $PADDLE_TRAINER_IPS $PADDLE_TRAINER_ID $PADDLE_PSERVER_ID"
 
 
 @pytest.mark.parametrize("role", ["TRAINER", "WORKER"])
-def test_a_trainer_is_told_of_everybody_once_everybody_runs(space: Space, role: str) -> None:
+def test_a_trainer_learns_of_all_pods_once_all_run(space: Space, role: str) -> None:
     space.add(*(make_pod(f"j-pserver-{i}", "paddle-job-pserver", i) for i in (1, 0)))
     space.add(make_pod("j-trainer-1", "paddle-job", 1))
     process = fluid(space, role, "j-trainer-1", TELL)
@@ -210,7 +210,7 @@ def test_a_trainer_is_told_of_everybody_once_everybody_runs(space: Space, role: 
     pservers = ",".join(f"{space.ip(f'j-pserver-{i}')}:{7164 + i}" for i in range(2))
     trainers = ",".join(space.ip(f"j-trainer-{i}") for i in range(2))
     assert (process.returncode, err) == (0, "")
-    assert f"told {pservers} {trainers} 1 1\n" in out
+    assert f"launched {pservers} {trainers} 1 1\n" in out
 
 
 def test_a_pserver_waits_for_pservers_only(space: Space) -> None:
@@ -218,7 +218,7 @@ def test_a_pserver_waits_for_pservers_only(space: Space) -> None:
     process = fluid(space, "PSERVER", "j-pserver-1", TELL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert f"told {space.ip('j-pserver-0')}:7164,{space.ip('j-pserver-1')}:7165 1 1\n" in out
+    assert f"launched {space.ip('j-pserver-0')}:7164,{space.ip('j-pserver-1')}:7165 1 1\n" in out
 
 
 def test_too_many_failures_do_not_read_as_success(space: Space) -> None:
@@ -237,10 +237,10 @@ def test_too_many_failures_do_not_read_as_success(space: Space) -> None:
     assert not (space.folder / "ran").exists()
 
 
-def test_a_gang_trainer_is_told_what_the_original_told_it(space: Space) -> None:
+def test_a_gang_trainer_gets_the_variables_that_the_original_set(space: Space) -> None:
     space.add(*(make_pod(f"j-pserver-{i}", "paddle-job-pserver", i) for i in (0, 1)))
     space.add(*(make_pod(f"j-trainer-{i}", "paddle-job", i) for i in (0, 1)))
-    environment = pod_environment(space.folder, "echo told $PADDLE_INIT_PSERVERS $PADDLE_INIT_TRAINER_ID; pwd")
+    environment = pod_environment(space.folder, "echo launched $PADDLE_INIT_PSERVERS $PADDLE_INIT_TRAINER_ID; pwd")
     environment |= space.environment("j-trainer-1")
     begun_s = time.monotonic()
     done = subprocess.run(
@@ -252,5 +252,5 @@ def test_a_gang_trainer_is_told_what_the_original_told_it(space: Space) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert f"told {space.ip('j-pserver-0')},{space.ip('j-pserver-1')} 1\n{space.folder}\n" in done.stdout
+    assert f"launched {space.ip('j-pserver-0')},{space.ip('j-pserver-1')} 1\n{space.folder}\n" in done.stdout
     assert time.monotonic() - begun_s < 20

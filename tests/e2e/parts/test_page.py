@@ -60,7 +60,7 @@ async def shows_the_nodes(plane: ControlPlane, response: aiohttp.ClientResponse)
             seen += (await response.content.readline()).decode()
 
 
-async def test_the_page_lets_in_whoever_may_list_what_it_shows_and_nobody_else(plane: ControlPlane) -> None:
+async def test_the_page_lets_in_those_who_may_list_what_it_shows_and_nobody_else(plane: ControlPlane) -> None:
     full = token_of(plane, "sees-all", "trainingjobs", "pods", "nodes")
     part = token_of(plane, "sees-pods", "pods")
     async with await ApiSession.open(str(plane.kubeconfig)) as administrator:
@@ -88,7 +88,7 @@ async def test_the_page_shows_the_nodes_of_a_real_cluster(plane: ControlPlane) -
             await asyncio.gather(page, return_exceptions=True)
 
 
-async def test_a_controller_process_serves_the_page_and_its_events_to_whoever_has_the_rights(
+async def test_a_controller_process_serves_the_page_and_its_events_to_those_with_the_rights(
     plane: ControlPlane,
 ) -> None:
     full, part = (

@@ -260,7 +260,7 @@ def test_an_autoscaler_takes_over_a_count_that_is_set_and_leaves_edls_own_alone(
         autoscale(kube, f"{jobs}/set", 99)
 
 
-def test_an_autoscaler_that_read_an_old_count_is_told(plane: ControlPlane) -> None:
+def test_an_autoscaler_that_read_an_old_count_gets_a_conflict(plane: ControlPlane) -> None:
     kube, space = plane.kube, plane.namespace("outdated")
     path = f"{kube.resource('trainingjobs').path(space)}/set"
     kube.create(with_count("set", instances=2), space)

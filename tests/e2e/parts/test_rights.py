@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,34 @@ from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.kube import WaitTimeoutError
 from tests.e2e.worlds import facts
 from tests.e2e.worlds.harness import NAMESPACE, ROOT, World
-from tests.e2e.worlds.jobs import serving, training_job
+from tests.e2e.worlds.jobs import batch_job, serving, training_job, volcano_job
 from tests.e2e.worlds.rights import Right, forbidden, granted_by, grounds, requests_of, roles_of, unused
 
 Object = dict[str, Any]
 ACCOUNT = "training-job-controller"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+DISCOVERY = 'ClusterRoleBinding "system:discovery"'
 
-POD_GROUPS: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
-    "spec": {
-        "group": "scheduling.volcano.sh",
-        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1beta1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                },
-            }
-        ],
-    },
-}
+
+def definition(group: str, version: str, kind: str) -> Object:
+    """A CustomResourceDefinition that takes any object."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+POD_GROUPS = definition("scheduling.volcano.sh", "v1beta1", "PodGroup")
+VOLCANO_JOBS = definition("batch.volcano.sh", "v1alpha1", "Job")
 
 
 @pytest.mark.cluster("RBAC and the audit log")
@@ -66,7 +68,8 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
     asked, roles = requests_of(log, USER), roles_of(here.kube, ACCOUNT, NAMESPACE)
     assert forbidden(asked) == []
     assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
-    assert [why for why in grounds(asked) if ACCOUNT not in why] == [], "it needs nothing that all accounts may do"
+    others = [why for why in grounds(asked) if ACCOUNT not in why and DISCOVERY not in why]
+    assert others == [], "of what all accounts may do, it only needs to read the resource list"
     assert unused(granted_by(roles), asked) == [], "take these away"
 
 
@@ -74,10 +77,13 @@ def play_the_main_scenarios(here: World, mount: Path) -> None:
     """Everything that the controller does to a cluster, in two lives of it."""
     with here.controller:
         jobs_of_every_kind_begin(here)
+        a_job_of_another_controller_is_resized(here)
         one_grows_shrinks_and_makes_way(here)
         mount_the_key(here, mount)
+    here.controller.flags = (*here.controller.flags, "--surplus-cpu-request", "0.1", "--lend-by-resize")
     with here.controller:
         what_is_there_is_recognised(here)
+        a_running_trainer_lends(here)
         a_finished_job_goes_by_itself(here)
         here.withdraw("vision")
         here.kube.wait_until(lambda: not here.kube.find("tj", "vision"), 30, "the job is gone")
@@ -86,12 +92,23 @@ def play_the_main_scenarios(here: World, mount: Path) -> None:
 def has_volcano(here: World) -> None:
     """Install what the controller needs where Volcano is; its scheduler is not there, and nobody waits for it."""
     here.kube.apply(POD_GROUPS)
+    here.kube.apply(VOLCANO_JOBS)
     here.kube.kubectl("apply", "-k", str(ROOT / "deploy/volcano"))
-    here.kube.wait_until(lambda: here.kube.list("podgroups") == [], 20, "the API server serves PodGroups")
+    for kind in ("podgroups", "jobs.batch.volcano.sh"):
+        here.kube.wait_until(partial(is_served, here, kind), 20, f"the API server serves {kind}")
+
+
+def is_served(here: World, kind: str) -> bool:
+    return here.kube.list(kind) == []
 
 
 def jobs_of_every_kind_begin(here: World) -> None:
-    """An elastic job, a gang, one with a volume claim, one whose name is taken, one that its queue holds back."""
+    """An elastic job, a gang, one with a volume claim, one whose name is taken, one that its queue holds back.
+
+    A Queue object has none of them.
+    """
+    team = {"metadata": {"name": "team"}, "spec": {"nominalQuota": {"cpu": 4}}}
+    here.kube.create({"apiVersion": "paddlepaddle.org/v1", "kind": "Queue", **team})
     stranger = {"containers": [{"name": "a", "image": "example/a"}], "schedulerName": "nobody"}
     name = {"name": "taken-trainer-0"}
     here.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": stranger})
@@ -108,17 +125,35 @@ def jobs_of_every_kind_begin(here: World) -> None:
     wait(
         lambda: condition(here, "taken", "Degraded")["reason"] == "NameTaken", 20, "the stranger's pod is left alone"
     )
+    queues = "queues.paddlepaddle.org"
+    wait(lambda: here.kube.get(queues, "team").get("status", {}).get("running") == 0, 40, "the queue has a status")
     wait(lambda: status(here, "held").get("reason") == "QuotaReached", 20, "the queue's quota holds the job")
 
 
+def a_job_of_another_controller_is_resized(here: World) -> None:
+    """A `batch/v1` Job and a Volcano Job that ask for it; they leave again."""
+    here.kube.create(batch_job("batch", parallelism=1, low=1, high=2))
+    grown = "the Job asks for a second pod"
+    here.kube.wait_until(lambda: here.kube.get("jobs.batch", "batch")["spec"]["parallelism"] == 2, 30, grown)
+    here.kube.delete("jobs.batch", "batch")
+    here.kube.create(volcano_job("volcano", replicas=1, low=1, high=2))
+    here.kube.wait_until(lambda: replicas_of(here, "volcano") == 2, 60, "the Volcano Job asks for a second pod")
+    here.kube.delete("jobs.batch.volcano.sh", "volcano")
+
+
+def replicas_of(here: World, name: str) -> int:
+    tasks = here.kube.get("jobs.batch.volcano.sh", name)["spec"]["tasks"]
+    return int(tasks[0]["replicas"])
+
+
 def one_grows_shrinks_and_makes_way(here: World) -> None:
-    """Pinned twice to the same count, which is told as one event that counts; then serving takes room."""
+    """Pinned twice to the same count, which makes one event that counts; then serving takes room."""
     for _ in range(2):
         here.kube.kubectl("scale", "tj/vision", "--replicas=3")
         here.kube.wait_until(lambda: here.running("vision") == 3, 30, "the job is pinned")
         here.kube.kubectl("scale", "tj/vision", "--replicas=0")
         here.kube.wait_until(lambda: here.running("vision") == 6, 40, "and grows again")
-    here.kube.wait_until(lambda: times_told(here, "vision", "ScaledDown") >= 2, 20, "the repetition is counted")
+    here.kube.wait_until(lambda: times_counted(here, "vision", "ScaledDown") >= 2, 20, "the repetition is counted")
     here.kube.create(serving(replicas=8))
     here.kube.wait_until(lambda: here.ready_serving() == 8, 60, "serving is ready")
 
@@ -143,6 +178,17 @@ def what_is_there_is_recognised(here: World) -> None:
     assert before != {pod["metadata"]["uid"] for pod in here.pods()}
 
 
+def a_running_trainer_lends(here: World) -> None:
+    """A job allows it while its trainers run; it leaves again."""
+    amounts = {"requests": {"cpu": "200m", "memory": "1Mi"}, "limits": {"cpu": "1"}}
+    trainer, never = {"resources": amounts}, {"lending": "Never"}
+    here.submit(training_job("lender", min_trainers=1, max_trainers=1, trainer=trainer, elasticity=never))
+    here.kube.wait_until(lambda: here.running("lender") == 1, 40, "its trainer runs")
+    here.kube.patch("tj", "lender", {"spec": {"elasticity": {"lending": "All"}}})
+    here.kube.wait_until(lambda: status(here, "lender").get("lending"), 30, "it lends")
+    here.withdraw("lender")
+
+
 def a_finished_job_goes_by_itself(here: World) -> None:
     """Every trainer of the gang exits 0: the job has succeeded."""
     here.kube.patch("tj", "gang", {"spec": {"ttlSecondsAfterFinished": 1}})
@@ -163,8 +209,8 @@ def condition(here: World, name: str, kind: str) -> Object:
     return next(found, {"reason": ""})
 
 
-def times_told(here: World, name: str, reason: str) -> int:
-    """How often the most frequent event of a job with that reason was told."""
+def times_counted(here: World, name: str, reason: str) -> int:
+    """How often the most frequent event of a job with that reason was counted."""
     events = here.kube.list("events", "default", fields=f"involvedObject.name={name},reason={reason}")
     return max((int(event.get("count") or 1) for event in events), default=0)
 

@@ -26,7 +26,7 @@ spec:
   trainer: {entrypoint: train, min-instance: 1, max-instance: 6, resources: {requests: {cpu: "1", memory: 1Gi}}}
 """
 SERVED_S = 20.0
-AGE = re.compile(r" +[0-9]+[smhd0-9]*$", re.MULTILINE)
+AGE = re.compile(r" +[0-9]+[smhd0-9]* *$", re.MULTILINE)  # kubectl fills up the empty columns after it
 
 
 @pytest.fixture(scope="module")

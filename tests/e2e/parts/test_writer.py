@@ -30,11 +30,13 @@ from edl.model.actions import (
     EventKind,
     MarkPod,
     PatchStatus,
+    ResizePod,
     Result,
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey, Role
+from edl.model.lending import RunningRequest
+from edl.model.names import ANNOTATION_DECLARED_CPU, JobKey, Role
 from edl.model.status import JobPhase, JobStatus
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.worlds.harness import install
@@ -121,8 +123,8 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         event = EmitEvent(KEY, uid, EventKind.NORMAL, "ScaledUp", "2 -> 4: there is room")
         for _ in range(2):
             assert (await apply(event)).result is Result.DONE
-        (told,) = (one for one in here.plane.kube.list("events") if one["reason"] == "ScaledUp")
-        assert told["count"] == 2
+        (scaled_up,) = (one for one in here.plane.kube.list("events") if one["reason"] == "ScaledUp")
+        assert scaled_up["count"] == 2
 
         assert (await apply(DeletePod(KEY, uid, pod.name, pod.uid, "ServingNeedsRoom"))).result is Result.DONE
         assert all(p.terminating and p.intent == "ServingNeedsRoom" for p in (await here.job()).pods)
@@ -131,6 +133,41 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         await here.until(lambda s: not s.jobs)
         gone = await apply(CreatePod(KEY, uid, Role.TRAINER, 1, None))
         assert gone.result is Result.CONFLICT
+
+
+@pytest.mark.timeout(300)
+async def test_a_request_changes_in_the_pod_that_was_observed_and_in_no_other(
+    control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    async with bench(control_plane(mix="small", pod_delete_s=1.0), tmp_path) as here:
+        here.plane.kube.create(training_job("a", trainer={"resources": resources}))
+        await here.until(lambda s: any(j.key == KEY for j in s.jobs))
+        uid = (await here.job()).uid
+        apply = here.cluster.apply
+        assert (await apply(CreatePod(KEY, uid, Role.TRAINER, 0, "small-1"))).result is Result.DONE
+        await here.until(lambda s: all(p.running_request for j in s.jobs for p in j.pods))
+        (pod,) = (await here.job()).pods
+        assert pod.running_request == RunningRequest(1000, 1000, 1000)
+
+        annotation = {"metadata": {"annotations": {ANNOTATION_DECLARED_CPU: "1"}}}
+        here.plane.kube.patch("pods", pod.name, annotation)
+        (marked,) = (await here.job()).pods
+        assert (marked.shape, marked.lent_cpu_milli) == (pod.shape, 0), "a crash between the two writes lends nothing"
+
+        lower = ResizePod(KEY, uid, pod.name, pod.uid, 100, 1000)
+        assert (await apply(replace(lower, pod_uid="another"))).result is Result.CONFLICT
+        assert (await apply(replace(lower, pod="a-trainer-9"))).result is Result.UNCHANGED
+        refused = await apply(replace(lower, cpu_milli=3000))
+        assert (refused.result, refused.reason) == (Result.REFUSED, "Invalid")
+        assert "set the CPU request of a trainer of default/a" in refused.message
+
+        assert (await apply(lower)).result is Result.DONE
+        await here.until(lambda s: all(p.lent_cpu_milli == 900 for j in s.jobs for p in j.pods))
+        (lends,) = (await here.job()).pods
+        assert (lends.uid, lends.shape, lends.running_request) == (pod.uid, pod.shape, RunningRequest(1000, 100, 100))
+        assert (await apply(replace(lower, cpu_milli=1000))).result is Result.DONE
+        await here.until(lambda s: all(p.running_request == pod.running_request for j in s.jobs for p in j.pods))
 
 
 @pytest.mark.timeout(300)

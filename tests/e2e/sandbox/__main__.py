@@ -7,18 +7,21 @@ object; the first answer says that it is ready. It ends when the input ends, how
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlencode
 
+import msgspec
 import yaml
 
-from edl.install.manifests import crd_yaml
+from edl.install.manifests import crds_yaml
 from edl.kube.client.session import ApiSession
 from edl.sandbox.apiserver.faults import Rule
-from edl.sandbox.apiserver.http.request import Request
+from edl.sandbox.apiserver.http.request import Request, Target
 from edl.sandbox.apiserver.http.response import Response
 from edl.sandbox.apiserver.server import ApiServer
 from edl.sandbox.controllers.manager import run_controllers
@@ -32,26 +35,48 @@ ADMIN = "admin"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Body(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+
+
+_NAMES = msgspec.json.Decoder(_Body)
+
+
 class AuditedServer(ApiServer):
     """An API server that writes the requests that it has answered to a file, as the audit log of the real one."""
 
     audit: IO[str] | None = None
+    audit_user = ""
 
     def _handled(self, request: Request, *, behind: int = 0) -> Response:
         received = datetime.now(UTC).isoformat()
         response = super()._handled(request, behind=behind)
-        if self.audit is not None:
+        if self.audit is not None and self.audit_user in {"", request.user}:
             target = request.target
             event = {
                 "stage": "ResponseComplete",
                 "requestReceivedTimestamp": received,
-                "requestURI": request.path,
+                "requestURI": f"{request.path}?{urlencode(request.query)}",
                 "verb": request.verb,
                 "user": {"username": request.user},
-                **({"objectRef": {"resource": target.plural, "name": target.name}} if target else {}),
+                "responseStatus": {"code": response.code},
+                **({"objectRef": _reference(target, request)} if target else {}),
             }
             self.audit.write(json.dumps(event) + "\n")
         return response
+
+
+def _reference(target: Target, request: Request) -> dict[str, str]:
+    """What a request is about; the name of a new object stands in its body."""
+    name = target.name
+    if request.verb == "create" and not name:
+        with contextlib.suppress(msgspec.DecodeError):
+            name = _NAMES.decode(request.body).metadata.name
+    return {"resource": target.plural, "subresource": target.subresource, "name": name}
 
 
 class Sandbox:
@@ -96,10 +121,12 @@ async def serve(workdir: Path, settings: Settings) -> None:
     server = AuditedServer(namespaces=())
     if settings.audit_level:
         server.audit = (workdir / "logs" / "audit.log").open("w", buffering=1)
+        server.audit_user = settings.audit_user
     async with server:
         server.write_kubeconfig(workdir / "kubeconfig")
         async with await ApiSession.open(str(workdir / "kubeconfig")) as session:
-            await session.post(_DEFINITIONS, yaml.safe_load(crd_yaml()))
+            for definition in yaml.safe_load_all(crds_yaml()):
+                await session.post(_DEFINITIONS, definition)
             nodes = HollowNodes(session, Pace(settings.pod_delete_s, settings.pod_ready_s, settings.node_grace_s))
             parts = (
                 Scheduler(session).run(),
@@ -126,8 +153,8 @@ async def _obey_all(sandbox: Sandbox) -> None:
         _answer(await sandbox.obey(*json.loads(line)))
 
 
-def _answer(told: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def _answer(reply: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(reply) + "\n")
     sys.stdout.flush()
 
 

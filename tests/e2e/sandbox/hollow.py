@@ -2,7 +2,8 @@
 
 It does for the sandbox what kwok does on the real control plane, by the same annotations: a pod is ready after
 `edl.test/start-s`, ends or crashes with `edl.test/exit-code` after `edl.test/exit-after-s`, and is gone some time
-after its deletion. A node that was cut off is left alone with its pods, as if its machine had died.
+after its deletion. A changed request is granted, unless `edl.test/resize` says Deferred, Infeasible or Never. A node
+that was cut off is left alone with its pods, as if its machine had died.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Stage(Enum):
     EXIT = auto()
     CRASH = auto()
     RECOVER = auto()
+    RESIZE = auto()
     TERMINATE = auto()
 
 
@@ -75,6 +77,12 @@ def next_stage(pod: Object, pace: Pace) -> tuple[Stage, float] | None:
         return Stage.READY, float(hollow_status.annotation(pod, "start-s") or pace.pod_ready_s)
     if phase != "Running":
         return None
+    is_changed = hollow_status.is_resized(pod) != hollow_status.is_refused(pod)
+    return (Stage.RESIZE, 0.0) if is_changed else _next_end(pod)
+
+
+def _next_end(pod: Object) -> tuple[Stage, float] | None:
+    """How a pod that runs ends, crashes or recovers, and how long after its start."""
     code = hollow_status.annotation(pod, "exit-code")
     states = hollow_status.container_statuses(pod)
     if code is None:
@@ -218,6 +226,8 @@ class HollowNodes:
                 status = hollow_status.crashed(pod, code)
             case Stage.RECOVER:
                 status = hollow_status.recovered(pod)
+            case Stage.RESIZE:
+                status = hollow_status.resized(pod)
             case Stage.TERMINATE:
                 await self._terminate(pod)
                 return

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from edl.sandbox.objects import now_text
+from edl.sandbox.objects import condition, now_text
 
 Object = dict[str, Any]
 PREFIX = "edl.test/"
+PENDING = "PodResizePending"
 _STARTED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 _READY = ("Ready", "ContainersReady")
 _NODE_CONDITIONS = {
@@ -51,7 +52,8 @@ def started(pod: Object, pod_ip: str, host_ip: str) -> Object:
         "startTime": now,
         "conditions": _conditions((*_STARTED, *gates), value="True"),
         "containerStatuses": [
-            _container(one, 0, {"running": {"startedAt": now}}, ready=True) for one in pod["spec"]["containers"]
+            {**_container(one, 0, {"running": {"startedAt": now}}, ready=True), **_granted(pod, one)}
+            for one in pod["spec"]["containers"]
         ],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
@@ -109,6 +111,31 @@ def recovered(pod: Object) -> Object:
     }
 
 
+def resized(pod: Object) -> Object:
+    """The containers of a pod have what its spec requests, or its kubelet has not granted it."""
+    refusal = annotation(pod, "resize")
+    if refusal and is_resized(pod):
+        pending = {"type": PENDING, "status": "True", "reason": refusal, "lastTransitionTime": now_text()}
+        return {"conditions": [pending]}
+    wanted = {one["name"]: _granted(pod, one) for one in pod["spec"]["containers"]}
+    return {
+        "conditions": [{"type": PENDING, "$patch": "delete"}] if is_refused(pod) else [],
+        "containerStatuses": [{**one, **wanted[one["name"]]} for one in container_statuses(pod)],
+    }
+
+
+def is_resized(pod: Object) -> bool:
+    """True if the spec of a pod that runs requests other amounts than its kubelet has granted."""
+    has = {one["name"]: one.get("resources") for one in container_statuses(pod)}
+    specs = pod["spec"]["containers"]
+    return any(has.get(one["name"]) is not None and has[one["name"]] != one.get("resources", {}) for one in specs)
+
+
+def is_refused(pod: Object) -> bool:
+    """True if the status of a pod says that a change was not granted."""
+    return condition(pod, PENDING) is not None
+
+
 def container_statuses(pod: Object) -> list[Object]:
     """What a pod's status says about its containers."""
     found: list[Object] = (pod.get("status") or {}).get("containerStatuses") or []
@@ -130,6 +157,14 @@ def _container(container: Object, restarts: int, state: Object, *, ready: bool) 
         "restartCount": restarts,
         "state": state,
     }
+
+
+def _granted(pod: Object, container: Object) -> Object:
+    """What a kubelet reports to have granted; nothing if it cannot resize in place."""
+    if annotation(pod, "resize") == "Never":
+        return {}
+    resources = container.get("resources") or {}
+    return {"resources": resources, "allocatedResources": resources.get("requests") or {}}
 
 
 def _init_container(container: Object, now: str) -> Object:

@@ -50,8 +50,8 @@ class _Process:
         line = self._process.stdout.readline()
         if not line:
             raise ControlPlaneError(f"the sandbox has ended:\n{tail_logs(self._workdir)}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Give a command; returns once it is done."""

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.faults.proxy import FaultProxy, after, hang
 from tests.e2e.worlds import facts
+from tests.e2e.worlds.controller_process import ControllerProcess
 from tests.e2e.worlds.harness import World
 from tests.e2e.worlds.jobs import training_job
 from tests.e2e.worlds.pod_log import PodLog
 
+SOME = 30
 LEAVES_A_LOST_NODE_SOON = {
     "tolerations": [
         {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2}
@@ -69,7 +72,7 @@ def test_a_lost_node_costs_its_trainers_and_nothing_else(control_plane: Callable
         here.kube.wait_until(
             lambda: not doomed & {p["metadata"]["uid"] for p in here.pods() if is_trainer(p)},
             60,
-            "the trainers of the dead node are gone although no kubelet confirms it",
+            "the trainers of the lost node are gone although no kubelet confirms it",
         )
         here.kube.wait_until(lambda: here.running("a") == 12, 40, "they are replaced elsewhere")
         assert lost not in nodes_of(here, "a")
@@ -113,13 +116,15 @@ def test_a_controller_killed_in_the_middle_of_a_scale_up_is_continued_by_the_nex
 ) -> None:
     here = World(control_plane(mix="twenty", pod_delete_s=1.0))
     with PodLog(here.kube, {"a": 2, "b": 2}) as log:
-        here.controller.start()
-        here.submit(training_job("a", min_trainers=2, max_trainers=100))
-        here.submit(training_job("b", min_trainers=2, max_trainers=100))
-        here.kube.wait_until(lambda: sum(here.counts().values()) >= 20, 30, "some of the trainers exist", poll_s=0.01)
-        here.controller.kill()
-        halfway = sum(here.counts().values())
-        assert halfway < 150, "it was killed before the cluster was full"
+        with (
+            FaultProxy(here.controller.kubeconfig) as proxy,
+            proxy.fault(after(SOME, hang), "POST", "/pods$") as creations,
+            ControllerProcess(proxy.kubeconfig, here.plane.workdir) as first,
+        ):
+            here.submit(training_job("a", min_trainers=2, max_trainers=100))
+            here.submit(training_job("b", min_trainers=2, max_trainers=100))
+            here.kube.wait_until(lambda: len(creations) > SOME, 30, "some of the trainers exist, others do not")
+            first.kill()
         with here.controller:
             here.wait_full(60)
             shares = here.fulfilments()

@@ -51,8 +51,8 @@ def test_the_original_example_runs_grows_tells_its_story_and_leaves_nothing(
         assert phases.index("Pending") < phases.index("Running")
         assert lines[-1].split()[:6] == ["example", "Running", "2", "6", "6", "6"]
         story = here.kube.kubectl("describe", "tj", "example")
-        for told in ("Admitted", "ScaledUp", "2 -> 6"):
-            assert told in story
+        for word in ("Admitted", "ScaledUp", "2 -> 6"):
+            assert word in story
         assert "6 of 6" in here.kube.get("tj", "example")["status"]["explanation"]
         roles = {(p["metadata"]["labels"][facts.ROLE_LABEL]): p["spec"]["priorityClassName"] for p in here.pods()}
         assert roles.keys() == {"master", "pserver", "trainer"}

@@ -72,11 +72,11 @@ def test_a_job_with_a_real_master_from_its_first_lease_to_its_end(
             assert took_s < TTL_S / 3, f"{took_s:.1f} s"
             print(f"leases of a deleted pod were given out again after {took_s:.2f} s; the TTL is {TTL_S:g} s")
             two.work()
-            here.kube.wait_until(lambda: progress(here, "a") == (0, 20, 60), 15, "progress is told")
+            here.kube.wait_until(lambda: progress(here, "a") == (0, 20, 60), 15, "the status shows progress")
             here.kube.wait_until(lambda: here.running("a") == 2, 15, "the trainer is replaced")
             while two.work()["status"] != "job_end":
                 pass
-            here.kube.wait_until(lambda: progress(here, "a") == (0, 60, 60), 15, "the end of the data is told")
+            here.kube.wait_until(lambda: progress(here, "a") == (0, 60, 60), 15, "the data is at its end")
             for name in ("a-trainer-0", "a-trainer-1"):
                 here.kube.annotate("pods", name, exit_code="0")
             here.kube.wait_until(lambda: status(here, "a").get("phase") == "Succeeded", 15, "the job is complete")
@@ -98,7 +98,7 @@ def test_a_lost_pserver_takes_the_accounts_back_and_a_lost_journal_fails_the_job
             one = PretendTrainer(master, "a-trainer-0")
             for _ in range(3):
                 one.work()
-            here.kube.wait_until(lambda: progress(here, "a")[1] > 0, 15, "progress is told")
+            here.kube.wait_until(lambda: progress(here, "a")[1] > 0, 15, "the status shows progress")
             model = status(here, "a")["dataset"]["model"]
             here.kube.delete("pods", "a-pserver-0", grace_s=0)
             here.kube.wait_until(

@@ -98,5 +98,5 @@ def test_two_replicas_lead_by_turns_and_both_tell_what_they_see(
 
 
 def wait_for_inquiry(here: World, replica: ControllerProcess) -> None:
-    """Wait until a replica has told the resources of the cluster in the pinned form."""
+    """Wait until a replica has logged the resources of the cluster in the pinned form."""
     here.kube.wait_until(lambda: INQUIRY.search(replica.log.read_text()), 15, "the log has the line")

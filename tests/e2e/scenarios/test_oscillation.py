@@ -93,6 +93,6 @@ def report(rises: list[Step], watched: Watched, alone: Step) -> None:
             f"{name}: ready after {step.waited_s:.1f} s, {step.shortfall:.0f} pod-seconds short; "
             f"ended {dict(step.forced + step.later)}, least possible {step.least}"
         )
-    for name, told in sorted(watched.resizes.items()):
-        shown = ", ".join(f"{r['from']} -> {r['to']} {r['reason']}" for r in told)
+    for name, resizes_of_job in sorted(watched.resizes.items()):
+        shown = ", ".join(f"{r['from']} -> {r['to']} {r['reason']}" for r in resizes_of_job)
         print(f"{name}: {len(watched.voluntary_shrinks(name))} voluntary shrinks; {shown}")

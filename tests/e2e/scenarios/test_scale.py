@@ -32,6 +32,8 @@ EVERY_S = 2.0  # a round comes at least so often
 QUIET_S = AFTER_S + EVERY_S + 2.5  # times have whole seconds
 FLAGS = ("--consolidate-after-s", str(AFTER_S), "--interval-s", str(EVERY_S))
 COOLDOWN_S = 60.0
+WRITTEN_S = 3.0
+"""A cooldown lies between two decisions and counts whole seconds; what is seen are deletions, some moments later."""
 SHARE = "controller: InsufficientCapacity"
 SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}  # several pservers of a job may move at once
 MOVED, MADE_WAY = "pserver: controller: Moved", "controller: Moved"
@@ -110,8 +112,8 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
         print(
             f"who had known all of it, and moved no pserver: {best:.2%} of the optimum at the worst of these levels"
         )
-    told = Metrics(pages)
-    print(told.decisions())
+    metrics = Metrics(pages)
+    print(metrics.decisions())
     assert ours.wait_s() <= WAIT_FACTOR * alone.wait_s(), "serving waits no longer than without the controller"
     for step in ours.steps:
         ended = step.forced + step.later
@@ -125,10 +127,10 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
     for name, job in here.jobs().items():
         least, most = bounds(job)
         shrinks = watched.voluntary_shrinks(name)
-        assert all(b - a >= COOLDOWN_S for a, b in pairwise(shrinks)), f"{name}: {watched.resizes[name]}"
+        assert all(b - a >= COOLDOWN_S - WRITTEN_S for a, b in pairwise(shrinks)), f"{name}: {watched.resizes[name]}"
         assert least <= watched.log.lowest[name], f"{name} is never below its minimum"
         assert most >= watched.log.most[name], f"{name} is never above its maximum"
-    assert told.value("edl_plans_refused_total") == told.value("edl_decision_failures_total") == 0
+    assert metrics.value("edl_plans_refused_total") == metrics.value("edl_decision_failures_total") == 0
 
 
 def train(watched: Watched) -> None:
@@ -167,8 +169,8 @@ def report(idle: Wave, ours: Wave, alone: Wave) -> None:
     """Print the figures side by side."""
     heads = ("ready s", "short pod-s", "blocked", "least", "wrote s")
     print(f"{'serving':>12} {'':>22} " + " ".join(f"{head:>11}" for head in heads) + "  ended")
-    for name, told in (("idle cluster", idle), ("with the controller", ours), ("kube-scheduler alone", alone)):
-        for step in told.steps:
+    for name, metrics in (("idle cluster", idle), ("with the controller", ours), ("kube-scheduler alone", alone)):
+        for step in metrics.steps:
             wrote = f"{step.first_write_s:11.2f}" if step.first_write_s is not None else f"{'-':>11}"
             print(
                 f"{step.before:>5} -> {step.target:>3} {name:>22} {step.waited_s:11.1f} {step.shortfall:11.0f} "
@@ -176,9 +178,9 @@ def report(idle: Wave, ours: Wave, alone: Wave) -> None:
                 f"{f', {step.moved.total()} pservers moved' if step.moved else ''}"
             )
         print(
-            f"{name}: shortfall {sum(s.shortfall for s in told.rises()):.0f} pod-seconds in the rises, "
-            f"{sum(s.forced.total() for s in told.steps)} trainers ended for it, least possible "
-            f"{sum(s.least for s in told.steps)}; {sum(s.later.total() for s in told.steps)} ended at rest"
+            f"{name}: shortfall {sum(s.shortfall for s in metrics.rises()):.0f} pod-seconds in the rises, "
+            f"{sum(s.forced.total() for s in metrics.steps)} trainers ended for it, least possible "
+            f"{sum(s.least for s in metrics.steps)}; {sum(s.later.total() for s in metrics.steps)} ended at rest"
         )
     for full in ours.filled:
         print(

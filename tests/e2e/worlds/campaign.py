@@ -90,7 +90,7 @@ class Watched:
         self.log = PodLog(here.kube)
         self.resizes: dict[str, list[Object]] = {}
         self._serving = serving
-        self._told: list[float] = []
+        self._written_s: list[float] = []
 
     @contextmanager
     def following(self) -> Iterator[Watched]:
@@ -101,7 +101,7 @@ class Watched:
 
     def _written(self, change: str, job: Object) -> None:
         if change == "MODIFIED":  # only the controller changes a job in these tests
-            self._told.append(time.monotonic())
+            self._written_s.append(time.monotonic())
         resize = (job.get("status") or {}).get("lastResize")
         shown = self.resizes.setdefault(job["metadata"]["name"], [])
         if resize and (not shown or shown[-1] != resize):
@@ -166,7 +166,7 @@ class Watched:
 
     def _written_at(self) -> list[float]:
         """The time of the first event that only the controller causes."""
-        return [*self._told, *self.log.created.values()]
+        return [*self._written_s, *self.log.created.values()]
 
     def filled(self, serving: int) -> Filled:
         """How full the cluster is now."""

@@ -42,12 +42,16 @@ class ControllerProcess:
         kubeconfig: its credentials.
         workdir: each start writes a log `controller-<n>.log` there.
         flags: more flags.
+
+    Attributes:
+        environment: variables besides those of this process, from the next start on.
     """
 
     def __init__(self, kubeconfig: Path, workdir: Path, *flags: str) -> None:
         self.kubeconfig = kubeconfig
         self.workdir = workdir
         self.flags = flags
+        self.environment: dict[str, str] = {}
         self.port = 0
         self.log = workdir / "controller.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,6 +72,7 @@ class ControllerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
                 preexec_fn=die_with_parent,
             )
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any
 
 from tests.e2e.control_plane.kube import Kube, KubeError
@@ -65,9 +64,7 @@ class Follower:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._hang_up()
         self._thread.join()

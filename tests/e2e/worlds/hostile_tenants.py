@@ -6,7 +6,6 @@ import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from tests.e2e.control_plane.kube import Kube, KubeError
@@ -43,9 +42,7 @@ class HostileTenants:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         while self._made:

@@ -47,3 +47,50 @@ def serving(name: str = "web", *, replicas: int = 0, cpu: str = "3", memory: str
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container], **pod}},
         },
     }
+
+
+def volcano_job(name: str, *, replicas: int, low: int, high: int, **spec: Any) -> Object:
+    """A Volcano Job of trainers of one cpu that asks to be resized between two bounds."""
+    asks = {"elastic": "true", "min-instance": str(low), "max-instance": str(high)}
+    container = {"name": "train", "image": "example/train", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {f"paddlepaddle.org/{key}": value for key, value in asks.items()},
+        },
+        "spec": {
+            "minAvailable": replicas,
+            "schedulerName": "volcano",
+            "tasks": [{"name": "trainer", "replicas": replicas, "template": template}],
+            **spec,
+        },
+    }
+
+
+def batch_job(
+    name: str, *, parallelism: int, low: int, high: int, annotations: dict[str, str] | None = None, **spec: Any
+) -> Object:
+    """A `batch/v1` Job of pods of one cpu that asks to be resized between two bounds."""
+    asks = {"elastic": "true", "min-instance": str(low), "max-instance": str(high)}
+    container = {"name": "train", "image": "example/train", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {
+                **{f"paddlepaddle.org/{key}": value for key, value in asks.items()},
+                **(annotations or {}),
+            },
+        },
+        "spec": {
+            "parallelism": parallelism,
+            "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+            **spec,
+        },
+    }

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections import Counter, defaultdict
-from types import TracebackType
 from typing import Any
 
 from tests.e2e.control_plane.kube import Kube
@@ -126,10 +125,8 @@ class PodLog:
         self._follower.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._follower.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._follower.__exit__()
 
 
 def _role(pod: Object) -> str:

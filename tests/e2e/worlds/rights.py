@@ -59,8 +59,10 @@ def _is(subject: Object, account: str, namespace: str) -> bool:
 
 def requests_of(log: Path, user: str) -> list[Object]:
     """The requests of a user: audit events with the decision on the request."""
-    told = (json.loads(line) for line in log.read_text().splitlines())
-    return [event for event in told if event["user"]["username"] == user and DECISION in event.get("annotations", {})]
+    events = (json.loads(line) for line in log.read_text().splitlines())
+    return [
+        event for event in events if event["user"]["username"] == user and DECISION in event.get("annotations", {})
+    ]
 
 
 def forbidden(requests: Iterable[Object]) -> list[str]:

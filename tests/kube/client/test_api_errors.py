@@ -20,11 +20,11 @@ from edl.kube.client.api_errors import LONGEST_RETRY_AFTER_S, error_of
 from edl.model.actions import Action, CreatePod, Outcome, Result
 from edl.model.names import JobKey
 from edl.model.status import JobPhase
+from tests.kube.writer_on_fake_api import bench, create
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.fake_api import refusal
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
-from tests.worlds.writer_on_fake_api import bench, create
 
 QUOTA = (
     'pods "ctr-trainer-0" is forbidden: exceeded quota: team, requested: pods=1,requests.cpu=1, '

@@ -1,4 +1,4 @@
-"""Exec plugins of a kubeconfig: what they are told, what they may print, and that none is left behind."""
+"""Exec plugins of a kubeconfig: what they receive, what they may print, and that none is left behind."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def read(path: str | None) -> str:
     return Path(path).read_text()
 
 
-async def told(folder: Path, plugin: dict[str, Any], cluster: dict[str, Any] | None = None) -> dict[str, Any]:
+async def received(folder: Path, plugin: dict[str, Any], cluster: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a plugin finds in its environment."""
-    command = write_plugin(folder / "plugin", f'echo "$KUBERNETES_EXEC_INFO" > {folder}/told\n{printing()}')
+    command = write_plugin(folder / "plugin", f'echo "$KUBERNETES_EXEC_INFO" > {folder}/received\n{printing()}')
     configuration = await load_configuration(write_config(folder, {"command": str(command), **plugin}, cluster))
     assert configuration.api_key["BearerToken"] == "Bearer t"
-    info: dict[str, Any] = json.loads((folder / "told").read_text())
+    info: dict[str, Any] = json.loads((folder / "received").read_text())
     assert (info["apiVersion"], info["kind"]) == (VERSION, "ExecCredential")
     spec: dict[str, Any] = info["spec"]
     return spec
 
 
-async def test_a_plugin_that_wants_it_is_told_the_cluster(tmp_path: Path) -> None:
+async def test_a_plugin_that_wants_it_gets_the_cluster(tmp_path: Path) -> None:
     (tmp_path / "certificates").mkdir()
     (tmp_path / "certificates" / "ca.pem").write_text(CA)
     cluster = {
@@ -75,7 +75,7 @@ async def test_a_plugin_that_wants_it_is_told_the_cluster(tmp_path: Path) -> Non
             {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a", "sizes": [1, 2]}},
         ],
     }
-    assert (await told(tmp_path, {"provideClusterInfo": True}, cluster))["cluster"] == {
+    assert (await received(tmp_path, {"provideClusterInfo": True}, cluster))["cluster"] == {
         "server": "https://127.0.0.1:9",
         "certificate-authority-data": base64.b64encode(CA.encode()).decode(),
         "tls-server-name": "kubernetes",
@@ -87,25 +87,25 @@ async def test_a_plugin_that_wants_it_is_told_the_cluster(tmp_path: Path) -> Non
 async def test_certificates_in_the_kubeconfig_are_passed_as_they_are(tmp_path: Path) -> None:
     data = base64.b64encode(CA.encode()).decode()
     cluster = {"certificate-authority-data": data, "certificate-authority": "/nowhere"}
-    spec = await told(tmp_path, {"provideClusterInfo": True}, cluster)
+    spec = await received(tmp_path, {"provideClusterInfo": True}, cluster)
     assert spec["cluster"] == {"server": "https://127.0.0.1:9", "certificate-authority-data": data}
 
 
-async def test_a_plugin_is_told_that_certificates_are_not_checked(tmp_path: Path) -> None:
-    spec = await told(tmp_path, {"provideClusterInfo": True}, {"insecure-skip-tls-verify": True})
+async def test_a_plugin_learns_that_certificates_are_not_checked(tmp_path: Path) -> None:
+    spec = await received(tmp_path, {"provideClusterInfo": True}, {"insecure-skip-tls-verify": True})
     assert spec["cluster"] == {"server": "https://127.0.0.1:9", "insecure-skip-tls-verify": True}
 
 
 @pytest.mark.parametrize("plugin", [{}, {"provideClusterInfo": False}], ids=["silent", "refused"])
-async def test_a_plugin_that_does_not_want_it_is_not_told_the_cluster(tmp_path: Path, plugin: dict[str, Any]) -> None:
-    assert await told(tmp_path, plugin) == {"interactive": False}
+async def test_a_plugin_that_does_not_want_it_gets_no_cluster(tmp_path: Path, plugin: dict[str, Any]) -> None:
+    assert await received(tmp_path, plugin) == {"interactive": False}
 
 
 async def test_the_arguments_and_the_environment_of_the_kubeconfig_are_used(tmp_path: Path) -> None:
-    command = write_plugin(tmp_path / "plugin", f'echo "$1 $REGION $HOME" > {tmp_path}/told\n{printing()}')
+    command = write_plugin(tmp_path / "plugin", f'echo "$1 $REGION $HOME" > {tmp_path}/received\n{printing()}')
     plugin = {"command": str(command), "args": ["get-token"], "env": [{"name": "REGION", "value": "north"}]}
     await load_configuration(write_config(tmp_path, plugin))
-    assert (tmp_path / "told").read_text() == f"get-token north {os.environ['HOME']}\n"
+    assert (tmp_path / "received").read_text() == f"get-token north {os.environ['HOME']}\n"
 
 
 async def test_a_command_with_a_slash_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:

@@ -1,80 +1,19 @@
+"""The whole cluster in memory: complete, up to date, and shown only after edl's own writes."""
+
 from __future__ import annotations
 
-import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from edl.errors import NotSyncedError
-from edl.kube.mirror.cache import ClusterCache
-from edl.kube.mirror.reflector import ReflectorPace
+from edl.kube.mirror.read_once import look
 from edl.kube.translate.decoders import PODS as PODS_DECODER
 from edl.kube.translate.decoders import Quarantined
 from edl.model.names import JobKey
-from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually, refusal
-
-PODS = "/api/v1/pods"
-NODES = "/api/v1/nodes"
-JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-OURS = {"paddlepaddle.org/job": "ctr"}
-
-
-@pytest.fixture(autouse=True)
-def _thaw() -> Iterator[None]:
-    yield
-    gc.unfreeze()
-
-
-def pod(name: str, *, labels: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "ads", "labels": labels or {}, **metadata},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
-        "status": {"phase": "Running"},
-    }
-
-
-def job(name: str = "ctr") -> dict[str, Any]:
-    trainer = {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
-    return {"metadata": {"name": name, "namespace": "ads"}, "spec": {"trainer": trainer}}
-
-
-@dataclass
-class World:
-    api: FakeApi
-    clock: FakeClock
-    cache: ClusterCache
-
-    async def settled(self) -> None:
-        """Wait until every collection is listed and watched."""
-        watches = 6
-        await eventually(lambda: self.cache.is_synced and self.api.count("watch") >= watches)
-
-    def own(self) -> list[str]:
-        return [p.name for j in self.cache.snapshot(0.0).jobs for p in j.pods]
-
-    def foreign(self) -> list[str]:
-        return [p.name for p in self.cache.snapshot(0.0).pods]
-
-
-@asynccontextmanager
-async def world(
-    api: FakeApi | None = None, pace: ReflectorPace | None = None, **options: Any
-) -> AsyncIterator[World]:
-    api, clock = api or FakeApi(), FakeClock()
-    async with connected(api) as session:
-        cache = ClusterCache(session, clock, pace=pace, **options)
-        task = asyncio.ensure_future(cache.run())
-        try:
-            yield World(api, clock, cache)
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+from tests.kube.mirror.mirrored_cluster import CLASSES, JOBS, NODES, OURS, PODS, QUEUES, World, job, pod, world
+from tests.worlds.fake_api import FakeApi, connected, eventually, refusal
 
 
 async def test_a_snapshot_waits_until_everything_is_listed() -> None:
@@ -84,9 +23,11 @@ async def test_a_snapshot_waits_until_everything_is_listed() -> None:
         with pytest.raises(NotSyncedError, match="is still listing"):
             w.cache.snapshot(0.0)
         await w.settled()
+        await eventually(lambda: gc.get_freeze_count() > 0)
+        listed = gc.get_freeze_count()
         assert [n.name for n in w.cache.snapshot(7.0).nodes] == ["n1"]
         assert w.cache.snapshot(7.0).observed_at_s == 7.0
-        assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() > listed, "the values of the first snapshot remain for long, too"
 
 
 async def test_there_is_no_snapshot_while_a_collection_cannot_be_watched() -> None:
@@ -99,6 +40,55 @@ async def test_there_is_no_snapshot_while_a_collection_cannot_be_watched() -> No
         w.api.faults.clear()
         await w.settled()
         w.cache.snapshot(0.0)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
+async def test_a_cluster_without_readable_queues_has_snapshots(code: int, reason: str) -> None:
+    api = FakeApi()
+    api.broken[QUEUES] = refusal(code, reason, "no queues here")
+    async with world(api) as w:
+        await eventually(lambda: w.cache.is_synced and not w.cache.unready())
+        assert w.cache.snapshot(0.0).queues == ()
+        assert w.cache.queues_problem() == f"queues cannot be read ({code}): no quota is counted"
+        assert w.cache.left_out() == []  # a cluster may do without queues
+        async with connected(api) as session:
+            found, left_out = await look(session, w.clock)
+        assert (found.queues, left_out) == ((), [w.cache.queues_problem()])
+        del api.broken[QUEUES]
+        w.api.put(QUEUES, {"metadata": {"name": "blue"}, "spec": {"nominalQuota": {"cpu": 1}}})
+        await eventually(lambda: [q.name for q in w.cache.snapshot(0.0).queues] == ["blue"])
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
+async def test_known_queues_stay_and_are_reported_once_they_can_no_longer_be_read(code: int, reason: str) -> None:
+    api = FakeApi()
+    api.put(QUEUES, {"metadata": {"name": "blue"}, "spec": {"nominalQuota": {"cpu": 1}}})
+    async with world(api) as w:
+        await eventually(lambda: w.cache.is_synced and not w.cache.unready())
+        assert (w.cache.queues_problem(), w.cache.left_out()) == ("", [])
+        api.broken[QUEUES] = refusal(code, reason, "no queues here")
+        api.end_watches()
+        await eventually(w.cache.queues_problem)
+        assert w.cache.queues_problem() == f"queues cannot be read ({code}): the last known quotas count"
+        assert w.cache.left_out() == [w.cache.queues_problem()]
+        assert [queue.name for queue in w.cache.snapshot(0.0).queues] == ["blue"]
+        del api.broken[QUEUES]
+        await eventually(lambda: not w.cache.queues_problem())
+        assert w.cache.left_out() == []
+
+
+async def test_a_failed_first_list_of_queues_holds_the_decision_back() -> None:
+    """Without the quotas of queues that exist, jobs would grow beyond them."""
+    api = FakeApi()
+    api.put(QUEUES, {"metadata": {"name": "blue"}, "spec": {"nominalQuota": {"cpu": 1}}})
+    api.broken[QUEUES] = refusal(500, "InternalError", "etcd has no leader")
+    async with world(api) as w:
+        await eventually(lambda: w.cache.is_synced and "etcd has no leader" in w.cache.unready()[0])
+        with pytest.raises(NotSyncedError, match="etcd has no leader"):
+            w.cache.snapshot(0.0)
+        del api.broken[QUEUES]
+        await eventually(lambda: not w.cache.unready())
+        assert [queue.name for queue in w.cache.snapshot(0.0).queues] == ["blue"]
 
 
 async def test_finished_pods_of_jobs_are_kept_and_finished_foreign_pods_are_not() -> None:
@@ -313,3 +303,47 @@ async def test_a_change_of_progress_alone_is_stored_and_is_no_change_to_wait_for
 
 def stored_status(here: World) -> Any:
     return (here.cache.job_body(JobKey("ads", "ctr")) or {}).get("status")
+
+
+async def test_a_new_leader_decides_on_lists_that_began_after_it_took_over() -> None:
+    api = FakeApi()
+    api.put(JOBS, job())
+    for name in ("ctr-trainer-0", "ctr-trainer-1"):
+        api.put(PODS, pod(name, labels=OURS))
+    async with world(api) as w:
+        await w.settled()
+        assert w.own() == ["ctr-trainer-0", "ctr-trainer-1"]
+        w.api.remove(PODS, "ctr-trainer-1", "ads", silently=True)
+        assert w.own() == ["ctr-trainer-0", "ctr-trainer-1"], "the watch has not shown the deletion"
+        w.cache.list_anew()
+        with pytest.raises(NotSyncedError, match="has just taken over, and lists"):
+            w.cache.snapshot(0.0)
+        await eventually(lambda: not w.cache.unready())
+        assert w.own() == ["ctr-trainer-0"]
+
+
+async def test_a_snapshot_of_an_unchanged_cluster_is_the_last_one_at_another_time() -> None:
+    api = FakeApi()
+    api.put(NODES, {"metadata": {"name": "n1"}})
+    api.put(PODS, pod("web"))
+    async with world(api) as w:
+        await w.settled()
+        first = w.cache.snapshot(1.0)
+        second = w.cache.snapshot(2.0)
+        assert second.observed_at_s == 2.0
+        assert second.pods is first.pods
+        w.api.put(NODES, {"metadata": {"name": "n2"}})
+        await eventually(lambda: len(w.cache.snapshot(3.0).nodes) == 2)
+        assert w.cache.snapshot(3.0).pods[0] is first.pods[0]
+
+
+async def test_an_object_that_becomes_unreadable_leaves_the_snapshot() -> None:
+    api = FakeApi()
+    api.put(PODS, pod("web"))
+    async with world(api) as w:
+        await w.settled()
+        assert w.foreign() == ["web"]
+        w.api.put(PODS, {**pod("web"), "status": 5})
+        await eventually(lambda: w.foreign() == [])
+        w.api.put(PODS, pod("web"))
+        await eventually(lambda: w.foreign() == ["web"])

@@ -16,6 +16,8 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2026-01-05T10:00:00Z"}
 PENDING: dict[str, Any] = {"phase": "Pending"}
 RUNNING: dict[str, Any] = {"phase": "Running"}
 BOUND = {"nodeName": "n1"}
+TRIED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+TRIED_AGAIN = [{**TRIED[0], "message": "0/3 nodes are available"}]
 
 
 def pod(metadata: dict[str, Any], spec: dict[str, Any] | None = None, **status: Any) -> HasMetadata:
@@ -48,6 +50,7 @@ URGENT: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "a serving pod waits": (None, pod({}, **PENDING)),
     "a waiting serving pod is bound": (pod({}, **PENDING), pod({}, BOUND, **PENDING)),
     "a waiting serving pod is nominated": (pod({}, **PENDING), pod({}, nominatedNodeName="n1", **PENDING)),
+    "kube-scheduler has tried a serving pod": (pod({}, **PENDING), pod({}, **PENDING, conditions=TRIED)),
     "a waiting serving pod is deleted": (pod({}, **PENDING), None),
     "a gated serving pod may start": (pod({}, {"schedulingGates": [{"name": "g"}]}), pod({})),
     "a trainer fails": (pod(OURS, BOUND, **RUNNING), pod(OURS, BOUND, phase="Failed")),
@@ -62,6 +65,10 @@ ORDINARY: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "a trainer runs": (pod(OURS, BOUND, **PENDING), pod(OURS, BOUND, **RUNNING)),
     "a trainer that edl deletes": (pod(MARKED, BOUND, **RUNNING), pod({**MARKED, **GOING}, BOUND, **RUNNING)),
     "a trainer that edl deleted": (pod({**MARKED, **GOING}, BOUND, **RUNNING), None),
+    "kube-scheduler tries a serving pod again": (
+        pod({}, **PENDING, conditions=TRIED),
+        pod({}, **PENDING, conditions=TRIED_AGAIN),
+    ),
     "a running serving pod": (pod({}, BOUND, **PENDING), pod({}, BOUND, **RUNNING)),
     "a bound serving pod is gone": (pod({}, BOUND, **RUNNING), None),
     "a pod of low priority": (None, pod({}, {"priority": -5}, **PENDING)),

@@ -129,9 +129,9 @@ def test_how_a_pod_ends_is_read() -> None:
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
-        ("ErrImagePull", "its image cannot be pulled; check"),
-        ("ImagePullBackOff", "its image cannot be pulled; check"),
-        ("InvalidImageName", "not valid"),
+        ("ErrImagePull", "image you/train:1 cannot be pulled; check"),
+        ("ImagePullBackOff", "image you/train:1 cannot be pulled; check"),
+        ("InvalidImageName", "image name you/train:1 is not valid; to change"),
         ("CreateContainerConfigError", "Secret"),
         ("ContainerCreating", ""),
         ("CrashLoopBackOff", "its last words"),
@@ -140,10 +140,55 @@ def test_how_a_pod_ends_is_read() -> None:
 )
 def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
     ended = {"terminated": {"exitCode": 1, "message": "its last words"}} if reason == "CrashLoopBackOff" else {}
-    main = {"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": ended}
+    main = {"name": "c", "image": "you/train:1", "state": {"waiting": {"reason": reason}}, "lastState": ended}
     found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
     assert word in found.container_message
     assert bool(found.container_message) == bool(word)
+    assert found.exit_code == (1 if ended else None)
+
+
+REFUSED = 'failed to pull and unpack image "docker.io/you/train:1": pull access denied'
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "shown"),
+    [
+        ("ErrImagePull", REFUSED, f"image you/train:1 cannot be pulled ({REFUSED}); check the image name"),
+        (
+            "ImagePullBackOff",
+            f'Back-off pulling image "you/train:1": ErrImagePull: {REFUSED}',
+            f"pulled ({REFUSED}); c",
+        ),
+        ("ImagePullBackOff", f'Back-off pulling image "you/train:1": {REFUSED}', f"pulled ({REFUSED}); check"),
+        ("ImagePullBackOff", 'Back-off pulling image "you/train:1"', "image you/train:1 cannot be pulled; check"),
+        (
+            "ErrImageNeverPull",
+            "Container image is not present",
+            "image you/train:1 is not on the node, and imagePull",
+        ),
+        ("CreateContainerConfigError", 'secret "hf" not found', 'is not valid (secret "hf" not found); to change'),
+        (
+            "CreateContainerError",
+            "bad\n mount\x1b[2J",
+            r"cannot create its container (bad mount\u001b[2J); to change",
+        ),
+        ("ErrImagePull", "a" * 300 + "z" * 300, f"pulled ({'a' * 97}...{'z' * 100}); check"),
+    ],
+)
+def test_the_words_of_the_kubelet_are_kept_and_do_not_change_with_its_pauses(
+    reason: str, said: str, shown: str
+) -> None:
+    waiting = {"reason": reason, "message": said}
+    main = {"name": "c", "image": "you/train:1", "state": {"waiting": waiting}}
+    found = the_pod(pod("a", status={"phase": "Pending", "containerStatuses": [main]}))
+    assert shown in found.container_message
+
+
+def test_a_running_container_keeps_the_exit_code_of_its_previous_end() -> None:
+    last = {"terminated": {"exitCode": 137, "message": 'lvl=info msg="master started"'}}
+    main = {"name": "c", "state": {"running": {}}, "lastState": last}
+    found = the_pod(pod("a", status={"phase": "Running", "containerStatuses": [main]}))
+    assert (found.exit_code, found.container_message) == (137, 'lvl=info msg="master started"')
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who runs: what waiting serving pods get, who dies for them, and which jobs are admitted."""
+"""Who runs: what waiting serving pods get, what is deleted for them, and which jobs are admitted."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def two_full_nodes() -> ClusterSnapshot:
     return make_snapshot(make_nodes(2), (make_job("a", trainers=16, max_trainers=16, on=("n000", "n001")),))
 
 
-def test_the_fewest_trainers_die_and_all_on_one_node() -> None:
+def test_the_fewest_trainers_are_deleted_and_all_on_one_node() -> None:
     plan = plan_for(with_pods(two_full_nodes(), make_serving("s", cpu=3)))
-    dead = set(victims(plan))
-    assert len(dead) == 3
-    assert len({p.node for p in two_full_nodes().jobs[0].pods if p.name in dead}) == 1
+    deleted = set(victims(plan))
+    assert len(deleted) == 3
+    assert len({p.node for p in two_full_nodes().jobs[0].pods if p.name in deleted}) == 1
     assert decision_of(plan, "a").reason is Reason.SERVING_NEEDS_ROOM
     assert decision_of(plan, "a").shrink_reason == Reason.SERVING_NEEDS_ROOM
     assert (plan.serving.waiting, plan.serving.placed, plan.serving.short) == (1, 1, 0)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import ModuleType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.overload_worlds import half_lost, outage, overload
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import FixedPods
+from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.status import Reason
+from edl.planner import minimums, victims
 from edl.planner.admission import trial
 from edl.planner.admission.admit import Admission, admit, cap
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
+from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import plan_for
 
@@ -56,10 +63,10 @@ def test_who_stays_is_whom_trying_jobs_one_by_one_would_keep(nodes: int, jobs: i
 class _Counted:
     """Counts the calls of a function."""
 
-    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch, module: ModuleType = trial) -> None:
         self.calls = 0
-        self._function = getattr(trial, name)
-        monkeypatch.setattr(trial, name, self)
+        self._function = getattr(module, name)
+        monkeypatch.setattr(module, name, self)
 
     def __call__(self, *given: object) -> object:
         self.calls += 1
@@ -95,6 +102,25 @@ def test_jobs_stay_in_the_room_that_the_packing_of_serving_leaves(nodes: int, jo
     assert sum(decision.admitted for decision in plan.decisions) >= least
 
 
+def test_orders_of_placing_are_not_tried_again_if_none_serves_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of serving pods, each of these trials takes a second."""
+    orders = _Counted("permutations", monkeypatch, minimums)
+
+    plan = plan_for(half_lost(40, 16, 1), Limits(deadline_s=600.0))
+
+    assert orders.calls == 1  # that of `serve`, which finds out
+    assert sum(decision.admitted for decision in plan.decisions) >= 3
+
+
+def test_serving_pods_that_fill_every_free_slot_are_placed_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = _Counted("_cheapest", monkeypatch, victims)
+
+    served = serve(read_problem(half_lost(300, 80, 1), Limits()), DEADLINE_S)
+
+    assert served.short
+    assert tables.calls == 0
+
+
 def test_an_outage_is_explained_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     packings, programs = _Counted("place_required", monkeypatch), _Counted("place_most_priced", monkeypatch)
     plan = plan_for(outage(300, 200))
@@ -113,3 +139,18 @@ def test_who_stays_has_its_minimum_and_all_serving_that_fits_is_placed() -> None
     due = sum(group.due for group in problem.waiting)
     slots = sum(int(alone.slots(group.shape).sum()) for group in problem.waiting)
     assert sum(place.role is None for place in packing.placed) == min(due, slots)
+
+
+def test_a_job_is_not_rejected_because_the_master_of_another_stands_in_the_way() -> None:
+    nodes = (make_node("large", 8, 64), make_node("small", 4, 64))
+    master = FixedPods(Role.MASTER, make_shape(0.1, 0.1), 1)
+    jobs = []
+    for name, node in (("a", "large"), ("b", "small")):
+        job = make_job(name, trainers=1, on=(node,), fixed=(master,))
+        pods = tuple(replace(p, role=Role.MASTER, name=f"{name}-master", shape=master.shape) for p in job.pods)
+        jobs.append(replace(job, pods=pods))
+    problem = read_problem(make_snapshot(nodes, tuple(jobs), (make_serving("s", cpu=8),)), Limits())
+    found = AdmissionTrial(problem, serve(problem, DEADLINE_S), DEADLINE_S)
+
+    assert found.beside((), 0) is None
+    assert found.beside((), 1) is not None

@@ -1,6 +1,6 @@
 """Clusters made to mislead a planner, and the right answer for each.
 
-A case reads: in such a world, these jobs get so many trainers, for this reason, and each job is told what holds it.
+A case reads: in such a world, these jobs get so many trainers, for this reason, and each job reads what holds it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Got:
 
 @dataclass(frozen=True)
 class Case:
-    """A world and the right answer; `dead` trainers die for it, and `short` serving pods find no place."""
+    """A world and the right answer; `deleted` trainers end for it, and `short` serving pods find no place."""
 
     world: Callable[[], ClusterSnapshot]
     jobs: Mapping[str, Got]
-    dead: int = 0
+    deleted: int = 0
     short: int = 0
 
 
@@ -218,7 +218,7 @@ CASES: dict[str, Case] = {
             (make_serving("huge", cpu=9), make_serving("s", cpu=2)),
         ),
         {"a": Got(6, Reason.SERVING_NEEDS_ROOM, ("2 trainers", "1 serving pod"))},
-        dead=2,
+        deleted=2,
         short=1,
     ),
     # Nodes that are no longer what they were
@@ -240,7 +240,7 @@ CASES: dict[str, Case] = {
         lambda: make_snapshot((make_node("n1", 4),), (make_job("a", trainers=3, max_trainers=10, on=("gone",)),)),
         {"a": Got(7, FULL, ("7 of 10",))},
     ),
-    "nobody dies on a cordoned node for serving that could not go there": Case(
+    "nothing is deleted on a cordoned node for serving that could not go there": Case(
         lambda: make_snapshot(
             (make_node("n0", cordoned=True), make_node("n1", 4)),
             (make_job("a", trainers=8, max_trainers=8, on=("n0",)),),
@@ -269,7 +269,7 @@ def test_the_right_answer(name: str) -> None:
         decision = decision_of(plan, job)
         assert (decision.reason, decision.admitted) == (got.reason, got.trainers > 0)
         assert [word for word in got.words if word not in decision.account] == [], decision.account
-    assert (len(victims(plan)), plan.serving.short) == (case.dead, case.short)
+    assert (len(victims(plan)), plan.serving.short) == (case.deleted, case.short)
     assert check(world, plan) == ()
     assert plan.certificate.gap < 0.01
 
@@ -300,7 +300,7 @@ def test_forty_shapes_are_all_admitted_and_what_is_left_of_fair_shares_goes_to_t
 
 
 def test_300_equal_jobs_are_admitted_by_age_and_nobody_is_forgotten() -> None:
-    """250 seats: the 250 oldest jobs get one each; the others are told that they wait, and behind whom."""
+    """250 seats: the 250 oldest jobs get one each; the others read that they wait, and behind whom."""
     jobs = tuple(make_job(f"j{i:03d}", max_trainers=2, age_s=float(i)) for i in range(300))
     plan = plan_for(make_snapshot(make_nodes(25, cpu=10), jobs), Limits(deadline_s=60.0))
     decisions = {d.job.name: d for d in plan.decisions}
@@ -335,14 +335,14 @@ def test_a_running_job_that_is_pinned_above_the_cluster_goes_whole_and_learns_wh
     world = make_snapshot(make_nodes(2), (make_job("a", trainers=4, pinned=17, max_trainers=20, on=("n000",)),))
     plan = plan_for(world)
     assert (targets(plan), len(victims(plan))) == ({"a": 0}, 4)
-    told = decision_of(plan_for(apply_plan(world, plan)), "a")
-    assert told.reason is NEVER
-    assert "17 trainers" in told.account
+    of_a = decision_of(plan_for(apply_plan(world, plan)), "a")
+    assert of_a.reason is NEVER
+    assert "17 trainers" in of_a.account
 
 
 def test_trainers_without_a_node_whose_planned_node_is_gone_are_placed_elsewhere() -> None:
     job = make_job("a", trainers=2, max_trainers=2)
     lost = tuple(replace(pod, planned="gone", phase=PodPhase.PENDING, started_s=None) for pod in job.pods)
     plan = plan_for(make_snapshot(make_nodes(1), (replace(job, pods=lost),)))
-    told: ScaleDecision = decision_of(plan, "a")
-    assert (told.target, told.victims, told.nodes) == (2, (), ())
+    of_a: ScaleDecision = decision_of(plan, "a")
+    assert (of_a.target, of_a.victims, of_a.nodes) == (2, (), ())

@@ -56,14 +56,14 @@ def test_serving_is_never_short_where_training_could_have_yielded(world: Cluster
 
 @given(rich_running_worlds(("serving comes",)))
 @examples(60)
-def test_the_fewest_trainers_die_for_serving_wherever_they_are(world: ClusterSnapshot) -> None:
+def test_the_fewest_trainers_are_deleted_for_serving_on_any_node(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
     choices = oracle.servings(world)
     jobs = running(world, plan)
-    dead = sum(len(d.victims) for d in plan.decisions if d.admitted)
+    deleted = sum(len(d.victims) for d in plan.decisions if d.admitted)
     fewest = [n for choice in choices if (n := oracle.fewest_victims(world, jobs, choice)) is not None]
     assert fewest
-    assert dead <= max(fewest)
+    assert deleted <= max(fewest)
 
 
 # Who runs
@@ -86,8 +86,8 @@ def test_who_runs_goes_by_tier_and_age_with_backfill_until_the_head_has_waited(
 @examples(60)
 def test_unschedulable_are_those_that_would_not_fit_alone_and_no_others(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
-    told = {d.job for d in plan.decisions if d.reason is Reason.UNSCHEDULABLE}
-    assert told in [oracle.admitted_of(world, choice)[1] for choice in oracle.servings(world)]
+    named = {d.job for d in plan.decisions if d.reason is Reason.UNSCHEDULABLE}
+    assert named in [oracle.admitted_of(world, choice)[1] for choice in oracle.servings(world)]
 
 
 # How many each gets
@@ -108,7 +108,7 @@ def test_the_worst_off_job_could_not_be_better_off(world: ClusterSnapshot) -> No
 @given(arrivals)
 @examples(100)
 def test_when_a_job_arrives_the_worst_off_is_as_well_off_as_it_can_be_without_moves(world: ClusterSnapshot) -> None:
-    """Whoever is better off gives; that a running trainer dies to start anew elsewhere is not asked for."""
+    """The job that is better off gives; no running trainer has to start anew elsewhere."""
     plan = plan_for(world)
     jobs = running(world, plan)
     none: Counter[PodShape] = Counter()
@@ -139,7 +139,7 @@ def test_the_bound_holds_whatever_is_packed_and_the_plan_reaches_what_can_be_had
 @given(fresh)
 @examples(40)
 def test_the_bound_of_the_minimums_alone_holds_too(world: ClusterSnapshot) -> None:
-    """The program is not told what the plan will be, so that it bounds every way to share."""
+    """The program does not know the plan, so that it bounds every way to share."""
     read = read_problem(world, LIMITS)
     served = serve(read, 10.0)
     capped, hopeless = cap(read, served, 10.0)
@@ -212,13 +212,13 @@ def test_another_process_with_other_hashes_makes_the_same_plan() -> None:
         "plan = plan_for(world); after = plan_for(with_pods(apply_plan(world, plan), make_serving('t', cpu=4)));"
         "print([(d, e) for d, e in zip(plan.decisions, after.decisions)])"
     )
-    told = {
+    named = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert len(told) == 1
+    assert len(named) == 1
 
 
 @given(rich_fresh_worlds(most_waiting=0), nodes("n9"))

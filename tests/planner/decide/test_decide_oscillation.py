@@ -1,4 +1,4 @@
-"""Ten minutes of a restless cluster in virtual time: what dies, dies for a reason, and not again and again."""
+"""Ten minutes of a restless cluster in virtual time: each deletion has a reason, and none comes again and again."""
 
 from __future__ import annotations
 
@@ -69,16 +69,18 @@ def test_a_serving_wave_every_twenty_seconds(policy: str, serving: tuple[int, ..
         free = sum(cores_of_node(world, n.name) for n in world.nodes)
         plan = plan_for(world, LIMITS, policy)
         shapes = {job.key: cores_of(job.trainer) for job in world.jobs}
-        dead = sum(len(d.victims) * shapes[d.job] for d in plan.decisions if d.shrink_reason == "ServingNeedsRoom")
-        assert dead <= needed + 1, "no more dies for serving than it asks for, but for one trainer of two cores"
-        assert not dead or needed
+        deleted = sum(len(d.victims) * shapes[d.job] for d in plan.decisions if d.shrink_reason == "ServingNeedsRoom")
+        assert deleted <= needed + 1, (
+            "no more is deleted for serving than it requests, but for one trainer of two cores"
+        )
+        assert not deleted or needed
         for decision in plan.decisions:
             assert decision.admitted
             if decision.shrink_reason in VOLUNTARY_SHRINKS:
                 voluntary[decision.job.name].append(world.observed_at_s)
             if decision.victims and decision.shrink_reason != "ServingNeedsRoom":
                 assert decision.target < decision.current, "nobody moves for nothing"
-        if needed and free < needed and not dead:
+        if needed and free < needed and not deleted:
             placed_s.append(elapsed_s)
         world = later(apply_plan(world, plan), ROUND_S)
     for times in voluntary.values():
@@ -121,11 +123,11 @@ def test_jobs_that_leave_one_by_one_end_hardly_a_trainer_of_the_others() -> None
             plan = plan_for(world, LIMITS)
             assert all(d.shrink_reason in {"", "Admitted"} for d in plan.decisions)
             world = later(apply_plan(world, plan), 5)
-    dead = 0
+    deleted = 0
     for i in range(7):
         world = replace(world, jobs=tuple(j for j in world.jobs if j.key.name != f"job-{i}"))
         for _ in range(3):
             plan = plan_for(world, LIMITS)
-            dead += sum(len(d.victims) for d in plan.decisions)
+            deleted += sum(len(d.victims) for d in plan.decisions)
             world = later(apply_plan(world, plan), 5)
-    assert dead <= 2
+    assert deleted <= 2

@@ -29,8 +29,8 @@ def standing(context: DecisionContext, j: int, shape: int) -> Counter[int]:
     room, world = context.shared.packing, context.problem
     kept = [
         n
-        for i, n in room.node_of.items()
-        if (world.live_trainers[i].demand, world.live_trainers[i].shape) == (j, world.demands[j].shape)
+        for i, n in enumerate(room.node_of.tolist())
+        if n >= 0 and (world.live_trainers[i].demand, world.live_trainers[i].shape) == (j, world.demands[j].shape)
     ]
     new = [p.node for p in room.placed if p.owner == j and p.role is Role.TRAINER]
     return Counter(n for n in (*kept, *new) if world.opened[shape][n])

@@ -70,7 +70,7 @@ def useful(snapshot: ClusterSnapshot, limits: Limits = LIMITS) -> ScalePlan:
 
 
 def utility(jobs: Sequence[Job], counts: Sequence[int]) -> float:
-    """The definition, told anew: the sum of the logarithms of what is gained over each minimum."""
+    """The definition, once more: the sum of the logarithms of what is gained over each minimum."""
     pairs = ((curve_of(job.throughput), job, n) for job, n in zip(jobs, counts, strict=True))
     return sum(log(curve.speed(n) / curve.speed(job.min_trainers)) for curve, job, n in pairs)
 

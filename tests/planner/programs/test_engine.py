@@ -89,6 +89,59 @@ def test_one_odd_job_does_not_slow_the_others() -> None:
     assert plan.certificate.gap <= 0.1
 
 
+def test_one_odd_job_leaves_a_large_cluster_its_patterns() -> None:
+    snapshot = one_odd_job(300, 60, 1).snapshot
+    odd = next(number for number, job in enumerate(snapshot.jobs) if job.key.name == "odd")
+
+    made = study(snapshot, policy_named("maxmin"), LIMITS)
+
+    (aside,) = made.context.problem.aside
+    assert made.context.problem.shapes[aside] == snapshot.jobs[odd].trainer
+    assert not made.context.problem.is_many
+    assert not check(snapshot, made.plan)
+    assert made.plan.certificate.gap <= 0.005
+    assert made.plan.decisions[odd].target >= int(min(made.context.shared.level.values()))
+
+
+def test_trainers_set_aside_have_no_advantage_and_are_kept() -> None:
+    snapshot = one_odd_job(300, 60, 2).snapshot
+    odd = next(job for job in snapshot.jobs if job.key.name == "odd")
+    larger = replace(odd, max_trainers=20)
+    snapshot = replace(snapshot, jobs=tuple(larger if job is odd else job for job in snapshot.jobs))
+
+    made = study(snapshot, policy_named("maxmin"), LIMITS)
+    full = carried_out(snapshot, made.plan)
+    again = study(full, policy_named("maxmin"), LIMITS).plan
+
+    level = {d.job.key.name: made.context.shared.level[d.index] for d in made.context.problem.demands}
+    part = {
+        job.key.name: (level[job.key.name] - job.min_trainers) / (job.max_trainers - job.min_trainers)
+        for job in snapshot.jobs
+    }
+    assert part["odd"] == pytest.approx(min(part.values()))
+    assert not check(full, again)
+    assert not any(decision.victims for decision in again.decisions)
+
+
+def test_a_bound_without_those_set_aside_is_a_bound_of_all_plans() -> None:
+    snapshot = one_odd_job(270, 50, 3).snapshot
+    problem = with_engine(read_problem(snapshot, LIMITS))
+    assert problem.aside
+    without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key.name != "odd"))
+
+    bound = planned(snapshot).certificate.bound
+
+    assert bound >= planned(without).certificate.bound - 1e-6  # no trainer of the odd job takes the room of another
+    assert bound <= planned(without).certificate.bound + 1.0 + 1e-3
+
+
+def test_many_odd_jobs_are_not_set_aside() -> None:
+    problem = with_engine(read_problem(many_sizes(300, 60, 1).snapshot, LIMITS))
+
+    assert problem.is_many
+    assert not problem.aside
+
+
 def test_round_sizes_keep_their_patterns() -> None:
     jobs = tuple(make_job(f"j{i:02d}", cpu=1 + i % 12, memory_gib=2 + i % 9) for i in range(40))
     nodes = tuple(make_node(f"n{i:02d}", 32, 128) for i in range(40))

@@ -37,7 +37,7 @@ def test_no_packing_exceeds_the_bound_and_the_integer_program_reaches_the_best(
     assert best == sum(count for _, _, count in packed or [])
 
 
-def test_the_fair_share_raises_everybody_alike_and_then_whoever_can_have_more() -> None:
+def test_the_fair_share_raises_all_jobs_alike_and_then_those_that_can_have_more() -> None:
     """Two jobs share 10 cores; a third has a node of its own and its maximum."""
     jobs = [
         make_job("a", max_trainers=11, min_trainers=1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -12,7 +13,9 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
+from edl.planner.problem import count_slots
 from edl.planner.problem_reader import read_problem
+from edl.planner.programs import fluid as engine
 from edl.planner.programs.fair_share import fair_shares, prove, read_share_problem
 from edl.planner.programs.fluid import MOST_BUCKETS, make_buckets
 from edl.planner.trial_packing import TrialPacking
@@ -71,3 +74,24 @@ def test_buckets_stay_few_however_many_nodes_differ_in_what_they_take() -> None:
 
     assert len(buckets.groups) <= MOST_BUCKETS
     assert sorted(n for group in buckets.groups for n in group.nodes) == list(range(120))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bucket_has_no_more_room_than_its_nodes_have_and_its_pods_could_use(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    capacity, request = random.integers(0, 60, (40, 3)), random.integers(1, 9, (6, 3))
+    opened = random.random((6, 40)) < 0.7
+    buckets = make_buckets(capacity, request, opened)
+    for bucket, group in enumerate(buckets.groups):
+        nodes = list(group.nodes)
+        slots = np.array([count_slots(capacity[nodes], row) for row in request]) * opened[:, nodes]
+        usable = np.minimum(capacity[nodes], slots.T @ request).sum(axis=0)
+        assert buckets.slots[bucket].tolist() == slots.sum(axis=1).tolist()
+        assert buckets.room[bucket] == pytest.approx(usable * buckets.request[0] / request[0])
+
+
+def test_with_very_many_shapes_buckets_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = read_problem(mixed_architectures(60, 40, 1).snapshot, Limits())
+    monkeypatch.setattr(engine, "PLACES", 40 * 5)
+
+    assert len(make_buckets(problem.empty, problem.request, problem.opened).groups) <= 5

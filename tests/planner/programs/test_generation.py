@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 
+from edl.errors import PlanError, PlanFailure
 from edl.model.plan import Limits
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.problem import IntArray, Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import FloatArray, make_columns
 from edl.planner.programs.fluid import buckets_of, worth_of_buckets
 from edl.planner.programs.generation import Engine, Program, Solution, solve
 from edl.planner.programs.knapsack import Pricer
+from edl.planner.solvers.linear_program import Answer, LinearProgram, Outcome
+from edl.planner.solvers.matrix import Matrix
 from tests.planner.programs.test_columns_feasible import problems
 from tests.worlds.builders import make_job, make_node, make_snapshot
 from tests.worlds.effort import examples
@@ -83,3 +90,37 @@ def test_the_fluid_program_over_classes_bounds_what_whole_pods_reach(problem: Pr
 
     for prices in (np.zeros(buckets.room.shape), np.full(buckets.room.shape, 0.5)):
         assert worth_of_buckets(buckets, np.ones(len(problem.shapes)), prices) >= solution.value - 1e-6
+
+
+class LateSolver:
+    """A solver that finds nothing, after so many parts of the time that it is given."""
+
+    name = "late"
+
+    def __init__(self, part: float) -> None:
+        self.part = part
+
+    def load(self, program: LinearProgram) -> LateSolver:
+        del program
+        return self
+
+    def add(self, columns: Matrix) -> None:
+        del columns
+
+    def solve(self, limit_s: float) -> Answer:
+        until_s = time.perf_counter() + self.part * limit_s
+        while time.perf_counter() < until_s:
+            pass
+        return Answer(Outcome.LATE, "time limit reached")
+
+
+@pytest.mark.parametrize(("part", "is_late"), [(1.0, True), (0.0, False)])
+def test_a_solver_that_used_all_of_its_time_is_late_by_any_clock(part: float, is_late: bool) -> None:
+    """The clock of the decision may count CPU seconds, of which a waiting process uses none."""
+    problem = replace(problem_of_odd_sizes(), clock=Clock(0.05, lambda: 0.0), solver=LateSolver(part))
+
+    with pytest.raises(PlanError) as failed:
+        as_many_as_fit(problem)
+
+    assert isinstance(failed.value, OutOfTimeError) == is_late
+    assert failed.value.failure is PlanFailure.LATE_SOLVER

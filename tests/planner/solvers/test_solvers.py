@@ -13,7 +13,6 @@ import pytest
 from highspy import Highs, HighsStatus
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csc_array
 from scipy.sparse import random as sparse
 
 from benchmarks.random_worlds import random_world
@@ -25,6 +24,7 @@ from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.planner.solvers.linear_program import REFUSED, FloatArray, LinearProgram, Outcome, Solver, solved
+from edl.planner.solvers.matrix import Matrix
 from edl.planner.solvers.with_highspy import Highspy
 from edl.planner.solvers.with_scipy import Scipy
 from tests.worlds.effort import examples
@@ -46,16 +46,16 @@ def programs(draw: st.DrawFn) -> LinearProgram:
 
     low = numbers(columns)
     high = low + draw(st.lists(st.sampled_from([0.0, 1.0, 5.0, np.inf]), min_size=columns, max_size=columns))
-    left = csc_array(numbers(rows * columns).reshape(rows, columns))
+    left = Matrix.from_dense(numbers(rows * columns).reshape(rows, columns))
     return LinearProgram(numbers(columns), left, numbers(rows), low, high, grows=draw(st.booleans()))
 
 
-def with_columns(program: LinearProgram, columns: csc_array) -> LinearProgram:
+def with_columns(program: LinearProgram, columns: Matrix) -> LinearProgram:
     """The program with further columns that cost nothing, all at once."""
     more = np.zeros(columns.shape[1])
     return LinearProgram(
         np.concatenate([program.cost, more]),
-        csc_array(np.hstack([program.left.toarray(), columns.toarray()])),
+        Matrix.from_dense(np.hstack([program.left.dense(), columns.dense()])),
         program.right,
         np.concatenate([program.low, more]),
         np.concatenate([program.high, more + np.inf]),
@@ -65,7 +65,7 @@ def with_columns(program: LinearProgram, columns: csc_array) -> LinearProgram:
 def lower_bound(program: LinearProgram, price: FloatArray) -> float:
     """What no solution is below, by prices that are not negative."""
     price = price.clip(min=0)
-    pays = program.cost + program.left.T @ price
+    pays = program.cost + program.left.dense().T @ price
     pays[np.abs(pays) < 1e-7] = 0.0
     if np.isinf(program.high[pays < 0]).any():
         return -np.inf
@@ -82,7 +82,7 @@ def test_both_solvers_find_the_same_value_and_prices_that_prove_it(program: Line
     for answer in answers:
         if answer.outcome is Outcome.OPTIMAL:
             assert answer.value == pytest.approx(answers[0].value, abs=1e-6)
-            assert (program.left @ answer.x <= program.right + 1e-6).all()
+            assert (program.left.dense() @ answer.x <= program.right + 1e-6).all()
             assert lower_bound(program, answer.price) == pytest.approx(answer.value, abs=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_columns_that_are_added_count_as_if_they_had_been_there(
     for _ in range(2):
         model.solve(LIMIT_S)
         numbers = data.draw(st.lists(NUMBERS, min_size=2 * rows, max_size=2 * rows))
-        columns = csc_array(np.array(numbers).reshape(rows, 2))
+        columns = Matrix.from_dense(np.array(numbers).reshape(rows, 2))
         model.add(columns)
         all_at_once = with_columns(all_at_once, columns)
 
@@ -112,7 +112,7 @@ def test_columns_that_are_added_count_as_if_they_had_been_there(
 
 def one_variable(cost: float, left: float, right: float, high: float) -> LinearProgram:
     number = [np.array([n]) for n in (cost, right, 0.0, high)]
-    return LinearProgram(number[0], csc_array(np.array([[left]])), number[1], number[2], number[3])
+    return LinearProgram(number[0], Matrix.from_dense(np.array([[left]])), number[1], number[2], number[3])
 
 
 @SOLVERS
@@ -129,7 +129,9 @@ def test_a_program_without_an_optimum_is_called_unbounded(solver: Solver) -> Non
 @pytest.mark.parametrize(("right", "outcome"), [(0.0, Outcome.OPTIMAL), (-1.0, Outcome.INFEASIBLE)])
 def test_a_program_without_columns_is_solved_by_nothing(solver: Solver, right: float, outcome: Outcome) -> None:
     none = np.zeros(0)
-    answer = solver.load(LinearProgram(none, csc_array((2, 0)), np.array([3.0, right]), none, none)).solve(LIMIT_S)
+    answer = solver.load(
+        LinearProgram(none, Matrix.from_dense(np.zeros((2, 0))), np.array([3.0, right]), none, none)
+    ).solve(LIMIT_S)
 
     assert answer.outcome is outcome
     if outcome is Outcome.OPTIMAL:
@@ -164,7 +166,7 @@ def large() -> LinearProgram:
     """A program that takes a good part of a second."""
     rows, columns = 500, 800
     random = np.random.default_rng(1)
-    left = csc_array(sparse(rows, columns, density=0.05, random_state=1, format="csc"))
+    left = Matrix.from_dense(sparse(rows, columns, density=0.05, random_state=1).toarray())
     return LinearProgram(-random.random(columns), left, np.full(rows, 3.0), np.zeros(columns), np.full(columns, 5.0))
 
 

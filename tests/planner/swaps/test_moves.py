@@ -12,7 +12,8 @@ from edl.model.plan import Limits, Quota
 from edl.model.resources import CPU
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem
-from edl.planner.swaps.moves import Aim, best_swaps, worth_trying
+from edl.planner.swaps import moves
+from edl.planner.swaps.moves import MANY_COLUMNS, Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import SwapState
 from edl.planner.trial_packing import TrialPacking
 
@@ -72,6 +73,25 @@ def test_jobs_that_are_not_worth_trying_are_in_no_best_swap(seed: int, monkeypat
     assert all(among[k] for swap in found for k in swap.into)
 
 
+def test_of_very_many_jobs_those_that_are_worth_most_for_their_size_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = state_of(1, 18)
+    worth = np.linspace(0.1, 0.9, 18)
+    aim = Aim(state.high, worth, worth, state.low, state.size)
+    everyone = state.covers(np.arange(18))
+    state.high = state.count + 1
+    for module in ("moves", "state"):
+        monkeypatch.setattr(f"edl.planner.swaps.{module}.MOST_COMPARED", 7)
+
+    best = np.argsort(-worth / state.size, kind="stable")[:7]
+
+    assert set(np.flatnonzero(worth_trying(state, aim)).tolist()) <= set(best.tolist())
+    assert state.covers(best).tolist() == everyone[np.ix_(best, best)].tolist()
+    state.high = state.count
+    assert not worth_trying(state, aim).any()
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("thorough", [False, True])
 def test_a_swap_fits_to_the_byte_and_is_worth_what_it_says(seed: int, thorough: bool) -> None:
@@ -113,3 +133,22 @@ def test_a_node_that_lacks_one_byte_takes_nothing() -> None:
     aim = Aim(state.high, np.eye(6)[0], np.eye(6)[0], state.count.copy(), state.size)
 
     assert [(swap.node, swap.into) for swap in best_swaps(state, aim, np.arange(4))] == [(0, [0])]
+
+
+@pytest.mark.parametrize("ports", [MANY_COLUMNS - 1, MANY_COLUMNS, 33, 70])
+@pytest.mark.parametrize("by_node", [False, True])
+def test_many_ports_compared_as_bits_fit_where_every_single_amount_does(ports: int, by_node: bool) -> None:
+    random = np.random.default_rng(ports)
+    pods = (3, 12) if by_node else (12,)
+    scarce, large = random.integers(-1, 5, (3, 7, 2)), random.integers(0, 90, (3, 7, 2))
+    room = np.concatenate([scarce, random.integers(0, 3, (3, 7, ports)), large], axis=-1)
+    asked = np.where(random.random((*pods, ports)) < 2 / ports, random.integers(1, 4, (*pods, ports)), 0)
+    request = np.concatenate([random.integers(0, 3, (*pods, 2)), asked, random.integers(0, 50, (*pods, 2))], axis=-1)
+    request[..., : ports // 2] = request[..., : ports // 2].clip(max=2)
+
+    expected = (request[..., None, :, :] <= room[..., None, :]).all(axis=-1)
+
+    fits = moves._fit(request, room)
+    assert (fits == expected).all()
+    assert fits.any()
+    assert not fits.all()

@@ -14,7 +14,6 @@ import platform
 import subprocess
 import sys
 import tarfile
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +45,7 @@ _LEFT_OUT = (
     "./dev/*",
 )
 _BUILD_S = 900
+_LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in ("build", "controller"))
 
 
 class ImageBuilder:
@@ -79,7 +79,7 @@ class ImageBuilder:
             context: the build folder.
             dockerfile: its path, if it is not `Dockerfile` in the context.
             base: what `ARG BASE` is given: `BASE_IMAGE` or the tag of an image that was built here before.
-            requirements: what pip may install besides edl's own requirements; wheels only.
+            requirements: what pip may install besides the locked libraries of edl; wheels only.
 
         Returns:
             A docker-archive.
@@ -93,7 +93,7 @@ class ImageBuilder:
             *("bud", "--quiet", "--layers", "--network=none", "--pull-never", "--isolation=oci"),
             *("--runtime=/usr/sbin/runc", f"--cgroup-parent={self._cgroup}/build"),
             *(f"--build-arg={name}={value}" for name, value in arguments.items()),
-            f"--volume={wheels((*_own_requirements(), *requirements))}:/wheels:ro",
+            f"--volume={wheels(requirements)}:/wheels:ro",
             *((f"--target={target}",) if target else ()),
             *((f"--file={dockerfile}",) if dockerfile else ()),
             *(f"--tag={tag}", str(context)),
@@ -130,7 +130,7 @@ class ImageBuilder:
 def fetch() -> None:
     """Fetch now what the repository's own images need, so that no test waits for a download."""
     base_archive()
-    wheels(_own_requirements())
+    wheels()
 
 
 def base_archive() -> Path:
@@ -160,30 +160,31 @@ rm -rf {root}"""
     write_archive(part, layer, BASE_IMAGE, {"Cmd": ["/bin/sh"]}).replace(archive)
 
 
-def wheels(requirements: Sequence[str]) -> Path:
-    """A folder with the wheels of requirements and of all that they need, downloaded once.
+def wheels(requirements: Sequence[str] = ()) -> Path:
+    """A folder with the wheels of what the repository's Dockerfile installs, by hash, and of further requirements.
 
     Raises:
         ControlPlaneError: pip found no wheel for one.
     """
-    key = hashlib.sha256("\n".join([_PYTHON, *sorted(requirements)]).encode()).hexdigest()[:12]
+    locked_by_hash = [word for lock in _LOCKS for word in ("--requirement", str(lock))]
+    content = [lock.read_text() for lock in _LOCKS]
+    key = hashlib.sha256("\n".join([_PYTHON, *content, *sorted(requirements)]).encode()).hexdigest()[:12]
     folder = _cache() / f"wheels-{key}"
     with locked(_cache(), "another process downloads wheels; waiting for it"):
         if not (folder / ".complete").is_file():
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-            only = ("--only-binary=:all:", f"--python-version={_PYTHON}", f"--dest={folder}")
-            done = subprocess.run([*command, *only, *requirements], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise ControlPlaneError(f"pip download: ended with {done.returncode}:\n{done.stderr[-2000:]}")
+            _download(folder, "--require-hashes", *locked_by_hash)
+            if requirements:
+                _download(folder, *requirements)
             (folder / ".complete").touch()
     return folder
 
 
-def _own_requirements() -> tuple[str, ...]:
-    """What the repository's Dockerfile installs, and what builds edl itself."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = told["project"]["optional-dependencies"]
-    return (*told["build-system"]["requires"], *extras["controller"], *extras["lines"])
+def _download(folder: Path, *wanted: str) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    only = ("--only-binary=:all:", f"--python-version={_PYTHON}", f"--dest={folder}")
+    done = subprocess.run([*command, *only, *wanted], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ControlPlaneError(f"pip download: ended with {done.returncode}:\n{done.stderr[-2000:]}")
 
 
 def write_pause(archive: Path, program: Path) -> Path:
@@ -208,8 +209,8 @@ def write_archive(archive: Path, layer: Path, name: str, config: dict[str, Any])
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     with tarfile.open(archive, "w") as tar:
         tar.add(layer, "layer.tar")
-        for file, told in (("config.json", described), ("manifest.json", manifest)):
-            text = json.dumps(told).encode()
+        for file, document in (("config.json", described), ("manifest.json", manifest)):
+            text = json.dumps(document).encode()
             entry = tarfile.TarInfo(file)
             entry.size = len(text)
             tar.addfile(entry, io.BytesIO(text))

@@ -1,4 +1,4 @@
-"""The first process of a cluster's namespaces: prepares them, runs the plan and collects the dead.
+"""The first process of a cluster's namespaces: prepares them, runs the plan and reaps those that have ended.
 
 Everything of a cluster is its descendant in one PID namespace, so the kernel ends all of it with this process,
 however this process ends. It obeys one line of JSON per connection on `run/control.sock`: `{"verb": "stop"|"start",

@@ -38,9 +38,9 @@ def write_plan(path: Path, plan: Plan) -> None:
 
 def read_plan(path: Path) -> Plan:
     """Read what `write_plan` wrote."""
-    told = json.loads(path.read_text())
+    document = json.loads(path.read_text())
     return Plan(
-        prepare=tuple(tuple(argv) for argv in told["prepare"]),
-        cgroups=tuple(told["cgroups"]),
-        processes=tuple(Process(p["name"], tuple(p["argv"]), p["after"]) for p in told["processes"]),
+        prepare=tuple(tuple(argv) for argv in document["prepare"]),
+        cgroups=tuple(document["cgroups"]),
+        processes=tuple(Process(p["name"], tuple(p["argv"]), p["after"]) for p in document["processes"]),
     )

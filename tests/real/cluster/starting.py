@@ -149,7 +149,7 @@ def join(workdir: Path) -> Launched:
         raise ControlPlaneError(
             f"{workdir}: no cluster of real kubelets runs here; start one with `make real-cluster`"
         )
-    specs = tuple(NodeSpec(**told) for told in json.loads((workdir / _NODES).read_text()))
+    specs = tuple(NodeSpec(**fields) for fields in json.loads((workdir / _NODES).read_text()))
     return Launched(workdir, node_layouts(workdir, specs), supervisor, None)
 
 

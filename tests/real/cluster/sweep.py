@@ -2,8 +2,8 @@
 
 Processes and mounts end with the namespaces, by the kernel. Control groups and files do not, and the network cable
 has outlived the last process by more than a minute. This runs as a process of its own that waits for the supervisor's
-end, so that killing whoever started the cluster, or the supervisor, leaves nothing either; and it is called directly
-by those who stop a cluster in order.
+end, so that nothing is left if the process that started the cluster, or the supervisor, is killed; and it is called
+directly by those who stop a cluster in order.
 
 Run as `python -m tests.real.cluster.sweep WORKDIR`, with the supervisor recorded in that folder.
 """

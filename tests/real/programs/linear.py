@@ -1,6 +1,6 @@
 """A linear model on parameter servers: the smallest training in which every role of a gang has its part.
 
-Who runs where is told by the environment, as it was in the scripts of old: endpoints, number and place of each role.
+The environment says who runs where, as in the scripts of 2017: endpoints, number and place of each role.
 """
 
 from __future__ import annotations

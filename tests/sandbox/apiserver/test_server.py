@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import logging
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
+from aiohttp import web
 
 from edl.errors import ConfigError
 from edl.kube.client.session import ApiSession
+from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.server import MAX_BODY_BYTES, ApiServer
 
 
@@ -107,6 +110,28 @@ async def test_stopping_ends_open_watches() -> None:
             with suppress(aiohttp.ClientError):
                 assert await answer.content.read() == b""
         answer.close()
+
+
+async def test_a_client_that_left_before_its_reply_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    read, served = ApiServer._read, asyncio.Event()
+
+    async def read_and_lose(server: ApiServer, raw: web.BaseRequest) -> Request:
+        request = await read(server, raw)
+        if raw.transport is not None:
+            raw.transport.abort()
+        served.set()
+        return request
+
+    monkeypatch.setattr(ApiServer, "_read", read_and_lose)
+    async with ApiServer() as server, aiohttp.ClientSession() as http:
+        for query in ({"watch": "1"}, {}):
+            served.clear()
+            with pytest.raises(aiohttp.ClientError):
+                await http.get(f"{server.url_for()}/api/v1/pods", params=query)
+            await served.wait()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_forgotten_changes_are_expired() -> None:

@@ -144,7 +144,7 @@ class History:
 
     Attributes:
         broken: the rules that were broken; empty after a good history.
-        told: what happened.
+        happened: what happened, by name.
         faults: the ways in which writes went wrong.
     """
 
@@ -153,7 +153,7 @@ class History:
         self.world = World(nodes={node.name: node for node in NODES})
         self.plans = plans
         self.broken: list[str] = []
-        self.told: list[str] = []
+        self.happened: list[str] = []
         self.faults: set[str] = set()
         self._made = 0
         self._start()
@@ -177,14 +177,14 @@ class History:
         await self._step()
         for _ in range(self.chance.randint(2, MOST_EVENTS)):
             happening = self.chance.choice(HAPPENINGS)
-            self.told.append(happening.__name__)
+            self.happened.append(happening.__name__)
             happening(self)
             for _ in range(self.chance.choice([1, 1, 2])):
                 await self._step()
         self._heal()
         await self._rest()
         self.broken += self.world.violations
-        self.broken += [f"at rest: {told}" for told in self._at_rest()]
+        self.broken += [f"at rest: {happened}" for happened in self._at_rest()]
 
     # Time and the controller
 
@@ -324,7 +324,7 @@ class History:
         yield from self._serving_at_rest(free)
         for key in self.world.jobs:
             yield from self._job_at_rest(self.world.job(key), free)
-        yield from (f"a round failed: {told}" for told in self.recorder.failures)
+        yield from (f"a round failed: {happened}" for happened in self.recorder.failures)
 
     def _serving_at_rest(self, free: dict[str, Resources]) -> Iterator[str]:
         trainers = [owned.pod for owned in self.world.pods.values()]

@@ -66,7 +66,7 @@ def test_only_built_in_types_take_a_strategic_patch(registry: Registry) -> None:
 
 def test_a_changed_definition_changes_the_index(registry: Registry) -> None:
     before = index(registry)["paths"]
-    (definition,) = (body for body in controller_manifests() if body["kind"] == "CustomResourceDefinition")
+    definition = next(body for body in controller_manifests() if body["kind"] == "CustomResourceDefinition")
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "another text"
     registry.define(definition)
     after = index(registry)["paths"]

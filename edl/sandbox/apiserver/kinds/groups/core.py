@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from edl.sandbox.apiserver.kinds import defaults, pods
 from edl.sandbox.apiserver.kinds.groups.events import EVENT_FIELDS, event_fields
 from edl.sandbox.apiserver.kinds.groups.group import Group
-from edl.sandbox.apiserver.kinds.kind import Object, dig
+from edl.sandbox.apiserver.kinds.kind import STATUS_VERBS, Object, dig
 from edl.sandbox.apiserver.kinds.rows import cluster as cluster_rows
 from edl.sandbox.apiserver.kinds.rows import core as rows
 
@@ -105,6 +105,7 @@ KINDS = (
             "eviction": ("policy", "v1", "Eviction", _CREATE),
             "exec": ("", "v1", "PodExecOptions", ("create", "get")),
             "log": ("", "v1", "Pod", ("get",)),
+            "resize": ("", "v1", "Pod", STATUS_VERBS),
         },
         selectable=pods.SELECTABLE,
         fields_of=pods.fields_of,

@@ -1,0 +1,90 @@
+"""The last plan, for as long as a new decision would be the same: nothing has changed, and no timer is over.
+
+A decision depends on the snapshot, the limits and the time. The time enters only through waiting times that end: of
+a serving pod, of a quiet cluster, and of a job that was shrunk, was admitted or waits. So if two snapshots differ
+only in their time, and no such wait ends between them, the decisions are equal, and the second one need not be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, ScalePlan
+from edl.planner.consolidation import quiet_time
+from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
+from edl.planner.lending import clearing_times_s
+
+KEPT_FOR_S = 60.0
+"""A plan is made anew after this time in any case."""
+
+S = TypeVar("S")
+
+
+class KeptPlan(Generic[S]):
+    """Remembers one plan, what it was made from, and what may start by it.
+
+    Args:
+        limits: what the operator allows.
+
+    Attributes:
+        starts: the pods of the plan that may start; None until they were computed.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._view: ClusterSnapshot | None = None
+        self._plan: ScalePlan | None = None
+        self._due_s = 0.0
+        self.starts: S | None = None
+
+    def keep(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Keep a plan that was just made; a fallback plan, or one that the deadline cut short, is not kept."""
+        is_whole = plan.fallback is None and not plan.cut
+        self._view, self._plan, self.starts = (view, plan, None) if is_whole else (None, None, None)
+        self._due_s = next_timer_s(view, self._limits) if is_whole else 0.0
+
+    def forget(self) -> None:
+        """Make the next plan anew."""
+        self._view = self._plan = self.starts = None
+
+    def plan_for(self, view: ClusterSnapshot) -> ScalePlan | None:
+        """The kept plan if a decision on this view would be the same; else None."""
+        before = self._view
+        if before is None or not before.observed_at_s <= view.observed_at_s < self._due_s:
+            return None
+        return self._plan if replace(before, observed_at_s=view.observed_at_s) == view else None
+
+    def is_kept(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
+        """True if this is the kept plan, and the view is still the one that it was made from."""
+        return plan is self._plan and self.plan_for(view) is plan
+
+
+def next_timer_s(view: ClusterSnapshot, limits: Limits) -> float:
+    """The first time, in seconds since the epoch, at which a decision on an unchanged view may differ.
+
+    At most `KEPT_FOR_S` after the view was observed.
+    """
+    now_s = view.observed_at_s
+    return min(end_s for end_s in _timers(view, limits) if end_s > now_s)
+
+
+def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
+    """When each waiting time that a decision looks at ends."""
+    now_s = view.observed_at_s
+    yield now_s + KEPT_FOR_S
+    for left_s in serving_grace_left_s(view, limits).values():
+        yield now_s + left_s
+    if limits.consolidate_after_s:
+        yield now_s - quiet_time(view)[0] + limits.consolidate_after_s
+    yield from clearing_times_s(view, limits)
+    for job in view.jobs:
+        yield now_s + growth_hold_left_s(job, limits, now_s)
+        yield now_s + cooldown_left_s(job, now_s)
+        yield job.created_s + limits.head_wait_s
+        if job.status is not None and (admitted := job.status.condition("Admitted")) is not None:
+            yield admitted.since_s + limits.head_wait_s
+            if is_arriving(job, now_s):
+                yield admitted.since_s + job.cooldown_s

@@ -1,0 +1,143 @@
+"""The page docs/reference/json.md: the fields that commands print with `--output json`.
+
+A test compares them with what the commands print.
+"""
+
+from __future__ import annotations
+
+JSON_PAGE = "docs/reference/json.md"
+Fields = tuple[tuple[str, str], ...]
+
+PLAN: Fields = (
+    ("decisions[].namespace", "namespace of the job"),
+    ("decisions[].name", "its name"),
+    ("decisions[].current", "trainers that it has now"),
+    ("decisions[].target", "trainers that it is to have"),
+    ("decisions[].min", "`min-instance`"),
+    ("decisions[].max", "`max-instance`"),
+    ("decisions[].admitted", "true if it runs"),
+    ("decisions[].victims[]", "trainers that are deleted"),
+    ("decisions[].nodes.<node>", "trainers that start on that node"),
+    ("decisions[].moves.<pod>", "node to which that pserver moves"),
+    ("decisions[].reason", "one word, see [conditions and reasons](conditions.md)"),
+    ("decisions[].message", "the short line"),
+    ("decisions[].lending.cpuMilli", "CPU that its trainers lend, in thousandths of a core; only if they lend"),
+    ("decisions[].lending.slowed", "trainers that are slow for it"),
+    ("certificate.objective", "what is maximised: `fulfilment` or `utility`"),
+    ("certificate.achieved", "what the plan achieves"),
+    ("certificate.bound", "what no plan can exceed, see [the certificate](../certificate.md)"),
+    ("certificate.gap", "the distance between the two, as a part of the bound"),
+    ("prices[].kind", "what the price belongs to, such as a class of nodes or a shape of pods"),
+    ("prices[].name", "its name"),
+    ("prices[].resource", "the resource that is scarce"),
+    ("prices[].price", "what one more unit of it is worth"),
+    ("serving.waiting", "serving pods that wait for a node"),
+    ("serving.placed", "those of them for which the plan makes room"),
+    ("serving.short", "those that fit on no node"),
+    ("seconds", "time of the decision"),
+    ("stages.<stage>", "seconds of each of its stages"),
+    ("comparison.policy", "only for a policy that is only to compare with: its name"),
+    ("comparison.pending", "trainers that would stay without a node"),
+    ("fallback", "only if no plan was made in time: why, and the plan is the last one without growth"),
+    ("cut[]", "only if the deadline cut stages short: which"),
+    ("changes.against", "only with several `-f`: the first file"),
+    ("changes.jobs[].namespace", "namespace of a job whose plan changes"),
+    ("changes.jobs[].name", "its name"),
+    ("changes.jobs[].before.target", "trainers without the later files; `before` is null if the job is new"),
+    ("changes.jobs[].before.admitted", "true if it runs without them"),
+    ("changes.jobs[].before.reason", "its reason without them"),
+    ("changes.jobs[].after.target", "trainers with the later files; `after` is null if the job is gone"),
+    ("changes.jobs[].after.admitted", "true if it runs with them"),
+    ("changes.jobs[].after.reason", "its reason with them"),
+    ("changes.jobs[].trainers", "how many more trainers it gets"),
+    ("changes.jobs[].fulfilment", "how much more of its fulfilment it gets"),
+    ("changes.same", "number of jobs whose plan does not change"),
+    ("changes.achieved.before", "what the plan achieves without the later files"),
+    ("changes.achieved.after", "what it achieves with them"),
+    ("changes.serving.before.waiting", "serving pods that wait without the later files"),
+    ("changes.serving.before.placed", "those of them for which there is room"),
+    ("changes.serving.after.waiting", "serving pods that wait with the later files"),
+    ("changes.serving.after.placed", "those of them for which there is room"),
+)
+EXPLAIN: Fields = (
+    ("namespace", "namespace of the job"),
+    ("name", "its name"),
+    ("observedAt", "time of the observation; null if the input has none"),
+    ("policy", "policy of the plan"),
+    ("objective", "what is maximised"),
+    ("current", "trainers that it has now"),
+    ("target", "trainers that it is to have"),
+    ("min", "`min-instance`"),
+    ("max", "`max-instance`"),
+    ("admitted", "true if it runs"),
+    ("reason", "one word, see [conditions and reasons](conditions.md)"),
+    ("message", "the short line"),
+    ("account", "the full account"),
+    ("degraded.reason", "reason of the condition `Degraded`; `degraded` is null without it"),
+    ("degraded.message", "its message"),
+    ("victims[]", "trainers that are deleted"),
+    ("fairShare", "trainers of its fair share; null if it does not run"),
+    ("fulfilment", "1 if it has all of its fair share that it can use"),
+    ("nodes[].node", "a node with trainers of the job"),
+    ("nodes[].pool", "pool of the node"),
+    ("nodes[].stay", "trainers that stay there"),
+    ("nodes[].come", "trainers that start there"),
+    ("nodes[].go", "trainers that are deleted there"),
+    ("full[].resource", "a resource that is full"),
+    ("full[].where", "the nodes where it is full"),
+    ("full[].nodes", "their number"),
+    ("full[].free", "the most that one of them has free"),
+    ("full[].asked", "what a trainer requests"),
+    ("holders[].namespace", "namespace of a job that holds most of what is full"),
+    ("holders[].name", "its name"),
+    ("holders[].trainers", "its trainers there"),
+    ("holders[].part", "its part of what is full"),
+    ("oneMore.price", "worth of the room that one more trainer takes; `oneMore` is null if none fits"),
+    ("oneMore.result", "what would come of it"),
+    ("oneMore.cost", "what it would cost the objective"),
+    ("remedies[]", "what would help, each on its own"),
+)
+REPLAY: Fields = (
+    ("records[].file", "file of the record"),
+    ("records[].result", "`same`, `different`, or why it was not computed"),
+    ("records[].policy", "policy of the record"),
+    ("records[].observedAt", "time of the observation"),
+    ("records[].problem", "why the record was not replayed"),
+    ("records[].reworded", "sentences that are worded differently now"),
+    ("records[].differences[].job", "a job with another decision"),
+    ("records[].differences[].field", "the field that differs"),
+    ("records[].differences[].recorded", "its value in the record"),
+    ("records[].differences[].now", "its value now"),
+    ("summary.<result>", "number of records with that result"),
+)
+AUDIT: Fields = (
+    ("epochs[].epoch", "number of the epoch, from 0"),
+    ("epochs[].total", "its records"),
+    ("epochs[].done", "records that were counted"),
+    ("epochs[].redispatched", "records that were given out again"),
+    ("epochs[].quarantined[][]", "first and last record of each range that was left out; the last is not part of it"),
+    ("epochs[].records[]", "the first of those records, by number"),
+    ("epochs[].closed", "true if the epoch is over"),
+    ("epochs[].by.<trainer>", "records of each trainer"),
+    ("ok", "true if nothing is lost and nothing counted twice"),
+    ("problems[]", "each rule that is broken"),
+)
+COMMANDS = {"edl plan": PLAN, "edl explain": EXPLAIN, "edl replay": REPLAY, "edl audit": AUDIT}
+_HEAD = """# JSON
+
+<!-- Written by `make generate` from edl/install/json_reference.py; changes here are lost. -->
+
+The fields that commands print with `-o json`, for scripts. `a[].b` is field `b` of each entry of list `a`.
+`<node>` stands for a name. New fields may be added; fields keep their names and their meaning. `edl get -o
+json` prints the TrainingJob itself, whose fields are [here](../trainingjob.md). `edl master status -o json`
+prints the answer of [`GET /v1/status`](http.md)."""
+
+
+def json_page() -> str:
+    """The text of the page."""
+    return "\n".join([_HEAD, *(_section(command, fields) for command, fields in COMMANDS.items())])
+
+
+def _section(command: str, fields: Fields) -> str:
+    rows = "\n".join(f"| `{path}` | {meaning} |" for path, meaning in fields)
+    return f"## `{command} -o json`\n\n| field | meaning |\n|---|---|\n{rows}\n"

@@ -1,0 +1,187 @@
+"""What each reason, condition and intent means, and what to do about it; docs/reference/conditions.md is made of it.
+
+A test fails if the code uses a reason that is not explained here. Links are relative to docs/reference.
+"""
+
+from __future__ import annotations
+
+Rows = tuple[tuple[str, ...], ...]
+
+COUNT: Rows = (
+    (
+        "`Admitted`",
+        "in `lastResize` and metrics: the job was just admitted, or others gave trainers for an admitted job",
+        "nothing",
+    ),
+    ("`AtMax`", "it has its `max-instance`", "raise `max-instance` if more trainers would help"),
+    (
+        "`InsufficientCapacity`",
+        "it runs below its maximum; the line names what is full, the account also who holds it",
+        "wait, add nodes, or run `edl explain`",
+    ),
+    (
+        "`MinUnsatisfied`",
+        "it waits: there is no room for its minimum, or it waits behind an older job",
+        "lower `min-instance`, raise `priority`, or wait",
+    ),
+    (
+        "`Unschedulable`",
+        "its minimum would not fit even without other jobs; the line names the pod and what it lacks",
+        "request less, or add a node that can hold it; check selectors and taints",
+    ),
+    (
+        "`ServingNeedsRoom`",
+        "its trainers yielded to serving",
+        "nothing: it grows again 30 s after serving has shrunk",
+    ),
+    (
+        "`QuotaReached`",
+        "its queue has reached its quota, or its namespace a ResourceQuota",
+        "another queue, or a larger quota (the Queue object, or `--queues`)",
+    ),
+    (
+        "`PodsRefused`",
+        "the API server refuses its pods; the line names the policy, the condition `Degraded` has the answer",
+        "change the policy or the spec; edl asks again by itself",
+    ),
+    (
+        "`QueueNotAllowed`",
+        "`spec.queue` is not open to its namespace (`--tenants`)",
+        "another queue, or ask the operator",
+    ),
+    ("`Pinned`", "`kubectl scale` fixed the count", "`kubectl scale --replicas=0` lets edl choose again"),
+    (
+        "`Cooldown`",
+        "there is room, but this job, or the one that would have to give, was resized lately",
+        "wait; `edl explain` prints how long",
+    ),
+    (
+        "`LendingCleared`",
+        "serving used the CPU of trainers that lend for `--clear-lending-after-s`; they are deleted so that "
+        "the others have what they declare",
+        "nothing; they start again where there is room",
+    ),
+    (
+        "`ResizeNotWorthIt`",
+        "more trainers would be faster, but the restarts cost more",
+        "nothing; or correct `elasticity.resizeCostSeconds`",
+    ),
+    (
+        "`InvalidSpec`",
+        "the spec breaks a rule although admission let it pass; the job gets no pods",
+        "correct what the line names; edl checks each new generation again",
+    ),
+    (
+        "`NotResized`",
+        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
+        "correct what the line names",
+    ),
+    ("`Suspended`", "`spec.suspend` is true", "set it to false"),
+    ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),
+)
+"""Rows of reason, meaning, what to do."""
+
+FAILED: Rows = (
+    (
+        "`BackoffLimitExceeded`",
+        "more of its pods failed than `backoffLimit` allows; lost, evicted and preempted pods do not count",
+        "read the logs of the failed pods, which edl keeps",
+    ),
+    (
+        "`DeadlineExceeded`",
+        "it ran longer than `activeDeadlineSeconds`",
+        "raise the limit, or give the job more trainers",
+    ),
+    ("`Aborted`", "a policy of the job has the action `AbortJob`", "the message names event, role and pods"),
+    (
+        "`TooManyQuarantined`",
+        "more of the data than `dataset.maxQuarantinedFraction` failed repeatedly",
+        "read the logs of the trainers; `edl audit` names the records",
+    ),
+    (
+        "`LedgerLost`",
+        "the journal is empty although the status shows progress",
+        "restore the journal and create the job again; `master.storage` keeps it on a volume",
+    ),
+    ("`InvalidSpec`", "see above", ""),
+)
+"""Rows of reason, meaning, what to do."""
+
+DEGRADED: Rows = (
+    (
+        "`Forbidden`",
+        "the API server refused a write: a ResourceQuota of the namespace, Pod Security, an admission "
+        "policy, or a right that the controller lost",
+        "the message is from the API server; edl retries after 5, 10, ... 300 s",
+    ),
+    (
+        "`Invalid`, `InternalError`, `BadRequest`",
+        "the API server or a webhook refuses the write, or the webhook cannot be reached",
+        "as above",
+    ),
+    (
+        "`NameTaken`",
+        "a foreign object has the name of one of the job's objects",
+        "delete that object, or rename the job",
+    ),
+    (
+        "`PriorityClassMissing`",
+        "`edl-core`, `edl-training` or `edl-surplus` does not exist: pods run without it, and serving does "
+        "not preempt them",
+        "`kubectl apply -f deploy/base/priorityclasses.yaml`",
+    ),
+    (
+        "`PodCannotStart`",
+        "a node cannot start a pod: an image cannot be pulled, or a Secret does not exist",
+        "the message names the cause; `kubectl describe pod` has the details",
+    ),
+    (
+        "`LedgerNotDurable`",
+        "the journal is on an emptyDir and is deleted with the master's pod",
+        "`master.storage`, or a default StorageClass",
+    ),
+    (
+        "`JournalBlocked`",
+        "the journal cannot be written: its disk is full",
+        "free space on the volume; training resumes automatically",
+    ),
+    ("`MasterFailing`", "the master exited and is started again", "its last message is in the condition"),
+    (
+        "`TrainerHangs`",
+        "a trainer that trains in step hangs, and the others went on without it: its process is stopped, its "
+        "node does not answer, or its loop does not end a step",
+        "`edl logs JOB`; edl replaces it after 120 s; if it is always the same node, cordon it",
+    ),
+    ("`RecordsQuarantined`", "some records failed repeatedly and are left out", "`edl audit` names them"),
+    ("`AsExpected`", "nothing is wrong", ""),
+)
+"""Rows of reason of condition Degraded, meaning, what to do."""
+
+CONDITIONS: Rows = (
+    ("`Running`", "`Restarting`", "edl deletes every pod before the job starts again"),
+    (
+        "",
+        "`TrainerRunsAgain`, `PserverRunsAgain`, `MasterRunsAgain`",
+        "the pods of that role exited 0, and a policy starts them again",
+    ),
+    ("", "the phase (`Pending`, `Creating`, `Running`, `Scaling`, `Suspended`, `Succeeded`, `Failed`)", ""),
+    ("`Resizing`", "`Settled`", "the number of trainers is not changing; else the reason of the change"),
+    ("`Complete`", "`NotFinished`, `Finishing`", "no trainer, or some, exited 0"),
+    ("", "`TrainerLost`", "the last trainer was lost before it finished; edl replaces it"),
+    ("`Failed`", "`NotFailed`", ""),
+)
+"""Rows of condition, reasons, meaning."""
+
+INTENTS: Rows = (
+    ("`PodFailed/3`", "the pod failed; this was the third failure"),
+    ("`NodeLost`", "its node was lost"),
+    ("`Restart`", "the whole job restarts"),
+    (
+        "`Moved`",
+        "a pserver moves, or a trainer makes room for one: [room in pieces](../controller.md#room-in-pieces)",
+    ),
+    ("`Hung`", "the trainer hung for 120 s (condition Degraded, `TrainerHangs`)"),
+    ("`Replaced`", "a policy replaces the pod that ended, or the count was lowered"),
+    ("`JobFailed`", "the job failed"),
+)
+"""Rows of value of the annotation, meaning."""

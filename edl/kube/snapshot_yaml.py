@@ -1,0 +1,64 @@
+"""YAML as Kubernetes reads it: a value is a boolean, null or number only by the rules of the JSON schema.
+
+The parser is libyaml's if PyYAML was built with it. The composer is always Python's, because on deep nesting that of
+libyaml crashes the interpreter and Python's raises a RecursionError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+
+from edl.kube.yaml_files import reject_duplicate_keys
+
+_RULES = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?", "-+0123456789"),
+    ("merge", r"<<", "<"),
+)
+
+
+class _UniqueKeys(Composer):
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's stubs name it wrongly
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
+        reject_duplicate_keys(mapping)
+        return mapping
+
+
+def loader_on(parser: Any) -> Any:  # noqa: ANN401 - a class whose bases depend on what PyYAML was built with
+    """The loader for `yaml.load_all`.
+
+    Args:
+        parser: `yaml.CSafeLoader`, or `yaml.SafeLoader`, which is slower.
+    """
+
+    def __init__(self: Any, stream: str) -> None:  # noqa: ANN401, N807 - it becomes the loader's
+        parser.__init__(self, stream)
+        Composer.__init__(self)
+
+    loader: Any = type(
+        "KubernetesLoader", (_UniqueKeys, parser), {"__init__": __init__, "yaml_implicit_resolvers": {}}
+    )
+    for tag, pattern, first in _RULES:
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))
+    return loader
+
+
+_LOADER = loader_on(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def load_documents(text: str) -> Iterator[Any]:
+    """Each document of a text.
+
+    Raises:
+        yaml.YAMLError: it is not YAML.
+        DuplicateKeyError: a mapping has a key twice.
+        RecursionError: it is nested too deeply.
+    """
+    yield from yaml.load_all(text, Loader=_LOADER)

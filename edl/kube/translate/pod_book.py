@@ -1,0 +1,240 @@
+"""Every pod as a `Pod` value, sorted into jobs and others; only what changed is translated and sorted again.
+
+A cluster has many thousands of pods, and a few of them change between two snapshots. So the book receives changes,
+and keeps everything else: the same pod remains the same Python object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+
+from edl.errors import ConfigError
+from edl.kube.translate.daemonsets import DaemonKey, daemon_of
+from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.lending import declared_spec, running_request
+from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
+from edl.kube.translate.pods import KnownPod, is_owned_by, pinned_node, read_pod
+from edl.kube.translate.shapes import shape_of
+from edl.model.names import JobKey
+from edl.model.pods import Pod
+from edl.model.resources import PodShape
+
+PodKey = tuple[str, str]
+"""Namespace (empty if the object has none) and name."""
+
+PodChange = tuple[PodKey, PodObject | None]
+"""A pod that came or changed, or None for one that is gone."""
+
+_Place = tuple[str, str, str]
+
+MAX_SHARED_SHAPES = 100_000
+
+
+class PodBook:
+    """The pods of one cluster.
+
+    Attributes:
+        left_out: the pods that cannot be read.
+        touched: the jobs whose pods have changed; the reader clears them.
+    """
+
+    def __init__(self) -> None:
+        self.left_out: dict[PodKey, Quarantined] = {}
+        self.touched: set[JobKey] = set()
+        self._priorities: Mapping[str, int] = {}
+        self._shapes: dict[PodShape, PodShape] = {}
+        self._due: dict[PodKey, PodObject | None] = {}
+        self._known: dict[PodKey, KnownPod] = {}
+        self._labelled: dict[JobKey, dict[PodKey, None]] = {}
+        self._jobs: dict[JobKey, ObjectMetadata] = {}
+        self._unsorted: dict[PodKey, None] = {}
+        self._own: dict[JobKey, dict[PodKey, Pod]] = {}
+        self._foreign: dict[_Place, Pod] = {}
+        self._nominated: dict[_Place, None] = {}
+        self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
+        self._is_ordered = True
+
+    def set_priorities(self, priorities: Mapping[str, int]) -> None:
+        """Set the priority of each class by name; if one has changed, every pod is due for translation again."""
+        if priorities != self._priorities:
+            self._priorities = priorities
+            known: dict[PodKey, PodObject | None] = {key: pod.source for key, pod in self._known.items()}
+            self._due = known | self._due
+
+    def note(self, changes: Iterable[PodChange]) -> None:
+        """Take changes, each pod at most once; `translate` does the work."""
+        for key, source in changes:
+            known = self._known.get(key)
+            if key in self._due or known is None or known.source is not source:
+                self._due[key] = source
+
+    def translate(self, now_s: float, at_most: int | None = None) -> bool:
+        """Translate the pods that are due; False once none is left.
+
+        Args:
+            now_s: the creation time of a pod without one, in seconds since the epoch.
+            at_most: so many of them; all if it is None.
+        """
+        for key in list(islice(self._due, at_most)):
+            source = self._due.pop(key)
+            self._drop(key)
+            known = None if source is None else self._translate(key, source, now_s)
+            if known is not None:
+                self._known[key] = known
+                self._unsorted[key] = None
+                if known.labelled is not None:
+                    self._labelled.setdefault(known.labelled[0], {})[key] = None
+        return bool(self._due)
+
+    def changes_to(self, pods: Iterable[PodObject]) -> Iterator[PodChange]:
+        """What has to be changed so that exactly these pods are in the book."""
+        listed = {_key(pod): pod for pod in pods}
+        gone = [key for key in (*self._known, *self.left_out) if key not in listed]
+        yield from ((key, None) for key in gone)
+        yield from listed.items()
+
+    def sort(self, jobs: Mapping[JobKey, ObjectMetadata], at_most: int | None = None) -> bool:
+        """Sort each translated pod that is new or has changed into its job or the others, and those of changed jobs.
+
+        Args:
+            jobs: the metadata of every job.
+            at_most: so many pods; all if it is None.
+
+        Returns:
+            True if pods are left to sort.
+        """
+        for key in self._jobs.keys() | jobs.keys():
+            if _identity(self._jobs.get(key)) != _identity(jobs.get(key)):
+                self._unsorted.update(self._labelled.get(key, {}))
+        self._jobs = dict(jobs)
+        for pod in list(islice(self._unsorted, at_most)):
+            del self._unsorted[pod]
+            self._sort_in(pod, self._known[pod])
+        return bool(self._unsorted)
+
+    def of_job(self, key: JobKey) -> Collection[Pod]:
+        """The pods of a job, in any order."""
+        return self._own.get(key, {}).values()
+
+    def foreign(self, nodes: Collection[str]) -> tuple[Pod, ...]:
+        """The pods of no job that occupy a node or wait for one, sorted by (namespace, name).
+
+        Args:
+            nodes: names of all nodes; a nomination for another one is left out. Empty if they are unknown.
+        """
+        self.order()
+        lost = {p for p in self._nominated if nodes and self._foreign[p].nominated not in nodes}
+        if not lost:
+            return tuple(self._foreign.values())
+        return tuple(replace(pod, nominated="") if p in lost else pod for p, pod in self._foreign.items())
+
+    def order(self) -> None:
+        """Sort the pods of no job by (namespace, name)."""
+        if not self._is_ordered:
+            self._foreign = {place: self._foreign[place] for place in sorted(self._foreign)}
+            self._is_ordered = True
+
+    def reached(self) -> set[tuple[DaemonKey, str]]:
+        """(DaemonSet, node) of each daemon pod that is bound or nominated."""
+        return set(self._reached.values())
+
+    def source_of(self, pod: Pod) -> PodObject:
+        """The pod as the API server stores it; empty for a pod that is not in the book."""
+        known = self._known.get((pod.namespace, pod.name))
+        return known.source if known is not None else PodObject()
+
+    def spec_of(self, pod: Pod) -> PodSpec:
+        """The spec of a pod with the CPU that it declares; empty for a pod that is not in the book."""
+        known = self._known.get((pod.namespace, pod.name))
+        return declared_spec(known.source) if known is not None else PodSpec()
+
+    def _translate(self, key: PodKey, source: PodObject, now_s: float) -> KnownPod | None:
+        """Translate a pod; None if it cannot be read."""
+        metadata, spec = source.metadata or PodMetadata(), source.spec or PodSpec()
+        try:
+            shape = self._share(shape_of(spec, source.status, pinned_to=pinned_node(metadata)))
+            declares = declared_spec(source)
+            declared = (
+                None
+                if declares is spec
+                else self._share(shape_of(declares, source.status, pinned_to=pinned_node(metadata)))
+            )
+            running = running_request(source)
+        except ConfigError as error:
+            self.left_out[key] = Quarantined("Pod", *key, metadata.uid or "", str(error))
+            return None
+        known = read_pod(source, shape, self._priority(spec), now_s)
+        known.declared, known.running_request = declared, running
+        return known
+
+    def _priority(self, spec: PodSpec) -> int:
+        if spec.priority is not None:
+            return spec.priority
+        return self._priorities.get(spec.priority_class_name or "", 0)
+
+    def _share(self, shape: PodShape) -> PodShape:
+        """Return one object for equal shapes: thousands of pods have only a few different ones."""
+        if len(self._shapes) >= MAX_SHARED_SHAPES:
+            self._shapes.clear()
+        return self._shapes.setdefault(shape, shape)
+
+    def _drop(self, key: PodKey) -> None:
+        """Remove a pod from the book."""
+        self.left_out.pop(key, None)
+        self._unsorted.pop(key, None)
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        self._take_out(key, known)
+        if known.labelled is not None:
+            others = self._labelled[known.labelled[0]]
+            del others[key]
+            if not others:
+                del self._labelled[known.labelled[0]]
+
+    def _take_out(self, key: PodKey, known: KnownPod) -> None:
+        """Remove a pod from its job, or from the others."""
+        if known.labelled is not None and key in self._own.get(job := known.labelled[0], {}):
+            del self._own[job][key]
+            self.touched.add(job)
+            if not self._own[job]:
+                del self._own[job]
+        place = _place(key, known.foreign)
+        self._foreign.pop(place, None)
+        self._nominated.pop(place, None)
+        self._reached.pop(place, None)
+
+    def _sort_in(self, key: PodKey, known: KnownPod) -> None:
+        self._take_out(key, known)
+        job = known.labelled[0] if known.labelled else None
+        if job is not None and (owner := self._jobs.get(job)) and is_owned_by(known.owners, owner):
+            self._own.setdefault(job, {})[key] = known.as_owned()
+            self.touched.add(job)
+            return
+        pod = known.foreign
+        if pod.is_finished or known.is_orphan:
+            return
+        place, node = _place(key, pod), pod.node or pod.nominated
+        self._foreign[place] = pod
+        self._is_ordered = False
+        if pod.nominated:
+            self._nominated[place] = None
+        daemon = daemon_of(pod.namespace, known.owners) if pod.daemon and node else None
+        if daemon is not None:
+            self._reached[place] = (daemon, node)
+
+
+def _key(pod: PodObject) -> PodKey:
+    metadata = pod.metadata or PodMetadata()
+    return (metadata.namespace or "", metadata.name or "")
+
+
+def _place(key: PodKey, pod: Pod) -> _Place:
+    return (pod.namespace, pod.name, key[0])
+
+
+def _identity(job: ObjectMetadata | None) -> tuple[str | None, str | None] | None:
+    """What decides whether a pod belongs to the job."""
+    return None if job is None else (job.uid, job.name)

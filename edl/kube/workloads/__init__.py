@@ -1,0 +1,1 @@
+"""Workloads that edl resizes and does not own: one adapter for each kind, all in `registry`; start at `adapter`."""

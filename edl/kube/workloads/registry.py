@@ -1,0 +1,10 @@
+"""The adapters of all kinds that edl resizes besides TrainingJobs; a further kind is one more line here."""
+
+from __future__ import annotations
+
+from edl.kube.workloads.adapter import Adapter
+from edl.kube.workloads.batch_jobs import BatchJobs
+from edl.kube.workloads.volcano_jobs import VolcanoJobs
+from edl.model.names import WorkloadKind
+
+ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in (BatchJobs(), VolcanoJobs())}

@@ -1,0 +1,59 @@
+"""Why the container of a pod ended: its exit code, and the last line of its termination log or of its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from edl.model.names import Role
+from edl.model.pods import Pod
+from edl.printable import shortened
+from edl.termination_log import LAST_WORDS, MEANINGS, SIGNALLED
+
+_MAX_CHARACTERS = 200
+_GENERIC = MEANINGS[1]
+"""The launcher's message for exit code 1; another line says more."""
+_LAUNCHER = re.compile(
+    rf"{LAST_WORDS}|the entrypoint left processes running|waiting for \d+ running pods? |not waiting: "
+    r"|waiting until all containers |\d+ of \d+ pods are "
+)
+"""How the launcher's own lines in a log begin; they never say why a program failed."""
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
+"""Signals that others send: the last line of a log is not about them."""
+_DEFAULT_NAMESPACE = "default"  # that of commands without -n, unless a kubeconfig says otherwise
+_OUT_OF_MEMORY = "OOMKilled: "
+
+
+def cause_of_end(pod: Pod) -> str:
+    """The cause in one line of at most about 250 characters; empty if neither a line nor an exit code is known."""
+    line, code = _last_line(pod.container_message), pod.exit_code or 0
+    if line.startswith(_OUT_OF_MEMORY) or (line in MEANINGS.values() and line != _GENERIC):
+        return line
+    if code > SIGNALLED:
+        number = code - SIGNALLED
+        if number == signal.SIGKILL:
+            return MEANINGS[code]
+        says_more = line and number not in _FROM_OUTSIDE
+        last = f"; its last line: {shortened(line, _MAX_CHARACTERS)}" if says_more else ""
+        return f"killed by signal {number}{last}"
+    if line and line != _GENERIC:
+        return shortened(line, _MAX_CHARACTERS)
+    if not code:
+        return line
+    meaning = f"{MEANINGS[code]}; " if code in MEANINGS else ""
+    return f"{meaning}its termination log is empty; see `{logs_command(pod)}`"
+
+
+def logs_command(pod: Pod) -> str:
+    """The command that prints the log of such a pod."""
+    namespace = f" -n {pod.namespace}" if pod.namespace != _DEFAULT_NAMESPACE else ""
+    if pod.job is None:
+        return f"kubectl logs {pod.name}{namespace}"
+    role = f" --role {pod.role.value}" if pod.role not in {Role.TRAINER, None} else ""
+    return f"edl logs {pod.job.name}{role}{namespace}"
+
+
+def _last_line(message: str) -> str:
+    """The last line that is not the launcher's; its message for any error only if there is no other."""
+    lines = [line for line in map(str.strip, message.splitlines()) if line and not _LAUNCHER.match(line)]
+    return next((line for line in reversed(lines) if line != _GENERIC), lines[-1] if lines else "")

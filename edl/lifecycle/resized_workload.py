@@ -1,0 +1,68 @@
+"""What edl does with a workload whose own controller makes the pods: it sets their count, and says why.
+
+Pure, as `desired_state` is for TrainingJobs. The count, and the record of the last resize on the object, are written
+together, so a new controller continues where a killed one stopped.
+"""
+
+from __future__ import annotations
+
+from edl.model.actions import Action, EmitEvent, EventKind, ResizeWorkload
+from edl.model.jobs import Job
+from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
+from edl.model.status import Reason, Resize
+
+
+def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s: float) -> tuple[Action, ...]:
+    """The actions that bring a workload closer to its decision: a resize with its event, or none.
+
+    Args:
+        job: the workload; its `owner_count` is what its controller keeps now.
+        decision: the plan's decision; None leaves the count as it is.
+        free: how many of its new trainers fit in the cluster now.
+        now_s: seconds since the epoch.
+
+    Returns:
+        The resize and its event, in this order. For a workload that edl does not resize, an event that says why:
+        each time, so the caller leaves out what the object has already.
+    """
+    if job.deleting or job.finished or job.suspended:
+        return ()
+    if job.problem:
+        message = f"edl does not resize this workload: {job.problem}"
+        return (EmitEvent(job.key, job.uid, EventKind.WARNING, Reason.NOT_RESIZED.value, message),)
+    before = job.owner_count
+    if decision is None or before is None:
+        return ()
+    count = wanted_count(job, decision, free)
+    if count == before:
+        return ()
+    reason = (decision.shrink_reason or decision.reason.value) if count < before else decision.reason.value
+    voluntary_s = _voluntary_s(job, reason, now_s, is_shrink=count < before)
+    resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
+    message = f"edl changes the number of pods from {before} to {count}: {decision.message}"
+    event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
+    return ResizeWorkload(job.key, job.uid, before, count, resize), event
+
+
+def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
+    """How many pods the controller of the workload should keep now.
+
+    A growth waits until its room is free, and a workload that starts waits until its minimum fits. Pods that its
+    controller is still making count as asked for.
+    """
+    before = job.owner_count or 0
+    if not decision.admitted:
+        return 0
+    if decision.target <= before:
+        return decision.target
+    count = max(before, min(decision.target, decision.current - len(decision.victims) + free))
+    return count if count >= job.bounds.min_trainers else before
+
+
+def _voluntary_s(job: Job, reason: str, now_s: float, *, is_shrink: bool) -> float | None:
+    """When the workload last gave trainers to another one, while its cooldown lasts."""
+    if is_shrink and reason in VOLUNTARY_SHRINKS:
+        return float(int(now_s))
+    last = job.status.last_resize if job.status is not None else None
+    before_s = last.voluntary_s if last is not None else None
+    return before_s if before_s is not None and now_s - before_s < job.cooldown_s else None

@@ -1,0 +1,191 @@
+"""Plans for workloads whose own controller chooses the victims: what it will delete is predicted, not wished for.
+
+The planner chooses trainers by the node whose room is needed. The controller of a `batch/v1` Job does not ask: it
+deletes its youngest pods, wherever they are. So a plan that shrinks such a workload is made a second time. In the
+second one the pods that its controller will delete are on their way out, and the workload keeps the rest. Whatever
+room comes of it is shared as any other.
+
+A shrink for room on certain nodes takes as many pods as it needs until that room is free. If even the minimum of the
+workload would not free it, the second plan finds the room elsewhere, or stops the workload as it stops any job whose
+minimum is in the way. A prediction that fails costs time only: pods are created where room is free, not where it was
+expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.pods import Pod
+from edl.model.status import Reason
+from edl.planner.trial_packing import SERVING, TrialPacking
+
+MOST_PLANS = 4
+"""So many plans are made at most; then every workload that is still to be shrunk against its order keeps its pods."""
+
+FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Reason.MIN_UNSATISFIED.value})
+"""Reasons of a shrink that is worth nothing unless room comes free on the nodes where it is needed."""
+
+Victims = dict[JobKey, tuple[str, ...]]
+
+
+def in_deletion_order(job: Job) -> tuple[Pod, ...]:
+    """The live trainers in the order in which the workload's own controller deletes them."""
+    return tuple(sorted(job.live_trainers, key=lambda pod: (-(pod.index or 0), pod.name)))
+
+
+def to_settle(plan: ScalePlan, packing: TrialPacking) -> Victims:
+    """The workloads that the plan shrinks in part or moves, and what their controllers delete.
+
+    A workload that should keep its pods has no victims here. A controller moves no pod: if the room of a pod is
+    needed, the pod goes, and another one comes in a later round.
+
+    Args:
+        plan: the plan.
+        packing: the packing that it was written from.
+    """
+    found: Victims = {}
+    for j in packing.members:
+        job = packing.problem.demands[j].job
+        decision = plan.decision(job.key) if job.owner_count is not None else None
+        if decision is not None and (decision.target < decision.current or _bound_victims(job, decision)):
+            found[job.key] = _predicted(job, decision, packing, j)
+    return found
+
+
+def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
+    """The plan in which no such workload loses pods and gets as many others: its controller cannot swap pods.
+
+    A pod without a node that the plan would delete and create elsewhere waits for kube-scheduler.
+    """
+    decisions = tuple(
+        _without_replacements(decision)
+        if job.owner_count is not None and decision.admitted and not _bound_victims(job, decision)
+        else decision
+        for job, decision in zip(snapshot.jobs, plan.decisions, strict=True)
+    )
+    return plan if decisions == plan.decisions else replace(plan, decisions=decisions)
+
+
+def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
+    """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest."""
+    return replace(snapshot, jobs=tuple(_settled(job, settled) for job in snapshot.jobs))
+
+
+def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:
+    """The last plan, as a plan for the snapshot in which nobody is on the way out yet.
+
+    Args:
+        snapshot: the cluster as observed.
+        first: the plan that was made for it.
+        last: the plan for the snapshot in which the victims are on their way out.
+        settled: these victims.
+    """
+    decisions = tuple(
+        _merged(job, old, new, settled[job.key]) if job.key in settled else new
+        for job, old, new in zip(snapshot.jobs, first.decisions, last.decisions, strict=True)
+    )
+    return replace(last, decisions=decisions, given=first.given)
+
+
+def _without_replacements(decision: ScaleDecision) -> ScaleDecision:
+    if not decision.victims or decision.target < decision.current:
+        return decision
+    left, nodes = decision.target - decision.current, []
+    for node, count in decision.nodes:
+        if taken := min(count, left):
+            nodes.append((node, taken))
+            left -= taken
+    return replace(decision, victims=(), shrink_reason="", nodes=tuple(nodes))
+
+
+def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
+    """True if a victim has a node, so that its deletion makes room."""
+    victims = set(decision.victims)
+    return any(pod.node and pod.name in victims for pod in job.live_trainers)
+
+
+def _predicted(job: Job, decision: ScaleDecision, packing: TrialPacking, j: int) -> tuple[str, ...]:
+    """What the controller deletes: so many pods that what was planned for the room of the victims fits, or none."""
+    order = in_deletion_order(job)
+    count = max(0, decision.current - decision.target)
+    if decision.shrink_reason in FOR_ROOM:
+        spare = max(0, decision.current - job.bounds.min_trainers)
+        count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare)
+    return tuple(pod.name for pod in order[:count])
+
+
+class _Room:
+    """What a plan puts where victims of a workload were, and the room that there is if they stay.
+
+    Args:
+        packing: the packing of the plan.
+        j: the index of the workload.
+        victims: the names of its victims.
+    """
+
+    def __init__(self, packing: TrialPacking, j: int, victims: frozenset[str]) -> None:
+        problem = packing.problem
+        self._problem, self._free = problem, packing.free.copy()
+        self.request = problem.request[problem.demands[j].shape]
+        nodes = set[int]()
+        for i in problem.demands[j].live_trainers:
+            trainer = problem.live_trainers[i]
+            if trainer.pod.name in victims and trainer.node >= 0:
+                self._free[trainer.node] -= problem.request[trainer.shape]
+                nodes.add(trainer.node)
+        is_for_serving = any(p.owner == SERVING and p.node in nodes for p in packing.placed)
+        self._groups: dict[int, list[int]] = {node: [] for node in sorted(nodes)}
+        for place in packing.placed:
+            if place.node in nodes and place.owner != j and (place.owner == SERVING or not is_for_serving):
+                self._groups[place.node].append(place.shape)
+                self._free[place.node] += problem.request[place.shape]
+
+    def holds(self, deleted: Iterable[Pod]) -> bool:
+        """True if each group fits on some node, all at once, when these pods of the workload are deleted."""
+        problem, free = self._problem, self._free.copy()
+        for pod in deleted:
+            if (node := problem.node_index.get(pod.node, -1)) >= 0:
+                free[node] += self.request
+        needs = {node: problem.request[shapes].sum(axis=0) for node, shapes in self._groups.items() if shapes}
+        for node in sorted(needs, key=lambda n: (-float((needs[n] / problem.largest).sum()), n)):
+            opened = problem.opened[self._groups[node]].all(axis=0)
+            homes = np.flatnonzero(opened & (free >= needs[node]).all(axis=1)).tolist()
+            if not homes:
+                return False
+            free[node if node in homes else homes[0]] -= needs[node]
+        return True
+
+
+def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
+    """How many pods, in order, make room for what was planned; 0 if more than `most`."""
+    return next((n for n in range(least, most + 1) if room.holds(order[:n])), 0)
+
+
+def _settled(job: Job, settled: Victims) -> Job:
+    if job.key not in settled:
+        return job
+    names = set(settled[job.key])
+    pods = tuple(replace(p, terminating=True) if p.name in names else p for p in job.pods)
+    return replace(job, pods=pods, pinned=len(job.live_trainers) - len(names))
+
+
+def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
+    """The decision for a settled workload; one that lost its admission in the last plan loses every pod."""
+    if not new.admitted:
+        return replace(new, current=old.current, victims=tuple(sorted(pod.name for pod in job.live_trainers)))
+    return replace(
+        new,
+        current=old.current,
+        reason=old.reason,
+        victims=tuple(sorted(victims)),
+        nodes=(),
+        target=old.current - len(victims),
+        shrink_reason=old.shrink_reason if victims else "",
+    )

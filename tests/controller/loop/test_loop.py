@@ -1,0 +1,430 @@
+"""Rounds of the controller against a small cluster in virtual time; the tests look at the final cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from edl.controller.loop import Controller, Pace
+from edl.controller.plan_maker import Planner
+from edl.controller.ports import RoundResult
+from edl.errors import PlanError
+from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import Reason
+from edl.planner.guard import RefusedPlanError
+from edl.sim.virtual_time import LoopClock, run_virtual
+from tests.worlds.builders import make_job, make_node, make_serving
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
+
+A, B = JobKey("default", "a"), JobKey("default", "b")
+NODE = make_node("n000")
+
+
+@dataclass(frozen=True)
+class FittingPod:
+    job: JobKey
+    role: Role
+    node: str
+
+
+def plan_of(snapshot: ClusterSnapshot, targets: dict[str, int], reason: str = "AtMax") -> ScalePlan:
+    """A plan that gives each job its target; the last trainers are the victims."""
+    return ScalePlan(tuple(_decide(job, targets.get(job.key.name, 0), reason) for job in snapshot.jobs), _CERTIFICATE)
+
+
+_CERTIFICATE = Certificate("fulfilment", 1.0, 1.0)
+
+
+def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
+    live = job.live_trainers
+    return ScaleDecision(
+        job=job.key,
+        generation=job.generation,
+        current=len(live),
+        target=target,
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
+        admitted=target > 0,
+        reason=Reason.AT_MAX,
+        message="as planned",
+        victims=tuple(p.name for p in live[target:]),
+        nodes=((NODE.name, target - len(live)),) if target > len(live) else (),
+        shrink_reason=reason if target < len(live) else "",
+    )
+
+
+@dataclass
+class Stage:
+    """A controller and everything around it, with a planner that the test controls."""
+
+    targets: dict[str, int] = field(default_factory=dict)
+    reason: str = "AtMax"
+    world: PodWorld = field(default_factory=PodWorld)
+    lease: FakeLease = field(default_factory=FakeLease)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
+    failure: Exception | None = None
+    shown: list[ScalePlan] = field(default_factory=list)
+    serving: tuple[Pod, ...] = ()
+    dry: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        self.decided = 0
+
+    def build(self) -> Controller:
+        self.cluster = FakeCluster(self.world, (NODE,), self.serving)
+        self.controller = Controller(
+            cluster=self.cluster,
+            clock=LoopClock(),
+            lease=self.lease,
+            recorder=self.recorder,
+            planner=Planner(self._decide, lambda _snapshot, _plan: (), self._startable),
+            limits=Limits(serving_grace_s=2.0),
+            pace=self.pace,
+            show=(lambda _, plan: self.shown.append(plan)) if self.dry else None,
+        )
+        return self.controller
+
+    def _decide(self, snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
+        self.decided += 1
+        if self.failure is not None:
+            raise self.failure
+        return plan_of(snapshot, self.targets, self.reason)
+
+    def _startable(self, _: ClusterSnapshot, plan: ScalePlan) -> list[FittingPod]:
+        new = [(d.job, node) for d in plan.decisions for node, n in d.nodes for _ in range(n)]
+        return [FittingPod(job, Role.TRAINER, node) for job, node in new]
+
+    def count(self, key: JobKey) -> int:
+        return len(self.world.jobs[key].live_trainers)
+
+
+def play(stage: Stage, script: Callable[[Controller], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await script(stage.build())
+
+    run_virtual(main())
+
+
+@asynccontextmanager
+async def at_work(controller: Controller) -> AsyncIterator[None]:
+    """The controller runs while the block does; it then stops as after SIGTERM."""
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    yield
+    stop.set()
+    await running
+
+
+def rounds(stage: Stage, count: int = 1) -> None:
+    async def script(controller: Controller) -> None:
+        for _ in range(count):
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+
+
+def with_jobs(**targets: int) -> Stage:
+    """Two jobs of four running trainers each."""
+    stage = Stage(targets=dict(targets))
+    for name in targets:
+        stage.world.add(make_job(name, trainers=4, min_trainers=1, on=(NODE.name,)))
+    return stage
+
+
+def test_shrinks_before_growing() -> None:
+    stage = with_jobs(a=6, b=2)
+    rounds(stage)
+    kinds = [type(w) for w in stage.world.writes if isinstance(w, CreatePod | DeletePod)]
+    assert kinds == [DeletePod, DeletePod, CreatePod, CreatePod]
+    assert (stage.count(A), stage.count(B)) == (6, 2)
+
+
+def test_a_stale_cache_skips_the_round_with_a_reason() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.problem = "the cache does not show yet that edl created Pod default/a-trainer-4"
+        assert await controller.round() is RoundResult.SKIPPED
+
+    play(stage, script)
+    assert stage.recorder.skips == ["the cache does not show yet that edl created Pod default/a-trainer-4"]
+    assert not stage.world.writes
+
+
+def test_a_plan_that_breaks_a_rule_is_dropped_and_the_pods_stay() -> None:
+    stage = with_jobs(a=6, b=2)
+    snapshot = ClusterSnapshot(0.0, jobs=tuple(stage.world.jobs.values()))
+    stage.failure = RefusedPlanError(plan_of(snapshot, {"a": 6}), ("node n000: overcommitted",))
+    rounds(stage)
+    assert stage.recorder.problems == ["node n000: overcommitted"]
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+
+
+@pytest.mark.parametrize("failure", [PlanError("too late"), ZeroDivisionError("a bug"), FloatingPointError("NaN")])
+def test_without_a_plan_no_job_grows_or_shrinks(failure: Exception) -> None:
+    stage = with_jobs(a=4, b=4)
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        stage.failure, stage.targets = failure, {"a": 8, "b": 1}
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+    assert stage.recorder.failures
+
+
+def test_the_last_plan_still_frees_capacity_for_serving_if_no_new_plan_can_be_made() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED) if isinstance(a, DeletePod) else None
+        await controller.round()
+        stage.cluster.policies = lambda _: None
+        stage.failure, stage.targets = PlanError("too late"), {"a": 8, "b": 4}
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 2)
+
+
+def test_trainers_stay_if_the_serving_pods_have_capacity_by_now() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        def nominate_after_first() -> None:
+            if stage.cluster.observed:
+                stage.cluster.serving = (make_serving("web", nominated="n000"),)
+
+        stage.cluster.on_observe = nominate_after_first
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 4)
+    assert stage.recorder.put_off
+
+
+def test_trainers_are_deleted_for_serving_pods_that_still_wait() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+    rounds(stage)
+    assert (stage.count(A), stage.count(B)) == (4, 2)
+
+
+def test_deletions_for_serving_wait_if_the_cluster_cannot_be_observed_again() -> None:
+    stage = with_jobs(a=4, b=2)
+    stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
+
+    async def script(controller: Controller) -> None:
+        def disconnect() -> None:
+            stage.cluster.problem = "no contact" if stage.cluster.observed else ""
+
+        stage.cluster.on_observe = disconnect
+        await controller.round()
+
+    play(stage, script)
+    assert stage.count(B) == 4
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
+    stage = with_jobs(a=6, b=2)
+    stage.dry = True
+    rounds(stage, 2)
+    assert [d.target for d in stage.shown[0].decisions] == [6, 2]
+    assert not stage.world.writes
+    assert stage.recorder.results[0] is RoundResult.SHOWN
+
+
+def test_one_failing_write_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def fail(action: Action) -> Outcome | None:
+            is_one = isinstance(action, DeletePod) and action.pod == "b-trainer-2"
+            return Outcome(action, Result.FAILED, "Unavailable", "503") if is_one else None
+
+        stage.cluster.policies = fail
+        assert await controller.round() is RoundResult.FAILED
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (6, 3)
+
+
+def test_a_bug_in_the_adapter_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def crash(action: Action) -> Outcome | None:
+            if isinstance(action, DeletePod) and action.pod == "b-trainer-2":
+                raise KeyError("metadata")
+            return None
+
+        stage.cluster.policies = crash
+        await controller.round()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (6, 3)
+
+
+def test_a_follower_observes_and_writes_nothing() -> None:
+    stage = with_jobs(a=6)
+    stage.lease.held = False
+    rounds(stage, 2)
+    assert stage.recorder.leads == [False, False]
+    assert stage.decided == 0
+    assert not stage.world.writes
+
+
+def test_a_lease_lost_in_the_middle_of_a_round_stops_every_further_write() -> None:
+    stage = with_jobs(a=6, b=2)
+
+    async def script(controller: Controller) -> None:
+        def lose(action: Action) -> Outcome | None:
+            stage.lease.held = isinstance(action, ProbePod)
+            return None
+
+        stage.cluster.policies = lose
+        await controller.round()
+
+    stage.pace = Pace(writes=1)
+    play(stage, script)
+    assert len(stage.world.writes) == 1
+    written = [o for o in stage.recorder.outcomes if not isinstance(o.action, ProbePod)]
+    assert {o.result for o in written[1:]} == {Result.NOT_LEADER}
+
+
+def test_a_refused_job_is_degraded_and_retried_rarely_while_other_jobs_run() -> None:
+    stage = with_jobs(a=6, b=6)
+
+    async def script(controller: Controller) -> None:
+        def refuse(action: Action) -> Outcome | None:
+            is_a = isinstance(action, CreatePod) and action.job == A
+            return Outcome(action, Result.REFUSED, "Forbidden", "exceeded quota: pods=4") if is_a else None
+
+        stage.cluster.policies = refuse
+        async with at_work(controller):
+            for _ in range(60):
+                await asyncio.sleep(1)
+                stage.cluster.touch()
+
+    play(stage, script)
+    assert (stage.count(A), stage.count(B)) == (4, 6)
+    asked = [o for o in stage.recorder.outcomes if isinstance(o.action, CreatePod) and o.action.job == A]
+    assert 2 <= len(asked) <= 12, "5 s, then 10 s, then 20 s apart, two pods each time"
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason, degraded.message) == ("True", "Forbidden", "exceeded quota: pods=4")
+    healthy = stage.world.jobs[B].status
+    assert healthy is not None
+    other = healthy.condition("Degraded")
+    assert other is not None
+    assert other.status == "False"
+
+
+def test_a_refusal_that_is_lifted_lets_the_job_grow_and_recover() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.policies = lambda a: (
+            Outcome(a, Result.REFUSED, "Forbidden", "no") if isinstance(a, CreatePod) else None
+        )
+        await controller.round()
+        stage.cluster.policies = lambda _: None
+        for _ in range(4):
+            await asyncio.sleep(10)
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+    assert stage.count(A) == 6
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert degraded.status == "False"
+
+
+def test_missing_priority_classes_degrade_the_jobs() -> None:
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.missing_priority_classes = ("edl-surplus",)
+        await controller.round()
+
+    play(stage, script)
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert degraded.reason == "PriorityClassMissing"
+    assert "edl-surplus" in degraded.message
+
+
+def test_writes_are_bounded_in_their_number_at_once() -> None:
+    stage = Stage(targets={"a": 40}, pace=Pace(writes=12))
+    stage.world.add(make_job("a", min_trainers=1, max_trainers=40))
+    rounds(stage)
+    assert stage.count(A) == 40
+    assert stage.cluster.most_under_way == 12
+
+
+def test_a_failure_is_not_stored_if_its_pod_could_not_be_marked() -> None:
+    stage = with_jobs(a=4)
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        stage.world.finish(A, "a-trainer-1", 1)
+        stage.cluster.policies = lambda a: Outcome(a, Result.FAILED) if isinstance(a, MarkPod) else None
+        await controller.round()
+        status = stage.world.jobs[A].status
+        assert status is not None
+        assert status.failures == 0
+        stage.cluster.policies = lambda _: None
+        for _ in range(3):
+            await controller.round()
+            stage.world.step()
+
+    play(stage, script)
+    status = stage.world.jobs[A].status
+    assert status is not None
+    assert status.failures == 1
+    assert stage.count(A) == 4
+
+
+def test_a_job_that_breaks_the_lifecycle_does_not_stop_the_others() -> None:
+    stage = with_jobs(a=6, b=6)
+    stage.world.change(A, "a-trainer-0", phase=PodPhase.FAILED, intent=None)
+    rounds(stage)
+    assert (stage.count(A), stage.count(B)) == (3, 6)
+    assert stage.recorder.failures[0].startswith("job default/a: ")
+
+
+def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> None:
+    stage = with_jobs(a=4)
+    stage.world.change(A, "a-trainer-0", node="gone")
+
+    async def script(controller: Controller) -> None:
+        await controller.round()
+        await asyncio.sleep(20)
+        await controller.round()
+        assert "a-trainer-0" in stage.world.pods(A)
+        await asyncio.sleep(20)
+        await controller.round()
+
+    play(stage, script)
+    assert [w.force for w in stage.world.writes if isinstance(w, DeletePod)] == [True]

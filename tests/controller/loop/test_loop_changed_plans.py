@@ -1,0 +1,163 @@
+"""Plans that change under the writers, leases that are lost among writes, and servers that are slow or refuse.
+
+The random events of `test_loop_random_events`, and these besides. Planted bugs are found by the rules of
+`tests.worlds.write_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from operator import methodcaller
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from edl.controller.loop import Pace
+from edl.model.actions import Action, EmitEvent, Outcome, Result
+from edl.model.names import JobKey
+from tests.controller.loop import test_loop_random_events as random_events
+from tests.controller.loop.test_loop_random_events import A, G
+from tests.planted.acting import (
+    dropped_deletion_sent,
+    growth_before_its_room,
+    two_workers_on_a_job,
+    writes_without_the_lease,
+)
+from tests.planted.install import swapped
+from tests.worlds.builders import make_job, make_nodes
+from tests.worlds.effort import examples
+from tests.worlds.simulated_controller import Living
+
+CHANGES = ("fewer", "more", "serving comes", "serving goes", "another job is deleted")
+
+
+class WritersMachine(random_events.LifeMachine):
+    """Two jobs on four nodes, and changes while the controller writes."""
+
+    @rule(after=st.integers(1, 8), what=st.sampled_from(CHANGES), slow_s=st.sampled_from([0.0, 0.3, 0.7]))
+    def the_plan_changes_under_the_writers(self, after: int, what: str, slow_s: float) -> None:
+        def happen() -> None:
+            self._change(what)
+            self.living.access.urge()
+
+        self.living.during_the_next_round(after, happen)
+        self._step_slowly(slow_s)
+
+    def _change(self, what: str) -> None:
+        world = self.world
+        if what in {"fewer", "more"} and A in world.jobs:
+            job = world.job(A)
+            self.ceiling[job.uid] = max(job.max_trainers, len(job.live_trainers), self.ceiling.get(job.uid, 0))
+            world.edit(A, max_trainers=job.min_trainers if what == "fewer" else 7)
+        elif what == "serving comes":
+            world.serve("web-1", 4)
+        elif what == "serving goes":
+            world.serving.clear()
+        elif what == "another job is deleted":
+            world.delete_job(G)
+
+    @rule(after=st.integers(1, 8), slow_s=st.sampled_from([0.0, 0.7]))
+    def the_lease_is_lost_among_writes(self, after: int, slow_s: float) -> None:
+        """Another process takes over; it lists everything before it decides."""
+        self.living.during_the_next_round(after, self._lose_the_lease)
+        self._step_slowly(slow_s)
+        self.living.step()
+        if not self.living.lease.held:
+            self.living.crash()
+            self.living.lease.held = True
+
+    def _lose_the_lease(self) -> None:
+        self.living.lease.held = False
+
+    @rule(every=st.integers(1, 3), retry_s=st.sampled_from([0.5, 2.0]), slow_s=st.sampled_from([0.0, 0.7]))
+    def the_server_is_busy(self, every: int, retry_s: float, slow_s: float) -> None:
+        count = 0
+
+        def refuse(action: Action) -> tuple[bool, Outcome] | None:
+            nonlocal count
+            count += 1
+            is_hit = count % every == 0 and not isinstance(action, EmitEvent)
+            busy = Outcome(action, Result.FAILED, "TooManyRequests", "429", retry_after_s=retry_s)
+            return (False, busy) if is_hit else None
+
+        self.world.fault = refuse
+        self._step_slowly(slow_s)
+        self.world.fault = lambda _: None
+
+    def _step_slowly(self, slow_s: float) -> None:
+        access = self.living.access
+        access.delay_s = slow_s
+        self.living.step()
+        access.delay_s, access.meanwhile = 0.0, None  # a round of few writes ends before what was to happen
+
+    @invariant()
+    def no_write_broke_a_rule(self) -> None:
+        assert self.living.broken == []
+
+
+WritersMachine.TestCase.settings = examples(40, stateful_step_count=40)
+TestWriters = WritersMachine.TestCase
+
+
+# --- Planted bugs: a round with many deletions and some creations, four at once, on a slow server
+
+B = JobKey("default", "b")
+
+
+def trained() -> Living:
+    """A job of 32 trainers that is to have 2, and another of 2 that is to have 20."""
+    living = Living(make_nodes(16, cpu=8), pace=Pace(writes=4))
+    for name, most in (("a", 32), ("b", 2)):
+        living.do(methodcaller("add", make_job(name, min_trainers=1, max_trainers=most)))
+    living.settle()
+    living.do(lambda w: w.edit(A, max_trainers=2))
+    living.do(lambda w: w.edit(B, max_trainers=20))
+    return living
+
+
+def play(living: Living, happen: Callable[[Living], None], slow_s: float) -> None:
+    """Run slow rounds; something happens while the first deletions are under way."""
+    living.access.delay_s = slow_s
+    living.during_the_next_round(3, lambda: happen(living))
+    for _ in range(3):
+        living.step()
+
+
+def the_maximum_rises_again(living: Living) -> None:
+    living.world.edit(A, max_trainers=32)
+    living.access.urge()
+
+
+def nothing_happens(_: Living) -> None:
+    """The deletions of one job and the growth of the other are one plan."""
+
+
+def the_lease_is_lost(living: Living) -> None:
+    living.lease.held = False
+
+
+BUGS: dict[str, tuple[Any, Callable[[Living], None], float, str]] = {
+    "a dropped deletion is sent all the same": (
+        dropped_deletion_sent,
+        the_maximum_rises_again,
+        3.0,
+        "a newer plan is due",
+    ),
+    "growth before its shrink": (growth_before_its_room, nothing_happens, 0.4, "pods are being deleted"),
+    "two workers on one job": (two_workers_on_a_job, the_maximum_rises_again, 3.0, "another round"),
+    "writes without the lease": (writes_without_the_lease, the_lease_is_lost, 3.0, "without the lease"),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_rules_find_each_planted_bug_and_nothing_without_it(name: str) -> None:
+    bug, happen, slow_s, message = BUGS[name]
+    with closing(trained()) as living:
+        play(living, happen, slow_s)
+        assert living.broken == []
+    with swapped(bug.target, bug.plant), closing(trained()) as living:
+        play(living, happen, slow_s)
+        assert any(message in line for line in living.broken), living.broken

@@ -1,0 +1,175 @@
+"""Workloads whose own controller makes the pods, in the loop: their number follows the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import pytest
+
+from edl.model.actions import Action, EmitEvent, Outcome, ResizeWorkload, Result
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from tests.worlds.builders import make_job, make_nodes
+from tests.worlds.job_owner import make_batch
+from tests.worlds.simulated_cluster import World
+from tests.worlds.simulated_controller import Living
+
+KEY, OURS = make_batch("train", 0).key, JobKey("default", "ours")
+
+
+@pytest.fixture
+def living() -> Iterator[Living]:
+    with closing(Living(make_nodes(2, cpu=8))) as made:
+        yield made
+
+
+def enter(living: Living, *jobs: Job) -> None:
+    for job in jobs:
+        living.do(partial(World.add, job=job))
+    living.settle()
+
+
+def pods(living: Living, key: JobKey = KEY) -> int:
+    return len(living.world.job(key).live_trainers)
+
+
+def resizes(living: Living) -> list[tuple[int, int]]:
+    return [(a.before, a.count) for a in living.world.writes if isinstance(a, ResizeWorkload)]
+
+
+def reasons(living: Living) -> list[str]:
+    return [event.reason for event in living.world.events if event.job == KEY]
+
+
+def test_a_workload_grows_to_its_maximum(living: Living) -> None:
+    enter(living, make_batch("train", 2, high=6))
+    assert (pods(living), resizes(living)) == (6, [(2, 6)])
+    assert reasons(living) == ["AtMax"]
+
+
+def test_it_yields_to_serving_and_grows_again(living: Living) -> None:
+    enter(living, make_batch("train", 2, low=2, high=16))
+    assert pods(living) == 16
+    for name in ("w1", "w2"):
+        living.do(partial(World.serve, name=name, cpu=4))
+    living.settle()
+    assert all(pod.node for pod in living.world.serving.values()), "serving has its room"
+    assert 2 <= pods(living) <= 8
+    living.do(lambda w: w.serving.clear())
+    living.wait(60)
+    living.settle()
+    assert pods(living) == 16
+
+
+def test_it_shares_with_a_training_job(living: Living) -> None:
+    enter(living, make_batch("train", 16, high=16), make_job("ours", max_trainers=16))
+    assert (pods(living), pods(living, OURS)) == (8, 8)
+
+
+def test_a_workload_whose_minimum_does_not_fit_has_no_pods(living: Living) -> None:
+    enter(living, make_job("ours", min_trainers=14, max_trainers=14))
+    enter(living, make_batch("train", 3, low=3, high=3))
+    assert (pods(living), pods(living, OURS)) == (0, 14)
+    assert "MinUnsatisfied" in reasons(living)
+    living.do(lambda w: w.delete_job(OURS))
+    living.settle()
+    assert pods(living) == 3
+
+
+def test_nothing_else_is_written_for_it(living: Living) -> None:
+    enter(living, make_batch("train", 2, high=6))
+    assert {type(a) for a in living.world.writes} == {ResizeWorkload, EmitEvent}
+
+
+def test_pods_that_its_controller_is_slow_to_make_are_not_asked_for_twice(living: Living) -> None:
+    living.world.job_owner.stands_still = True
+    enter(living, make_batch("train", 2, high=6))
+    living.wait(60)
+    assert (resizes(living), pods(living)) == ([(2, 6)], 0)
+    living.world.job_owner.stands_still = False
+    living.settle()
+    assert pods(living) == 6
+
+
+def test_a_controller_that_starts_in_mid_resize_goes_on_from_the_record(living: Living) -> None:
+    living.world.job_owner.stands_still = True
+    enter(living, make_batch("train", 2, high=6))
+    living.crash()
+    living.wait(30)
+    assert resizes(living) == [(2, 6)]
+    living.world.job_owner.stands_still = False
+    living.settle()
+    assert (pods(living), resizes(living), reasons(living)) == (6, [(2, 6)], ["AtMax"])
+
+
+def test_a_resize_of_a_job_that_has_changed_meanwhile_is_not_done(living: Living) -> None:
+    def edit_first(action: Action) -> None:
+        if isinstance(action, ResizeWorkload) and not resizes(living):
+            living.world.fault = lambda _: None
+            living.world.edit(KEY, max_trainers=3)
+
+    living.world.fault = edit_first
+    enter(living, make_batch("train", 2, high=6))
+    assert (pods(living), resizes(living)) == (3, [(2, 3)])
+
+
+def test_why_it_is_not_resized_is_said_once(living: Living) -> None:
+    enter(living, replace(make_batch("train", 2), problem="max-instance is missing"))
+    living.wait(60)
+    assert (reasons(living), resizes(living)) == (["NotResized"], [])
+    living.do(lambda w: w.edit(KEY, problem="max-instance is many"))
+    living.settle()
+    assert reasons(living) == ["NotResized", "NotResized"]
+
+
+def test_a_resize_that_is_refused_has_no_event_and_is_tried_again_after_a_pause(living: Living) -> None:
+    tried = []
+
+    def refuse(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, ResizeWorkload):
+            return None
+        tried.append(action)
+        return False, Outcome(action, Result.REFUSED, "Forbidden", "no right to patch jobs")
+
+    living.world.fault = refuse
+    enter(living, make_batch("train", 2, high=6))
+    living.wait(120)
+    assert reasons(living) == []
+    assert 1 < len(tried) < 10, "with growing pauses"
+    living.world.fault = lambda _: None
+    living.wait(300)
+    living.settle()
+    assert pods(living) == 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_mixes_under_serving_keep_their_bounds(seed: int) -> None:
+    """Jobs of both kinds under waves of serving: never below the minimum unless stopped, never above the maximum."""
+    random = Random(seed)  # noqa: S311 - a test
+    with closing(Living(make_nodes(3, cpu=8))) as living:
+        for number in range(4):
+            low, high = random.randint(1, 2), random.randint(4, 12)
+            is_batch = number % 2 == 0
+            job = (
+                make_batch(f"j{number}", low, low=low, high=high)
+                if is_batch
+                else make_job(f"j{number}", min_trainers=low, max_trainers=high)
+            )
+            living.do(partial(World.add, job=job))
+        for wave in range(3):
+            living.do(lambda w: w.serving.clear())
+            for number in range(random.randint(0, 4)):
+                name, cpu = f"w{wave}-{number}", random.randint(1, 3)
+                living.do(partial(World.serve, name=name, cpu=cpu))
+            living.settle()
+            living.wait(40)
+            living.settle()
+            for key, stored in living.world.jobs.items():
+                count = len(living.world.job(key).live_trainers)
+                assert count == 0 or stored.job.min_trainers <= count <= stored.job.max_trainers, (key, count)
+            assert all(pod.node for pod in living.world.serving.values())
+        assert living.world.violations == []

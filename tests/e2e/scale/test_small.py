@@ -1,0 +1,124 @@
+"""The scenes of the large clusters on a few dozen nodes: the order of the writes, and none that a plan has dropped.
+
+Nothing here claims a time; `make scale-5000` and `make scale-peer` measure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
+from tests.e2e.control_plane.nodes import NodeSpec
+from tests.e2e.faults.proxy import FaultProxy, slow
+from tests.e2e.scale import fill, peer
+from tests.e2e.scale.audit import ACCOUNT, Sent
+from tests.e2e.scale.world import ScaleWorld, Size, started
+from tests.e2e.worlds.harness import install
+from tests.worlds.waiting import wait_until
+
+SMALL = Size(nodes=24, jobs=8, trainers=4, serving=2, cpu="12", wide="10")
+FULL = Size(nodes=12, jobs=3, trainers=16, least=2, serving=0, cpu="4200m", wide="1")
+GROWN = 24
+SLOW_S = 0.5
+WRITES = "16"
+"""So many writes at once: a growth that takes seconds, however fast edl gets to more of them."""
+SETTINGS = Settings(audit_level="Metadata", audit_user=ACCOUNT, node_grace_s=40)
+Planes = Callable[..., ControlPlane]
+
+
+def plane_of(control_plane: Planes, size: Size) -> ControlPlane:
+    room = {"cpu": size.cpu, "memory": "64Gi", "pods": "110"}
+    return control_plane(nodes=[NodeSpec(fill.node_name(n), room) for n in range(size.nodes)], settings=SETTINGS)
+
+
+@contextmanager
+def growing(control_plane: Planes) -> Iterator[tuple[ScaleWorld, float]]:
+    """Every job grows, and the API server takes half a second for each new pod; yields once the first ones exist."""
+    plane = plane_of(control_plane, SMALL)
+    with (
+        FaultProxy(install(plane)) as proxy,
+        started(plane, SMALL, "--writes-at-once", WRITES, account=proxy.kubeconfig, is_bare=False) as world,
+        proxy.fault(slow(SLOW_S), "POST", "/pods$"),
+    ):
+        began_s = time.time()
+        world.grow(world.jobs, GROWN)
+        world.audit.wait(began_s, is_creation, 4)
+        yield world, began_s
+
+
+def is_creation(sent: Sent) -> bool:
+    return sent.what == "create pods"
+
+
+def is_growth(sent: Sent) -> bool:
+    return is_creation(sent) and sent.name.startswith("job-")
+
+
+def test_what_cannot_wait_is_written_before_a_growth_ends(control_plane: Planes) -> None:
+    with growing(control_plane) as (world, began_s):
+        happened = {world.job_comes, world.serving_comes, world.job_ends}
+        for happen in happened:
+            happen()
+        last = world.audit.wait(began_s, is_growth, SMALL.jobs * (GROWN - SMALL.trainers) * 3 // 4)
+        sent = world.audit.since(began_s)
+    news = [one for one in sent if one.name.startswith("new")]
+    ends = [one for one in sent if one.is_end and one.name.startswith("job-")]
+    assert news[0].at_s < last.at_s
+    assert ends[0].at_s < last.at_s, "trainers go for a serving pod before the growth is complete"
+    assert is_marked_first(ends)
+    trainers = [one.at_s for one in news if is_creation(one) and "-trainer-" in one.name]
+    needed = [one.at_s for one in news if one.what in {"create services", "create secrets"}]
+    assert max(needed) < min(trainers), "no trainer starts before what it needs"
+
+
+def is_marked_first(ends: list[Sent]) -> bool:
+    """True if every deletion comes after a mark of the same pod."""
+    marked: set[str] = set()
+    for one in ends:
+        if one.what == "patch pods":
+            marked.add(one.name)
+        elif one.name not in marked:
+            return False
+    return any(one.what == "delete pods" for one in ends)
+
+
+def test_nothing_is_sent_that_a_newer_plan_has_dropped(control_plane: Planes) -> None:
+    """The maximum of a job falls while the job grows; from the line of the new decision on no trainer is created."""
+    with growing(control_plane) as (world, began_s):
+        job = world.jobs[3]
+        now = SMALL.trainers + 2
+        world.grow([job], now)
+        wait_until(lambda: f"job=default/{job} " in decided(world, f" max={now} "), "the new decision is logged")
+        decided_s = time.time()
+        world.audit.wait(decided_s, is_growth, 40)
+        sent = world.audit.since(began_s)
+    made = [one for one in sent if is_creation(one) and one.is_of(job)]
+    assert len(made) < GROWN - SMALL.trainers, "some of the growth was dropped"
+    assert {one.name for one in made if one.at_s > decided_s + SLOW_S} <= {
+        f"{job}-trainer-{index}" for index in range(now)
+    }
+    assert not [one for one, count in Counter(one.name for one in sent if is_creation(one)).items() if count > 1]
+
+
+def decided(world: ScaleWorld, words: str) -> str:
+    """The lines of the controller's log about a decision with these words."""
+    lines = world.controller.log.read_text().splitlines()
+    return "\n".join(line for line in lines if "msg=decision" in line and words in line)
+
+
+def test_slots_of_running_trainers_are_reclaimed_one_by_one_and_a_giant_gets_its_verdict(
+    control_plane: Planes,
+) -> None:
+    with started(plane_of(control_plane, FULL), FULL, is_bare=False) as world:
+        began_s = time.time()
+        peer.one_slot(world)
+        _, writes = peer.many_slots(world, 6)
+        peer.verdict(world)
+        ends = [one for one in world.audit.since(began_s) if one.is_end]
+    assert Counter(one.what for one in ends) == {"patch pods": 7, "delete pods": 7}
+    assert is_marked_first(ends)
+    assert writes >= 12

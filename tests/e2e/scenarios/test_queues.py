@@ -1,0 +1,104 @@
+"""Queue objects: a team borrows what another leaves, gives it back, and sees both in the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+
+from edl.install.manifests import queue_crd_yaml
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.kube import KubeError
+from tests.e2e.control_plane.nodes import NodeSpec
+from tests.e2e.worlds.harness import World
+from tests.e2e.worlds.jobs import training_job
+from tests.worlds.hostile.queues import INVALID
+
+Object = dict[str, Any]
+WITHIN_S = 90.0
+NODES = tuple(NodeSpec(f"queue-{i}", {"cpu": "8", "memory": "32Gi", "pods": "110"}) for i in range(2))
+DEFINITION = "queues.paddlepaddle.org"
+
+
+@pytest.fixture
+def here(control_plane: Callable[..., ControlPlane]) -> World:
+    """Two nodes of 8 cpus, and a controller that does not run yet."""
+    return World(control_plane(nodes=NODES))
+
+
+@pytest.fixture
+def running(here: World) -> Iterator[World]:
+    with here.controller:
+        yield here
+
+
+def queue(name: str, cpu: str, **spec: Any) -> Object:
+    return {
+        "apiVersion": "paddlepaddle.org/v1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"nominalQuota": {"cpu": cpu}, **spec},
+    }
+
+
+def status(here: World, name: str) -> Object:
+    found: Object = here.kube.get(DEFINITION, name).get("status") or {}
+    return found
+
+
+def wait_running(here: World, job: str, count: int) -> None:
+    here.kube.wait_until(lambda: here.running(job) == count, WITHIN_S, f"job {job} has {count} trainers")
+
+
+def wait_status(here: World, name: str, **wanted: object) -> None:
+    """Wait until the status of a queue has these values."""
+    here.kube.wait_until(
+        lambda: wanted.items() <= status(here, name).items(), WITHIN_S, f"the status of queue {name} has {wanted}"
+    )
+
+
+def test_the_api_server_refuses_what_the_controller_refuses(here: World) -> None:
+    accepted = []
+    for case, (body, _) in INVALID.items():
+        if case not in {"another version", "no spec"}:
+            with suppress(KubeError):
+                accepted.append((case, here.kube.create(body)["metadata"]["name"]))
+    assert accepted == []
+    assert here.kube.create(queue("blue", "1"))["spec"]["reclaim"] == "Any"
+
+
+def test_a_queue_borrows_gives_back_and_follows_a_change(running: World) -> None:
+    here = running
+    for name in ("blue", "green"):
+        here.kube.create(queue(name, "7250m"))
+    here.submit(training_job("ours", min_trainers=1, max_trainers=12, queue="blue"))
+    wait_running(here, "ours", 12)
+    wait_status(here, "blue", borrowed={"cpu": "5"}, share={"cpu": "12250m"}, running=1, pending=0, message="")
+    here.submit(training_job("theirs", min_trainers=2, max_trainers=12, queue="green"))
+    wait_running(here, "theirs", 7)
+    wait_running(here, "ours", 7)
+    wait_status(here, "green", used={"cpu": "7250m"}, borrowed={}, running=1)
+    account = here.kube.get("trainingjobs", "ours")["status"]
+    assert account["reason"] == "QuotaReached"
+    here.kube.patch(DEFINITION, "blue", {"spec": {"nominalQuota": {"cpu": "4250m"}, "borrowingLimit": {"cpu": "1"}}})
+    wait_running(here, "ours", 4)
+    wait_status(here, "blue", observedGeneration=2, used={"cpu": "4250m"})
+    here.withdraw("theirs")
+    wait_running(here, "ours", 5)
+    wait_status(here, "blue", message="cpu: 4.25 cores of its own and 1 core borrowed; its borrowing limit is 1 core")
+    here.kube.delete(DEFINITION, "blue")
+    wait_running(here, "ours", 12)
+
+
+def test_a_cluster_without_the_resource_is_decided_about_and_may_get_it_later(here: World) -> None:
+    here.kube.delete("customresourcedefinitions", DEFINITION)
+    with here.controller:
+        here.submit(training_job("ours", min_trainers=1, max_trainers=6, queue="blue"))
+        wait_running(here, "ours", 6)
+        here.kube.apply(yaml.safe_load(queue_crd_yaml()))
+        here.kube.wait_until(lambda: here.kube.list(DEFINITION) == [], WITHIN_S, "the API server serves queues")
+        here.kube.create(queue("blue", "3250m"))
+        wait_running(here, "ours", 3)

@@ -1,0 +1,138 @@
+"""A translator that follows changes sees what a new one sees that reads the whole cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from edl.kube.translate.objects import JobObject, PodObject
+from edl.kube.translate.snapshot import Translator
+from edl.model.cluster import ClusterSnapshot
+from tests.worlds.raw_objects import Object, decoded, job, node, owned_by, pod, trainer
+
+CLASSES = [decoded({"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": value}) for value in (5, 9)]
+NODES = [decoded(node(name)) for name in ("n1", "n2")]
+DAEMONS = [
+    decoded({"kind": "DaemonSet", "metadata": {"name": "log", "namespace": "ads"}, "spec": {"template": pod("log")}})
+]
+
+
+@dataclass
+class Cluster:
+    """Objects that change, and one translator that hears of the changes of pods."""
+
+    rng: Random
+    translator: Translator = field(default_factory=Translator)
+    pods: dict[tuple[str, str], PodObject] = field(default_factory=dict)
+    jobs: dict[str, JobObject] = field(default_factory=dict)
+    classes: list[Any] = field(default_factory=lambda: CLASSES[:1])
+
+    def change(self) -> None:
+        """One thing happens."""
+        match self.rng.randrange(8):
+            case 0:
+                name = self.rng.choice(["ctr", "sort"])
+                self.jobs[name] = decoded(job(name, uid=f"uid-{name}-{self.rng.randrange(2)}"))
+            case 1:
+                self.jobs.pop(self.rng.choice(["ctr", "sort"]), None)
+            case 2:
+                self.classes = [self.rng.choice(CLASSES)]
+            case 3 if self.pods:
+                self.put(self.rng.choice(sorted(self.pods)), None)
+            case _:
+                source = decoded(self.some_pod())
+                self.put((source.metadata.namespace, source.metadata.name), source)
+
+    def put(self, key: tuple[str, str], source: PodObject | None) -> None:
+        """A pod comes, changes or goes."""
+        if source is None:
+            del self.pods[key]
+        else:
+            self.pods[key] = source
+        self.translator.note_pods([(key, source)], self.classes)
+        if self.rng.random() < 0.5:
+            self.translator.translate_pods(1000.0, self.rng.randrange(1, 4))
+        if self.rng.random() < 0.3:
+            self.translator.order_pods()
+
+    def some_pod(self) -> Object:
+        """Any pod: of a job, of a DaemonSet, serving, finished, nominated, or one that cannot be read."""
+        name, index = self.rng.choice(["ctr", "sort"]), self.rng.randrange(4)
+        owner = self.rng.choice([None, owned_by(f"uid-{name}-{self.rng.randrange(2)}", name)])
+        status: Object = {"phase": self.rng.choice(["Pending", "Running", "Succeeded"])}
+        spec: Object = {"priorityClassName": "gold"}
+        match self.rng.randrange(5):
+            case 0:
+                return trainer(index, job=name, owner=owner, spec={"nodeName": "n1"}, status=status)
+            case 1:
+                return trainer(index, job=name, owner=owner, status=status, spec=spec)
+            case 2:
+                status["nominatedNodeName"] = self.rng.choice(["n1", "gone"])
+                return pod(f"web-{index}", spec=spec, status=status)
+            case 3:
+                daemon = {"kind": "DaemonSet", "name": "log", "uid": "d"}
+                return pod(f"web-{index}", owner=daemon, spec={"nodeName": self.rng.choice(["n1", "n2"])})
+            case _:
+                resources = {"requests": {"cpu": self.rng.choice(["1", "much"])}}
+                return pod(f"web-{index}", spec={"containers": [{"name": "c", "resources": resources}], **spec})
+
+    def snapshot(self) -> ClusterSnapshot:
+        """What the translator sees that heard of changes."""
+        return self.translator.snapshot(pods=None, **self.rest())
+
+    def afresh(self) -> tuple[ClusterSnapshot, set[str]]:
+        """What a new translator sees, and the pods that it leaves out."""
+        translator = Translator()
+        found = translator.snapshot(pods=self.pods.values(), **self.rest())
+        return found, set(map(str, translator.quarantined))
+
+    def rest(self) -> dict[str, Any]:
+        return {
+            "nodes": NODES,
+            "jobs": self.jobs.values(),
+            "daemonsets": DAEMONS,
+            "priority_classes": self.classes,
+            "now_s": 1000.0,
+        }
+
+
+def cluster_of(seed: int) -> Cluster:
+    return Cluster(Random(seed))  # noqa: S311 - the same cluster each time
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_add_up_to_the_whole_cluster(seed: int) -> None:
+    cluster = cluster_of(seed)
+    for _ in range(60):
+        cluster.change()
+        if cluster.rng.random() < 0.4:
+            expected, left_out = cluster.afresh()
+            assert cluster.snapshot() == expected
+            assert set(map(str, cluster.translator.quarantined)) == left_out
+
+
+def test_what_has_not_changed_remains_the_same_object() -> None:
+    cluster = cluster_of(0)
+    cluster.jobs = {name: decoded(job(name, uid=f"uid-{name}")) for name in ("ctr", "sort")}
+    for source in (trainer(0), trainer(0, job="sort"), pod("web-0"), pod("web-1")):
+        found = decoded(source)
+        cluster.put(("ads", found.metadata.name), found)
+    before = cluster.snapshot()
+    cluster.put(("ads", "web-1"), decoded(pod("web-1", status={"phase": "Pending"})))
+    cluster.put(("ads", "sort-trainer-0"), decoded(trainer(0, job="sort", status={"phase": "Pending"})))
+    after = cluster.snapshot()
+    assert after.pods[0] is before.pods[0]
+    assert after.pods[1] != before.pods[1]
+    assert after.jobs[0] is before.jobs[0]
+    assert after.jobs[1] != before.jobs[1]
+
+
+def test_pods_are_translated_a_few_at_a_time() -> None:
+    cluster = cluster_of(0)
+    changes = [(("ads", f"web-{n}"), decoded(pod(f"web-{n}"))) for n in range(5)]
+    cluster.translator.note_pods(changes, cluster.classes)
+    assert [cluster.translator.translate_pods(1000.0, 2) for _ in range(3)] == [True, True, False]
+    assert len(cluster.snapshot().pods) == 5

@@ -1,0 +1,190 @@
+"""Workloads whose own controller chooses the victims: the plan predicts them, or leaves the workload alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edl.explain.decision import decide
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, WorkloadKind
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.pods import PodPhase
+from edl.planner.guard import check
+from edl.planner.owners.order import in_deletion_order
+from edl.planner.policies.registry import policy_named
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
+
+
+def batch(
+    name: str, on: tuple[str, ...], *, low: int = 1, high: int = 10, cpu: float = 1, memory_gib: float = 1
+) -> Job:
+    """A `batch/v1` Job with a pod on each of these nodes; the last one is the first that its controller deletes.
+
+    Pods without a node come last.
+    """
+    job = make_job(name, trainers=len(on), min_trainers=low, max_trainers=high, on=on, cpu=cpu, memory_gib=memory_gib)
+    key = JobKey.of(WorkloadKind.BATCH_JOB, "default", name)
+    pods = tuple(
+        replace(p, job=key, phase=p.phase if p.node else PodPhase.PENDING, ready=bool(p.node)) for p in job.pods
+    )
+    return replace(job, key=key, pods=pods, owner_count=len(on))
+
+
+def plan_of(snapshot: ClusterSnapshot) -> ScalePlan:
+    plan = decide(snapshot, policy_named(""), Limits())
+    assert not check(snapshot, plan)
+    return plan
+
+
+def decision_of(plan: ScalePlan, job: Job) -> ScaleDecision:
+    found = plan.decision(job.key)
+    assert found is not None
+    return found
+
+
+def is_first_in_order(job: Job, decision: ScaleDecision) -> bool:
+    first = in_deletion_order(job)[: len(decision.victims)]
+    return sorted(decision.victims) == sorted(pod.name for pod in first)
+
+
+def test_the_victims_are_those_that_the_owner_deletes() -> None:
+    job = batch("train", ("n000", "n000", "n001", "n001", "n001"), high=5, cpu=2)
+    nodes = make_nodes(2, cpu=6)
+    plan = plan_of(make_snapshot(nodes, (job,), (make_serving("web", cpu=4),)))
+    found = decision_of(plan, job)
+    assert is_first_in_order(job, found)
+    assert (found.target, found.shrink_reason) == (3, "ServingNeedsRoom")
+    assert plan.serving.placed == 1
+
+
+def test_more_pods_go_if_the_room_that_serving_needs_is_not_among_the_first() -> None:
+    # The owner deletes its pods on n001 first, and only n000 is open to the serving pod's size.
+    job = batch("train", ("n000", "n000", "n001", "n001"), low=1, high=4, cpu=2)
+    nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
+    plan = plan_of(make_snapshot(nodes, (job,), (make_serving("web", cpu=5),)))
+    found = decision_of(plan, job)
+    assert (found.target, is_first_in_order(job, found)) == (1, True)
+    assert plan.serving.placed == 1
+
+
+def test_a_workload_that_cannot_free_the_room_and_stay_above_its_minimum_stops_as_any_job_does() -> None:
+    job = batch("train", ("n000", "n000", "n001", "n001"), low=3, high=4, cpu=2)
+    nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
+    plan = plan_of(make_snapshot(nodes, (job,), (make_serving("web", cpu=5),)))
+    found = decision_of(plan, job)
+    assert (found.admitted, len(found.victims), plan.serving.placed) == (False, 4, 1)
+
+
+def test_another_job_makes_room_if_the_workload_cannot() -> None:
+    kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
+    ours = make_job("ours", trainers=2, on=("n000",), cpu=2, max_trainers=2, age_s=50)
+    nodes = (make_node("n000", cpu=6), make_node("n001", cpu=4))
+    plan = plan_of(make_snapshot(nodes, (kept, ours), (make_serving("web", cpu=2),)))
+    assert decision_of(plan, ours).target == 1
+    assert decision_of(plan, kept).target == 3
+
+
+def test_a_workload_that_keeps_its_pods_says_why() -> None:
+    # One pod less on n000 is enough, and that of the workload is the last one that its controller deletes.
+    kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
+    ours = make_job("ours", trainers=2, min_trainers=1, on=("n000",), cpu=2, max_trainers=10)
+    nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
+    plan = plan_of(make_snapshot(nodes, (kept, ours), (make_serving("web", cpu=3),)))
+    assert (decision_of(plan, kept).target, decision_of(plan, ours).target) == (3, 1)
+    because = "keeps its pods, because its own controller would not delete those whose room is needed"
+    assert decision_of(plan, kept).message == f"3 of 3: {because}"
+
+
+def test_a_training_job_and_a_batch_job_share_fairly() -> None:
+    nodes = make_nodes(2, cpu=8)
+    first = batch("train", ("n000",) * 8 + ("n001",) * 8, high=16)
+    second = make_job("ours", trainers=0, min_trainers=1, max_trainers=16)
+    plan = plan_of(make_snapshot(nodes, (first, second)))
+    found = decision_of(plan, first)
+    assert is_first_in_order(first, found)
+    assert (found.target, decision_of(plan, second).target) == (8, 8)
+
+
+def test_the_line_says_who_chooses() -> None:
+    job = batch("train", ("n000", "n000", "n001", "n001", "n001"), high=5, cpu=2)
+    plan = plan_of(make_snapshot(make_nodes(2, cpu=6), (job,), (make_serving("web", cpu=4),)))
+    line = "3 of 5: gives up 2 pods (ServingNeedsRoom); its own controller chooses which"
+    assert decision_of(plan, job).message == line
+
+
+def test_pods_that_wait_for_a_node_are_not_swapped_for_others() -> None:
+    job = batch("train", ("n000", "n000", "", ""), low=2, high=4, cpu=2)
+    plan = plan_of(make_snapshot(make_nodes(2, cpu=5), (job,)))
+    found = decision_of(plan, job)
+    assert (found.target, found.victims, found.nodes) == (4, (), ())
+
+
+def test_a_pod_whose_room_serving_needs_goes_even_if_another_one_would_fit_elsewhere() -> None:
+    job = batch("train", ("n000", "n000", "n000"), low=1, high=3)
+    snapshot = make_snapshot((make_node("n000", cpu=5), make_node("n001", cpu=1)), (job,), (make_serving("web"),))
+    plan = plan_of(snapshot)
+    found = decision_of(plan, job)
+    assert (found.target, found.nodes, plan.serving.placed) == (2, (), 1)
+    assert is_first_in_order(job, found)
+
+
+def test_the_search_ends_with_pods_that_wait_beside_serving() -> None:
+    job = batch("train", ("n000", "n000", "n001", "n001", "", ""), low=2, high=6)
+    web = tuple(make_serving(f"web-{i}", cpu=3) for i in range(4))
+    snapshot = make_snapshot(make_nodes(2, cpu=8), (job,), web)
+    plan = plan_of(snapshot)
+    assert (plan.cut, plan.serving.placed) == ((), 4)
+    assert decision_of(plan, job).target == 4
+
+
+def test_without_such_a_workload_one_plan_is_made() -> None:
+    plan = plan_of(make_snapshot(make_nodes(2), (make_job("a", trainers=2, on=("n000",)),)))
+    assert "owner order" not in dict(plan.stages)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterSnapshot:
+    """Small clusters in which TrainingJobs and batch Jobs of several sizes run beside waiting serving pods."""
+    nodes = tuple(make_node(f"n{i:03d}", cpu=draw(st.integers(4, 10))) for i in range(draw(st.integers(1, 4))))
+    free = {node.name: node.allocatable["cpu"] for node in nodes}
+    jobs = []
+    for number in range(draw(st.integers(1, 4))):
+        cpu = draw(st.integers(1, 3))
+        on = []
+        for name in draw(st.lists(st.sampled_from(sorted(free)), max_size=6)):
+            if free[name] >= cpu * 1000:
+                free[name] -= cpu * 1000
+                on.append(name)
+        on += [""] * draw(st.integers(0, 2))
+        low = draw(st.integers(1, 3))
+        high = max(low, len(on)) + draw(st.integers(0, 3))
+        if draw(st.booleans()):
+            jobs.append(batch(f"b{number}", tuple(on), low=low, high=high, cpu=cpu))
+        else:
+            job = make_job(f"t{number}", trainers=len(on), min_trainers=low, max_trainers=high, cpu=cpu, on=tuple(on))
+            jobs.append(job)
+    serving = tuple(make_serving(f"web-{i}", cpu=draw(st.integers(1, 6))) for i in range(draw(st.integers(0, 3))))
+    return make_snapshot(nodes, tuple(jobs), serving)
+
+
+@given(clusters())
+@settings(deadline=None)
+def test_every_plan_deletes_in_the_order_of_the_owner_and_keeps_the_rules(snapshot: ClusterSnapshot) -> None:
+    plan = plan_of(snapshot)
+    for job, decision in zip(snapshot.jobs, plan.decisions, strict=True):
+        if job.owner_count is None or not decision.admitted:
+            continue
+        assert is_first_in_order(job, decision)
+        assert job.min_trainers <= decision.target <= job.max_trainers
+        assert not (decision.victims and decision.nodes), "its controller cannot shrink and grow at once"
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_the_highest_index_goes_first(index: int) -> None:
+    job = batch("train", ("n000",) * 4)
+    assert in_deletion_order(job)[index].index == 3 - index
