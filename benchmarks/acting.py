@@ -36,7 +36,7 @@ class _Start:
         self.job, self.role, self.node = job, Role.TRAINER, node
 
 
-class _SlowPlanner:
+class SlowPlanner:
     """Runs the planner's functions inline, and lets virtual time pass for each plan."""
 
     def __init__(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ def measure(pods: int, latency_s: float, plan_s: float) -> str:
             clock=LoopClock(),
             lease=FakeLease(),
             recorder=FakeRecorder(),
-            planner=Planner(decide, lambda _s, _p: (), startable, lambda: _SlowPlanner(plan_s)),
+            planner=Planner(decide, lambda _s, _p: (), startable, lambda: SlowPlanner(plan_s)),
             limits=Limits(),
         )
         stop = asyncio.Event()

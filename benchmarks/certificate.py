@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017
-from edl.explain.decision import told_study
+from edl.explain.decision import explained_study
 from edl.explain.plan_table import plan_dict
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
@@ -121,7 +121,7 @@ def checked(documents: tuple[dict[str, Any], ...], folder: Path) -> tuple[float,
 def measure(name: str, snapshot: ClusterSnapshot, folder: Path) -> ClusterSnapshot:
     """Plan, prove and check; print the line; return the cluster with the plan carried out."""
     started_s = time.process_time()
-    made = told_study(snapshot, POLICIES["maxmin"], LIMITS)
+    made = explained_study(snapshot, POLICIES["maxmin"], LIMITS)
     planned_s = time.process_time()
     certificate = certify(made, LIMITS)
     proved_s = time.process_time()

@@ -145,7 +145,7 @@ class ElasticRun(LocalJob):
         """
         started_s = time.monotonic()
         self.start()
-        generation = position = 0
+        generation = formed = position = 0
         while live := self._live():
             if time.monotonic() - started_s > TIMEOUT_S:
                 raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
@@ -153,15 +153,18 @@ class ElasticRun(LocalJob):
             training = [name for name in live if name != self._stopped]
             is_settled = group is not None and group["generation"] > generation
             is_settled = is_settled and sorted(group["members"]) == training
+            # Until the world has trained, a new trainer may still copy the model of the only other one.
+            if is_settled and group["generation"] > formed:
+                formed, position = group["generation"], group["position"]
             is_settled = is_settled and group["position"] >= position + _STEPS_BETWEEN * BATCH
             if is_settled and self._is_short:
-                generation, position, self._is_short = group["generation"], group["position"], False
+                generation, self._is_short = group["generation"], False
                 self._join("replace")
             elif is_settled and self._stopped:
-                generation, position = group["generation"], group["position"]
+                generation = group["generation"]
                 self._continue()
             elif is_settled and self._schedule:
-                generation, position = group["generation"], group["position"]
+                generation = group["generation"]
                 self._change(self._schedule.pop(0), live)
             time.sleep(0.02)
         return self._result(time.monotonic() - started_s)
@@ -205,6 +208,9 @@ class ElasticRun(LocalJob):
         if kind == "planned":
             may_join, may_leave = len(live) < self._most, len(live) > 1
             kind = self._draw.choice([*(["join"] if may_join else []), *(["leave"] if may_leave else [])])
+        elif len(live) == 1:  # nobody would have the model
+            self._schedule.insert(0, kind)
+            kind = "join"
         if kind == "join":
             self._join(kind)
             return
@@ -219,7 +225,7 @@ class ElasticRun(LocalJob):
         if kind == "kill":
             process.kill()
             process.join()
-            self._is_short = len(live) > 1
+            self._is_short = True
         else:
             process.terminate()
 
@@ -265,13 +271,16 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--pace-s", type=float, default=0.01)
     parser.add_argument("--undisturbed-trainers", type=int, default=4)
+    parser.add_argument("--undisturbed-pace-s", type=float, default=0.01)
     arguments = vars(parser.parse_args())
-    arguments["logical_ranks"], alone = arguments["trainers"], arguments.pop("undisturbed_trainers")
+    arguments["logical_ranks"] = arguments["trainers"]
+    calm = {"resizes": 0, "kills": 0, "stops": 0}
+    calm |= {name: arguments.pop(f"undisturbed_{name}") for name in ("trainers", "pace_s")}
     os.environ |= _ONE_THREAD
     _FORKS.set_forkserver_preload([_TRAINER])
     with (
         tempfile.TemporaryDirectory() as folder,
-        ElasticRun(Path(folder), **{**arguments, "resizes": 0, "kills": 0, "stops": 0, "trainers": alone}) as job,
+        ElasticRun(Path(folder), **{**arguments, **calm}) as job,
     ):
         quiet = job.measure()
     with tempfile.TemporaryDirectory() as folder, ElasticRun(Path(folder), **arguments) as job:

@@ -33,9 +33,9 @@ from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from tests.kube.writer_on_fake_api import WritableApi
 from tests.worlds.fake_api import connected, eventually
 from tests.worlds.master_server import serving
-from tests.worlds.writer_on_fake_api import WritableApi
 
 ROOT = Path(edl.__file__).parent
 JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"

@@ -66,7 +66,7 @@ NOTES = {
     "edl2017-case1-then": "Published: plateau 88.7 % and 346.8 trainers without the autoscaler, 86.3 % and 253.0 with"
     " it; jobs pending 308.5 s and 47.2 s on average; 154 resizes a pass; Jain 0.37.",
     "edl2017-case2-then": "Published: utilisation 62.9 % and 83.7 %, off-peak 45.2 % and 79.2 %; serving short by"
-    " 1,939 and 20,744 pod-seconds, for 28 s and 288 s; jobs pending 1.5 s and 49.1 s; 60 resizes a pass.",
+    " 1,939 and 20,744 pod-seconds, for 28 s and 288 s. Jobs pending 1.5 s and 49.1 s; 60 resizes a pass.",
 }
 
 

@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scipy.sparse import csc_array
-
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
 from benchmarks.worst_worlds import FAMILIES, World
 from edl.kube.snapshot_files import read_snapshot_files
@@ -24,6 +22,7 @@ from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import POLICIES
 from edl.planner.solvers.linear_program import Answer, LinearProgram, Model, Solver
+from edl.planner.solvers.matrix import Matrix
 from edl.planner.solvers.with_highspy import Highspy
 from edl.planner.solvers.with_scipy import Scipy
 from tests.worlds.builders import make_snapshot
@@ -60,7 +59,7 @@ class _TimedModel:
     timed: Timed
     model: Model
 
-    def add(self, columns: csc_array) -> None:
+    def add(self, columns: Matrix) -> None:
         """Append columns."""
         started_s = time.process_time()
         self.model.add(columns)

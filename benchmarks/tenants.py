@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edl.controller.executor import Executor
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
-from edl.model.tenants import TenantRule, Tenants
+from edl.model.plan import Limits, Quota, ScalePlan
+from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.simulated_controller import Living
 
@@ -78,10 +78,17 @@ def of_a_million(_: Living) -> Job:
     return make_job("b", namespace=OTHER.namespace, min_trainers=SLOTS, max_trainers=SLOTS, tier=1_000_000)
 
 
+def in_a_queue_of_its_own(_: Living) -> Job:
+    """The other job, in a queue that has no quota; tenants are meant to use `batch`, which is limited to 4 cores."""
+    job = make_job("b", namespace=OTHER.namespace, min_trainers=2, max_trainers=SLOTS)
+    return replace(job, queue="mine")
+
+
 def hour(neighbour: Callable[[Living], Job], *, cured: bool) -> Row:
     """Play one hour."""
-    rules = Tenants((TenantRule("*", max_priority=0),)) if cured else None
-    with closing(Living(make_nodes(5, cpu=4), Limits(tenants=rules))) as living:
+    rules = Tenants((TenantRule("*", max_priority=0),), UnknownQueues.REFUSE) if cured else None
+    quotas = (Quota("batch", (("cpu", 4_000),)), Quota("default", (("cpu", 1_000 * SLOTS),)))
+    with closing(Living(make_nodes(5, cpu=4), Limits(quotas=quotas, tenants=rules))) as living:
         living.do(lambda w: w.add(make_job("a", namespace=HONEST.namespace, min_trainers=2, max_trainers=SLOTS)))
         living.settle()
         if not cured:
@@ -102,7 +109,7 @@ def hour(neighbour: Callable[[Living], Job], *, cured: bool) -> Row:
 def main() -> None:
     """Print a row for each neighbour, with and without the cure."""
     print(f"{'neighbour':<22}{'cure':<6}{'trainers lost':>14}{'honest trainers':>17}{'slots idle':>12}{'refused':>9}")
-    for neighbour in (refused_by_webhook, limited_by_quota, of_a_million):
+    for neighbour in (refused_by_webhook, limited_by_quota, of_a_million, in_a_queue_of_its_own):
         for cured in (False, True):
             row = hour(neighbour, cured=cured)
             name, word = neighbour.__name__.replace("_", " "), "yes" if cured else "no"

@@ -1,0 +1,187 @@
+"""What one round costs the controller, in CPU seconds: `python -m benchmarks.one_round [--nodes 5000]`.
+
+A large world without an API server: nodes, nine serving pods on each of them, and a job with a master and seven
+trainers for five nodes. Prints what is paid once (decoding and translating everything), what is paid when one
+pod has changed, and what is paid when nothing has. Compare figures only with those of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from edl.api.manifest import pod_manifest
+from edl.api.v1 import parse_job
+from edl.clock import SystemClock
+from edl.controller.kept_plan import KeptPlan
+from edl.controller.settled_jobs import Given, SettledJobs
+from edl.dashboard.feed import Feed
+from edl.dashboard.live import Live
+from edl.explain.decision import decide
+from edl.kube.translate.decoders import NODES, PODS, TRAINING_JOBS, Decoder
+from edl.kube.translate.objects import PodObject
+from edl.kube.translate.snapshot import Translator
+from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
+from edl.lifecycle.tenancy import as_permitted
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import Role
+from edl.model.plan import Limits, ScalePlan
+from edl.observability.metrics import Metrics
+from edl.observability.recorder import ControllerRecorder
+from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
+from tests.e2e.control_plane.nodes import NodeSpec, manifest
+from tests.e2e.worlds.jobs import training_job
+
+Object = dict[str, Any]
+SERVING, TRAINERS, NODES_PER_JOB = 9, 7, 5
+NOW_S = 1_795_342_000.0
+CREATED = "2026-11-22T10:00:00Z"
+LIMITS = Limits()
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print the CPU seconds of the block."""
+    began_s = time.process_time()
+    yield
+    print(f"{what:<52}{time.process_time() - began_s:8.3f} s", flush=True)
+
+
+def raw(objects: list[Object]) -> list[bytes]:
+    """The objects as the API server sends them."""
+    for number, body in enumerate(objects):
+        body["metadata"].update(uid=f"{body['kind']}-{number}", creationTimestamp=CREATED, resourceVersion="9")
+    return [msgspec.json.encode(body) for body in objects]
+
+
+def decoded(decoder: Decoder[Any], bodies: list[bytes]) -> list[Any]:
+    """The objects as the cache keeps them."""
+    return [decoder.from_bytes(body) for body in bodies]
+
+
+def serving_pod(name: str, node: str) -> Object:
+    """A serving pod on a node."""
+    container = {"name": "web", "image": "example/web", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": "web"}}
+    spec = {"nodeName": node, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def job(name: str) -> Object:
+    """A job with a small master."""
+    small = {"cpu": "100m", "memory": "64Mi"}
+    master = {"resources": {"requests": small, "limits": small}}
+    return training_job(name, min_trainers=1, max_trainers=TRAINERS, master=master)
+
+
+def pods_of_jobs(jobs: list[Object], hosts: list[str]) -> Iterator[Object]:
+    """A master and all trainers of each job, three trainers on a node."""
+    place = 0
+    for body in jobs:
+        parsed = parse_job(body)
+        for role, count in ((Role.MASTER, 1), (Role.TRAINER, TRAINERS)):
+            for index in range(count):
+                pod = pod_manifest(parsed, role, index, default_master_image="example/edl", priority_classes=())
+                pod["spec"]["nodeName"] = hosts[place // 3 % len(hosts)]
+                place += role is Role.TRAINER
+                yield pod
+
+
+def viewed(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot as the planner gets it."""
+    jobs = (as_permitted(as_planned(job, is_finishing=False), LIMITS) for job in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(jobs))
+
+
+async def planned(snapshot: ClusterSnapshot) -> ScalePlan:
+    """What the page asks for: the plan of a cluster that a visitor supposes."""
+    return decide(snapshot, policy_named("maxmin"), LIMITS)
+
+
+def main() -> None:
+    """Print a line for each part of a round."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--nodes", type=int, default=5000)
+    options = parser.parse_args()
+    names = [f"node-{number:04}" for number in range(options.nodes)]
+    room = {"cpu": "13", "memory": "64Gi", "pods": "110"}
+    machines = [manifest(NodeSpec(name, room), number) for number, name in enumerate(names)]
+    jobs = [job(f"job-{number:04}") for number in range(max(1, options.nodes // NODES_PER_JOB))]
+    raw(jobs)
+    serving = [serving_pod(f"web-{name}-{k}", name) for name in names for k in range(SERVING)]
+    pods = [*serving, *pods_of_jobs(jobs, names)]
+    print(f"{len(machines)} nodes, {len(pods)} pods, {len(jobs)} jobs; CPU seconds")
+    bodies = raw(pods)
+    with timed("once: decode all pods"):
+        objects = decoded(PODS, bodies)
+    rest = {"nodes": decoded(NODES, raw(machines)), "jobs": decoded(TRAINING_JOBS, raw(jobs))}
+    measure(Translator(), objects, rest, bodies[0])
+
+
+def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any], one: bytes) -> None:
+    """Time the parts with everything new, with one pod that has changed, and with nothing changed."""
+
+    def note(changed: list[PodObject]) -> None:
+        named = ((pod, pod.metadata) for pod in changed if pod.metadata is not None)
+        translator.note_pods([((m.namespace or "", m.name or ""), pod) for pod, m in named], ())
+
+    def snapshot(at_s: float) -> ClusterSnapshot:
+        return translator.snapshot(pods=None, now_s=NOW_S + at_s, **rest)
+
+    with timed("once: translate all pods, a hundred at a time"):
+        note(pods)
+        while translator.translate_pods(NOW_S, 100):
+            pass
+    with timed("once: translate all jobs, five at a time"):
+        for source in rest["jobs"]:
+            translator.prepare_job(source, NOW_S)
+    with timed("once: the first snapshot"):
+        snapshot(0.0)
+    with timed("a pod changed: the snapshot"):
+        note(decoded(PODS, [one]))
+        found = snapshot(1.0)
+    with timed("each round: the view of the planner"):
+        view = viewed(found)
+    policy = policy_named("maxmin")
+    columns = decide(view, policy, LIMITS).columns
+    with timed("a decision"):
+        plan = decide(view, policy, LIMITS, columns)
+    with timed("what may start"):
+        startable(view, plan)
+    decisions = {decision.job: decision for decision in plan.decisions}
+    facts = [Given(one_job, decisions[one_job.key], (), JobContext()) for one_job in found.jobs]
+    settled = SettledJobs()
+    with timed("a new decision: what each job lacks"):
+        for given in facts:
+            desired_state(given.job, given.decision, given.places, NOW_S, given.context)
+    for given in facts:
+        settled.note(given, NOW_S, lacks=False)
+    with timed("nothing changed: what each job lacks"):
+        for given in facts:
+            settled.has(replace(given), NOW_S)
+    page = Live(SystemClock(), Feed(), planned)
+    recorder = ControllerRecorder(Metrics(), policy=policy.name, onlooker=page)
+    asyncio.run(recorder.observed(found, leader=True))
+    with timed("nothing changed: metrics and history"):
+        asyncio.run(recorder.observed(replace(found, observed_at_s=NOW_S + 6.0), leader=True))
+    with timed("a pod changed: metrics and history"):
+        asyncio.run(recorder.observed(replace(found, pods=(*found.pods[1:], found.pods[0])), leader=True))
+    kept: KeptPlan[object] = KeptPlan(LIMITS)
+    with timed("after a decision: its next timer"):
+        kept.keep(view, plan)
+    later = viewed(replace(found, observed_at_s=NOW_S + 6.0))
+    with timed("nothing changed: the kept plan"):
+        found_again = kept.plan_for(later)
+    print("the plan was kept" if found_again is plan else "the plan was NOT kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""How long 250 serving pods wait for the deletion of trainers: `python -m benchmarks.reclaim [--pods 250]`.
+
+The scene of `make scale-peer` in virtual time: 500 nodes full of 4,000 trainers. The controller's own loop and
+planner run on simulated API servers (`requests_at_once`). Serving pods that preempt nobody arrive at 200 a second;
+kube-scheduler tries them at the rate of the table. A decision takes `--plan` seconds. Prints the seconds from the
+first arrival to the first and to the last deletion, how long the last deletion came after kube-scheduler's last try,
+and the rounds. The load of the machine changes none of these figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from benchmarks.acting import SlowPlanner
+from benchmarks.requests_at_once import SERVERS, Server, SimulatedServer
+from edl.controller.loop import Controller
+from edl.controller.plan_maker import Planner
+from edl.explain.decision import decide
+from edl.model.actions import Action, DeletePod, Outcome
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.model.pods import Pod
+from edl.planner.guard import check
+from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
+from edl.settings.controller import SERVING_GRACE_S
+from edl.sim.virtual_time import LoopClock, run_virtual
+from tests.worlds.builders import make_job, make_node, make_serving
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
+
+NODES, JOBS, TRAINERS, LEAST = 500, 40, 100, 10
+ARRIVALS_PER_S = 200.0
+REST_S = 12.0
+LIMITS = Limits(deadline_s=1000.0, serving_grace_s=SERVING_GRACE_S)
+
+
+@dataclass
+class Times:
+    """When things happened, in virtual seconds."""
+
+    arrived_s: float = 0.0
+    tried_s: float = 0.0
+    deleted_s: list[float] = field(default_factory=list)
+    rounds: int = 0
+
+
+class Cluster(FakeCluster):
+    """The full cluster.
+
+    Attributes:
+        are_deleted: is set once as many trainers are deleted as serving pods come.
+    """
+
+    def __init__(self, server: Server, times: Times, pods: int) -> None:
+        names = [f"n{number:03}" for number in range(NODES)]
+        nodes = tuple(make_node(name, cpu=TRAINERS * JOBS // NODES, memory_gib=64) for name in names)
+        world = PodWorld()
+        for number in range(JOBS):
+            first = number * TRAINERS
+            hosts = tuple(names[(first + k) % NODES] for k in range(TRAINERS))
+            job = make_job(
+                f"j{number:02}", trainers=TRAINERS, min_trainers=LEAST, max_trainers=TRAINERS, age_s=99.0, on=hosts
+            )
+            world.add(job)
+        super().__init__(world, nodes)
+        self._server, self._times = SimulatedServer(server, Random(1)), times  # noqa: S311 - not a secret
+        self._pods, self.are_deleted = pods, asyncio.Event()
+
+    async def observe(self) -> ClusterSnapshot:
+        """Take a snapshot."""
+        self._times.rounds += 1
+        return await super().observe()
+
+    async def apply(self, action: Action) -> Outcome:
+        """Carry out an action after the time that the server takes."""
+        outcome = await self._server.apply(action)
+        if isinstance(action, DeletePod):
+            self._times.deleted_s.append(asyncio.get_running_loop().time())
+            if len(self._times.deleted_s) == self._pods:
+                self.are_deleted.set()
+        return replace(self.world.apply(action), seconds=outcome.seconds)
+
+    def arrive(self, pod: Pod) -> None:
+        """A serving pod comes."""
+        self.serving = (*self.serving, pod)
+        self.urge()
+
+    def try_next(self) -> None:
+        """kube-scheduler finds no node for the first pod that it has not tried."""
+        first = next(number for number, pod in enumerate(self.serving) if not pod.tried)
+        tried = replace(self.serving[first], tried=True, answered_s=asyncio.get_running_loop().time())
+        self.serving = (*self.serving[:first], tried, *self.serving[first + 1 :])
+        self.urge()
+
+
+async def reclaim(server: Server, pods: int, plan_s: float, tries_per_s: float) -> Times:
+    """Play the scene; returns when things happened."""
+    times, policy = Times(), policy_named("maxmin")
+    cluster = Cluster(server, times, pods)
+    controller = Controller(
+        cluster=cluster,
+        clock=LoopClock(),
+        lease=FakeLease(),
+        recorder=FakeRecorder(),
+        planner=Planner(
+            lambda snapshot, limits: decide(snapshot, policy, limits), check, startable, lambda: SlowPlanner(plan_s)
+        ),
+        limits=LIMITS,
+    )
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    await asyncio.sleep(REST_S)
+    times.arrived_s, times.rounds = asyncio.get_running_loop().time(), 0
+    await asyncio.gather(_arrive(cluster, pods), _schedule(cluster, pods, times, server.median_s, tries_per_s))
+    await cluster.are_deleted.wait()
+    stop.set()
+    await running
+    return times
+
+
+async def _arrive(cluster: Cluster, pods: int) -> None:
+    for number in range(pods):
+        pod = make_serving(f"web-{number:03}", cpu=1, memory_gib=1)
+        cluster.arrive(replace(pod, created_s=asyncio.get_running_loop().time()))
+        await asyncio.sleep(1 / ARRIVALS_PER_S)
+
+
+async def _schedule(cluster: Cluster, pods: int, times: Times, request_s: float, tries_per_s: float) -> None:
+    """kube-scheduler tries each pod a request after its arrival, at its own rate."""
+    loop = asyncio.get_running_loop()
+    for number in range(pods):
+        due_s = times.arrived_s + number / min(ARRIVALS_PER_S, tries_per_s) + request_s
+        await asyncio.sleep(max(0.0, due_s - loop.time()))
+        cluster.try_next()
+    times.tried_s = loop.time()
+
+
+def main() -> None:
+    """Print a line for each server and each rate of kube-scheduler."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--pods", type=int, default=250)
+    parser.add_argument("--plan", type=float, default=0.15)
+    options = parser.parse_args()
+    print(f"{'a request takes':<20}{'tries/s':>8}{'first':>8}{'last':>9}{'after the last try':>20}{'rounds':>8}")
+    for server in SERVERS:
+        for tries_per_s in (50.0, 200.0):
+            found = run_virtual(reclaim(server, options.pods, options.plan, tries_per_s))
+            first_s, last_s = (found.deleted_s[k] - found.arrived_s for k in (0, options.pods - 1))
+            late_s = found.deleted_s[options.pods - 1] - found.tried_s
+            line = f"{server.name:<20}{tries_per_s:>8.0f}{first_s:>6.2f} s{last_s:>7.2f} s{late_s:>18.2f} s"
+            print(f"{line}{found.rounds:>8}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
