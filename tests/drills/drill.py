@@ -62,6 +62,8 @@ class Drill:
         self.world.submit(job())
         self.wait_running()
         self.master = self.stack.enter_context(RealMaster(self.kube, JOB, self.folder / "master", MASTER_IP))
+        # Until the controller publishes a roster, the master takes every trainer.
+        self.kube.wait_until(lambda: self.master.ask("GET", "/v1/status")["roster"], WAIT_S, "it has a roster")
         self.workers = [PretendTrainer(self.master, name) for name in sorted(self.trainers())]
         self.train(RECORDS // 5)
         return self
