@@ -10,7 +10,8 @@ BIN := $(VENV)/bin
 SANDBOX := $(VENV)/.sandbox
 STAMP := $(VENV)/.installed
 # Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+# The versions that the tests have passed with; the package itself has lower bounds (docs/adr/0063).
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint requirements/constraints.txt
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
 SEEDS ?= 10
@@ -50,7 +51,7 @@ QUICK := $(IN_PARTS) --hypothesis-profile=quick
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(SANDBOX): pyproject.toml
+$(SANDBOX): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "edl needs Python 3.11 or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@echo "creating $(VENV) and installing into it what the sandbox needs (once, about half a minute)" >&2
@@ -191,12 +192,14 @@ release: $(STAMP) ## build and check wheel, sdist, SBOM, the chart (if make char
 	  $$(docker info >/dev/null 2>&1 && echo --docker docker)
 	@$(MAKE) --no-print-directory sbom
 
-# What the image installs, on any machine that it can be built for; `make lock UPGRADE=--upgrade` takes newer versions.
+# What the image installs, on any machine that it can be built for, and what this Makefile installs for tests;
+# `make lock UPGRADE=--upgrade` takes newer versions.
 COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
 
-lock: $(STAMP) ## pin what the image installs, by hash: requirements/*.txt; UPGRADE=--upgrade takes newer versions
+lock: $(STAMP) ## pin what the image installs, by hash, and what the tests use: requirements/*.txt; UPGRADE=--upgrade takes newer versions
 	@$(PIP) 'uv>=0.9'
 	@$(BIN)/uv $(COMPILE) --extra controller --extra lines --output-file requirements/controller.txt pyproject.toml
+	@$(BIN)/uv $(COMPILE) --no-generate-hashes --no-annotate --extra dev --output-file requirements/constraints.txt pyproject.toml
 	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" | \
 	  $(BIN)/uv $(COMPILE) --output-file requirements/build.txt -
 	@for kind in x86_64 aarch64; do \
@@ -205,7 +208,7 @@ lock: $(STAMP) ## pin what the image installs, by hash: requirements/*.txt; UPGR
 
 audit: $(STAMP) ## look up the known defects of the libraries that the image installs (asks the package index)
 	@$(PIP) 'pip-audit>=2.9'
-	@for file in requirements/*.txt; do $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$file || exit 1; done
+	@for file in requirements/controller.txt requirements/build.txt; do $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$file || exit 1; done
 
 sbom: $(STAMP) ## list the libraries of the image as CycloneDX: dist/edl-controller.cdx.json; check it by its schema
 	@$(BIN)/python -m tools.sbom

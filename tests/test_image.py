@@ -63,6 +63,18 @@ def test_the_lock_agrees_with_the_project(name: str) -> None:
         assert pin.name not in wanted or wanted[pin.name].specifier.contains(pin.version), "run make lock"
 
 
+def test_the_tests_use_versions_that_the_project_allows() -> None:
+    lines = (ROOT / "requirements" / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    lines = [line for extra in EXTRAS.values() for line in extra if not line.startswith(("edl[", "torch"))]
+    for one in map(Requirement, lines):
+        found = [pin for pin in pins if canonicalize_name(pin.name) == canonicalize_name(one.name)]
+        assert found, f"requirements/constraints.txt: {one.name} is missing; run make lock"
+        for pin in found:
+            (version,) = pin.specifier
+            assert one.specifier.contains(version.version), f"{pin}: pyproject.toml asks for {one}; run make lock"
+
+
 @pytest.mark.parametrize("name", sorted(WANTED))
 def test_every_file_of_a_locked_library_has_a_hash(name: str) -> None:
     pins = read_lock((ROOT / "requirements" / f"{name}.txt").read_text())

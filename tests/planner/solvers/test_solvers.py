@@ -115,6 +115,13 @@ def one_variable(cost: float, left: float, right: float, high: float) -> LinearP
     return LinearProgram(number[0], Matrix.from_dense(np.array([[left]])), number[1], number[2], number[3])
 
 
+def test_the_first_program_of_a_process_prints_nothing() -> None:
+    """Standard output is for the plan; HiGHS 1.16.0 writes its version there when it is first used."""
+    first = "from highspy import Highs\nHighs().setOptionValue('output_flag', False)"
+    done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 @SOLVERS
 def test_a_program_without_a_solution_is_called_infeasible(solver: Solver) -> None:
     assert solver.load(one_variable(1, 1, -1, 9)).solve(LIMIT_S).outcome is Outcome.INFEASIBLE
