@@ -144,3 +144,20 @@ def test_two_hours_of_a_load_that_comes_and_goes_bring_no_more_nodes_than_the_lo
     cluster = Autoscaled(ASKING)
     cluster.run(play)
     assert len(cluster.arrivals) == len(cluster.departures) == waves
+
+
+def test_a_job_that_asks_for_all_and_one_that_takes_what_is_left_do_not_swing() -> None:
+    async def play(cluster: Autoscaled) -> None:
+        cluster.submit(job("surplus", 2, 12))
+        cluster.submit(job("full", 2, 8, ScaleUp.FULL))
+        await asyncio.sleep(1800)
+        seen.append(len(cluster.arrivals))
+        assert cluster.trainers("full") == 8
+        await asyncio.sleep(1800)
+        seen.append(len(cluster.arrivals))
+
+    seen: list[int] = []
+    cluster = Autoscaled(ASKING)
+    cluster.run(play)
+    assert seen[0] == seen[1] <= SPOT.limit
+    assert cluster.departures == []

@@ -1,7 +1,8 @@
 """Nodes of expected groups that hold nothing but surplus trainers, and the plan that empties them.
 
 Only a node that nobody needs is idle: no job waits that it could take, no serving pod does, and no job that asks for
-all its trainers could grow there. So emptying a node takes room from surplus alone, and never causes a request.
+all its trainers could grow there. Where such a job could run, only empty nodes are idle: the others share with it,
+and would take its trainers for those that they lose. So emptying a node never causes a request.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class _Cluster:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._nodes, self._held, self._needs = snapshot.nodes, _pods_by_node(snapshot), _needs(snapshot)
         self._jobs = {job.key: job for job in snapshot.jobs}
+        full = (job for job in snapshot.jobs if job.is_schedulable and job.scale_up is ScaleUp.FULL)
+        self._asking = list({job.trainer: None for job in full})
         self._spare = {job.key: len(job.live_trainers) - job.bounds.min_trainers for job in snapshot.jobs}
 
     def idle_of(self, group: NodeGroup) -> list[str]:
@@ -53,8 +56,10 @@ class _Cluster:
         return found
 
     def _is_idle(self, node: Node) -> bool:
-        is_surplus = all(_may_go(pod, self._jobs) for pod in self._held[node.name])
-        return node.ready and is_surplus and not any(_could_take(node, shape) for shape in self._needs)
+        held = self._held[node.name]
+        needs = [*self._needs, *self._asking] if held else self._needs
+        is_surplus = all(_may_go(pod, self._jobs) for pod in held)
+        return node.ready and is_surplus and not any(_could_take(node, shape) for shape in needs)
 
 
 def _pods_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[Pod]]:

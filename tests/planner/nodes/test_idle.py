@@ -144,3 +144,9 @@ def test_trainers_move_where_there_is_room() -> None:
     job = make_job("a", trainers=4, min_trainers=2, max_trainers=4, on=("own", "s"))
     found = decided(replace(cluster(job), idle_nodes=("s",)))
     assert (found.target, dict(found.nodes)) == (4, {"own": 2})
+
+
+def test_surplus_is_not_taken_beside_a_job_that_has_all_it_asked_for_and_would_have_to_share() -> None:
+    content = replace(make_job("b", trainers=2, min_trainers=1, max_trainers=2, on=("own",)), scale_up=ScaleUp.FULL)
+    assert idle_nodes(cluster(surplus(), content), LIMITS) == ()
+    assert idle_nodes(cluster(content), LIMITS) == ("s", "t")
