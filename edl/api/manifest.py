@@ -29,6 +29,7 @@ from edl.model.names import (
 )
 from edl.model.resources import CPU, MEMORY
 
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 PRIORITY_CORE = "edl-core"
 PRIORITY_TRAINING = "edl-training"
 PRIORITY_SURPLUS = "edl-surplus"
@@ -101,6 +102,7 @@ def pod_manifest(
     planned_node: str | None = None,
     pinned: bool = False,
     cpu_request: float = 1.0,
+    may_evict: bool = False,
     priority_classes: Collection[str],
     claims_journal: bool = False,
     expected: tuple[int, int] | None = None,
@@ -116,6 +118,7 @@ def pod_manifest(
         planned_node: the node that the planner chose; None for no preference.
         pinned: require the planned node; by default it is only preferred.
         cpu_request: the part of its CPU that a trainer requests, in (0, 1]; below 1 it may use all that it declares.
+        may_evict: an autoscaler may evict the pod, unless the template has the annotation.
         priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none.
         claims_journal: put the master's journal on a volume claim although the job sets no storage, because the
             cluster has a default StorageClass.
@@ -138,6 +141,8 @@ def pod_manifest(
     if role is Role.TRAINER and cpu_request < 1.0:
         spec, declared = lending_spec(spec, cpu_request)
         annotations |= {ANNOTATION_DECLARED_CPU: declared} if declared else {}
+    if may_evict and SAFE_TO_EVICT not in (template.metadata.annotations if template and template.metadata else {}):
+        annotations[SAFE_TO_EVICT] = "true"
     return {
         "apiVersion": "v1",
         "kind": "Pod",

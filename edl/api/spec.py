@@ -23,6 +23,7 @@ from edl.api.base import (
 from edl.api.roles import EventPolicies, MasterSpec, Passes, Positive, PserverSpec, TrainerSpec
 from edl.api.template import LocalReference, Volume, VolumeMount
 from edl.model.lending import Lending
+from edl.model.node_groups import ScaleUp
 
 MAX_NAME_LENGTH = 50
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -89,6 +90,8 @@ class Elasticity(Part):
     """Whether the weights of such trainers must not depend on their number."""
     lending: Annotated[Lending, Field(strict=False)] = Lending.SURPLUS
     """Which trainers may lend CPU to serving: those above the minimum, none, or all."""
+    scale_up: Annotated[ScaleUp, Field(strict=False)] = ScaleUp.NEVER
+    """For what the job may ask an autoscaler for nodes: for nothing, its minimum, or all up to its maximum."""
 
     rules = (
         Rule(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, Result
+from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
 
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
@@ -103,11 +103,12 @@ class Backoff:
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.
 
-        An event is wanted only in the round in which something changes, so its refusal lasts for its pause.
+        An event is wanted only in the round in which something changes, and a request pod is no action of the life
+        cycle. Their refusals last for their pause.
         """
         kinds = {_group(type(action)) for action in wanted}
         for uid, kind in [key for key in self._refusals if key[0] == job_uid]:
-            is_over = kind is not EmitEvent or now_s >= self._refusals[uid, kind].until_s
+            is_over = kind not in {EmitEvent, RequestNode} or now_s >= self._refusals[uid, kind].until_s
             if kind not in kinds and kind is not CreatePod and is_over:
                 del self._refusals[uid, kind]
 

@@ -26,6 +26,7 @@ from edl.controller.write_queue import (
     creation_lane,
     deletion_lane,
     is_shrink,
+    node_lane,
     request_lane,
     resize_lane,
     status_lane,
@@ -37,6 +38,7 @@ from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.lending import lend, nodes_without_lending
 from edl.lifecycle.node_pinning import pin, update_unpinned
+from edl.lifecycle.node_requests import allow_eviction, node_request_actions
 from edl.lifecycle.pod_actions import needs
 from edl.lifecycle.resized_workload import workload_actions
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
@@ -56,7 +58,7 @@ from edl.model.actions import (
     ResizePod,
     Result,
 )
-from edl.model.cluster import ClusterSnapshot
+from edl.model.cluster import ClusterSnapshot, NodeRequest
 from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
@@ -201,6 +203,9 @@ class Executor:
         self._noticed = {uid: message for uid, message in self._noticed.items() if uid in uids}
         requests = self._changed_requests(snapshot, {start.node for start in begun})
         closed = nodes_without_lending(snapshot.nodes) if self._limits.surplus_cpu_request < 1.0 else frozenset()
+        asked: dict[JobKey, list[NodeRequest]] = defaultdict(list)
+        for request in snapshot.node_requests:
+            asked[request.job].append(request)
         wanted: list[JobActions] = []
         resized: list[JobActions] = []
         for number, job in enumerate(snapshot.jobs, start=1):
@@ -212,7 +217,8 @@ class Executor:
             actions = self._desired(given, requests.get(job.key, ()))
             actions = pin(actions, len(snapshot.nodes), self._loose)
             actions = lend(actions, job, self._limits, self._loose, closed)
-            actions = (*self._repairs(job), *actions)
+            actions = allow_eviction(actions, job, self._limits)
+            actions = (*self._repairs(job), *actions, *self._node_requests(given, asked.get(job.key, ())))
             wanted.append((job, actions))
             if number % JOBS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -228,6 +234,12 @@ class Executor:
         if not all(self._backoff.allows(job.uid, type(action), now_s) for action in actions):
             return ()
         return tuple(a for a in actions if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
+
+    def _node_requests(self, given: Given, requests: Sequence[NodeRequest]) -> tuple[Action, ...]:
+        """The request pods of a job that come and go."""
+        now_s, groups = self._clock.monotonic_s(), self._limits.expected_nodes
+        actions = node_request_actions(given.job, requests, given.decision, groups)
+        return tuple(a for a in actions if self._backoff.allows(given.job.uid, type(a), now_s))
 
     def _repairs(self, job: Job) -> tuple[Action, ...]:
         """What a job with pods needs is created again if somebody deleted it; each job has its own turn."""
@@ -310,6 +322,7 @@ class Executor:
             unmarked = {o.action.job_uid for o in outcomes if isinstance(o.action, MarkPod) and not o.is_ok}
             lanes = [creation_lane(job, actions) for job, actions in wanted]
             lanes += [request_lane(actions) for _, actions in wanted]
+            lanes += [node_lane(actions) for _, actions in wanted]
             lanes += [resize_lane(job, actions) for job, actions in resized if not is_shrink(actions)]
             for job, actions in wanted:
                 if job.uid not in news:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from edl.clock import Clock
+from edl.controller.node_memory import NodeMemory
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
 from edl.lifecycle.desired_state import as_planned
@@ -37,7 +38,7 @@ class Observer:
         self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float, limits: Limits
     ) -> None:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
-        self._limits = limits
+        self._limits, self._nodes = limits, NodeMemory(limits)
         self._unreachable_since_s: dict[str, float] = {}
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
@@ -79,7 +80,7 @@ class Observer:
                     f" that fits it (check its pod affinity, spread constraints, volumes and resource claims); edl"
                     f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
                 )
-        return marked
+        return self._nodes.update(marked)
 
     def _viewed_job(self, job: Job, *, is_finishing: bool) -> Job:
         """The job with its effective bounds; the same object again while nothing has changed."""

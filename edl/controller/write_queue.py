@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from edl.lifecycle.action_order import creations
-from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, PatchStatus, ResizePod, ResizeWorkload
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    MarkPod,
+    PatchStatus,
+    RequestNode,
+    ResizePod,
+    ResizeWorkload,
+    WithdrawNodeRequest,
+)
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.status import Reason
@@ -53,7 +63,8 @@ Lane = tuple[tuple[Write, ...], ...]
 
 def deletion_lane(actions: Iterable[Action]) -> Lane:
     """The marks and deletions of a job's pods, which do not wait for each other."""
-    return (tuple(Write((a,), _worth_of_end(a)) for a in actions if isinstance(a, MarkPod | DeletePod)),)
+    ends = MarkPod | DeletePod | WithdrawNodeRequest
+    return (tuple(Write((a,), _worth_of_end(a)) for a in actions if isinstance(a, ends)),)
 
 
 def creation_lane(job: Job, actions: Iterable[Action]) -> Lane:
@@ -87,6 +98,11 @@ def request_lane(actions: Iterable[Action]) -> Lane:
     return (tuple(Write((a,), Worth.SURPLUS) for a in actions if isinstance(a, ResizePod)),)
 
 
+def node_lane(actions: Iterable[Action]) -> Lane:
+    """The new request pods of a job, which do not wait for each other."""
+    return (tuple(Write((a,), Worth.SURPLUS) for a in actions if isinstance(a, RequestNode)),)
+
+
 def is_shrink(actions: Iterable[Action]) -> bool:
     """True if a workload loses pods."""
     return any(isinstance(a, ResizeWorkload) and a.count < a.before for a in actions)
@@ -101,7 +117,7 @@ def status_lane(job: Job, updates: tuple[Action, ...]) -> Lane:
     return ((Write(updates, Worth.NEWS if is_news else Worth.WORDS),),) if updates else ()
 
 
-def _worth_of_end(action: MarkPod | DeletePod) -> Worth:
+def _worth_of_end(action: MarkPod | DeletePod | WithdrawNodeRequest) -> Worth:
     is_for_serving = isinstance(action, DeletePod) and action.intent == Reason.SERVING_NEEDS_ROOM
     return Worth.SERVING if is_for_serving else Worth.SHRINK
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edl.explain.node_asks import with_node_sentences
 from edl.explain.sentences import with_sentences
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
@@ -37,7 +38,7 @@ def explained_study(
         made = study(snapshot, policy, limits, columns, watch)
         watch.allow(SAY_BY)
         watch.begin("sentences")
-        plan = with_sentences(made, watch)
+        plan = with_node_sentences(with_sentences(made, watch), snapshot)
     watch.begin("")
     timed = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
     return replace(made, plan=timed)

@@ -62,6 +62,12 @@ COUNT: Rows = (
         "nothing; they start again where there is room",
     ),
     (
+        "`NodeIdle`",
+        "only trainers above their minimum held a node of an expected group for `--drain-idle-s`; they are deleted "
+        "so that the autoscaler removes the node",
+        "nothing; or `spec.elasticity.scaleUp: Full`, which keeps such nodes",
+    ),
+    (
         "`ResizeNotWorthIt`",
         "more trainers would be faster, but the restarts cost more",
         "nothing; or correct `elasticity.resizeCostSeconds`",

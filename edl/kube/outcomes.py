@@ -19,9 +19,11 @@ from edl.model.actions import (
     Need,
     PatchStatus,
     ProbePod,
+    RequestNode,
     ResizePod,
     ResizeWorkload,
     Result,
+    WithdrawNodeRequest,
 )
 
 
@@ -54,6 +56,14 @@ def message_of(action: Action, error: EdlError) -> str:
     return f"the API server refused to {_attempt(action)}: {error.answer}"
 
 
+_KINDS = {
+    EnsureService: "the Service",
+    EnsureSecret: "the Secret",
+    EnsureClaim: "the PersistentVolumeClaim",
+    EnsurePodGroup: "the PodGroup",
+}
+
+
 def _attempt(action: Action) -> str:
     """Describe the action; a pod to create only by its role, so that all trainers have the same message."""
     match action:
@@ -63,20 +73,18 @@ def _attempt(action: Action) -> str:
             attempt = f"annotate pod {action.job.namespace}/{action.pod}"
         case DeletePod():
             attempt = f"delete pod {action.job.namespace}/{action.pod}"
-        case EnsureService():
-            attempt = f"create the Service of job {action.job}"
-        case EnsureSecret():
-            attempt = f"create the Secret of job {action.job}"
-        case EnsureClaim():
-            attempt = f"create the PersistentVolumeClaim of job {action.job}"
-        case EnsurePodGroup():
-            attempt = f"create the PodGroup of job {action.job}"
+        case EnsureService() | EnsureSecret() | EnsureClaim() | EnsurePodGroup():
+            attempt = f"create {_KINDS[type(action)]} of job {action.job}"
         case PatchStatus():
             attempt = f"write the status of job {action.job}"
         case EmitEvent():
             attempt = f"write an event of job {action.job}"
         case DeleteJob():
             attempt = f"delete job {action.job}"
+        case RequestNode():
+            attempt = f"create request pod {action.job.namespace}/{action.pod_name}"
+        case WithdrawNodeRequest():
+            attempt = f"delete request pod {action.job.namespace}/{action.pod}"
         case ResizeWorkload() | ResizePod():
             what = "number of pods" if isinstance(action, ResizeWorkload) else "CPU request of a trainer"
             attempt = f"set the {what} of {action.job}"

@@ -21,9 +21,10 @@ from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
 from edl.kube.master_key import MasterKey, make_token
+from edl.kube.node_request_writer import send_node_action
 from edl.kube.outcomes import message_of, result_of
 from edl.kube.pod_groups import pod_group
-from edl.kube.translate.status_body import status_body
+from edl.kube.translate.status_body import contains, status_body
 from edl.kube.workload_writer import send_resize
 from edl.kube.workloads.resize import resize_request
 from edl.model.actions import (
@@ -41,9 +42,11 @@ from edl.model.actions import (
     Outcome,
     PatchStatus,
     ProbePod,
+    RequestNode,
     ResizePod,
     ResizeWorkload,
     Result,
+    WithdrawNodeRequest,
 )
 from edl.model.names import ANNOTATION_DECLARED_CPU, ANNOTATION_INTENT, JobKey, Role
 from edl.model.resources import CPU
@@ -139,6 +142,9 @@ class Writer:
                 result = await self._resize(action)
             case ResizePod():
                 result = await self._resize_pod(action)
+            case RequestNode() | WithdrawNodeRequest():
+                job = self._job(action)
+                result = await send_node_action(self._session, self._cache, action, job, WRITE_TIMEOUT_S)
         return result
 
     async def _ensure(self, action: Need) -> Result:
@@ -162,6 +168,7 @@ class Writer:
             planned_node=action.node,
             pinned=action.pinned,
             cpu_request=action.cpu_request,
+            may_evict=action.may_evict,
             priority_classes=self._cache.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
             expected=action.expected,
@@ -292,7 +299,7 @@ class Writer:
         except AlreadyExistsError:
             path = f"{collection}/{action.job.name}"
             found = await self._existing(f"PodGroup {action.job}", path, action)
-            if not _contains(found.get("spec"), manifest["spec"]):
+            if not contains(found.get("spec"), manifest["spec"]):
                 await self._session.patch(path, {"spec": manifest["spec"]}, timeout_s=WRITE_TIMEOUT_S)
         except RefusedError as error:
             is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
@@ -315,7 +322,7 @@ class Writer:
         metadata = body.get("metadata") or {}
         if metadata.get("uid") != action.job_uid:
             raise ConflictError(f"job {action.job} was deleted, or another job has its name now")
-        if _contains(body.get("status"), status):
+        if contains(body.get("status"), status):
             return Result.UNCHANGED
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}/status"
         patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": status}
@@ -385,12 +392,3 @@ class Writer:
             raise ConflictError(f"another job has the name {action.job} now")
         self._parsed[action.job_uid] = (body, job)
         return job
-
-
-def _contains(stored: object, patch: object) -> bool:
-    """Return True if a merge patch would change nothing; null in a patch equals an absent field."""
-    if isinstance(patch, Mapping):
-        return isinstance(stored, Mapping) and all(
-            _contains(stored.get(name), value) for name, value in patch.items()
-        )
-    return stored == patch

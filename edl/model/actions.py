@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.model.names import JobKey, Role
+from edl.model.node_groups import NodeGroup
+from edl.model.resources import Resources
 from edl.model.status import JobStatus, Resize
 
 
@@ -44,6 +46,7 @@ class CreatePod:
         node: the node that the plan chose; None leaves the choice to kube-scheduler.
         pinned: the pod requires that node; see `edl.lifecycle.node_pinning`.
         cpu_request: for a trainer, the part of its declared CPU that it requests, in (0, 1]; it lends the rest.
+        may_evict: an autoscaler may evict the pod to remove its node, unless its template says otherwise.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
     """
@@ -55,6 +58,7 @@ class CreatePod:
     node: str | None = None
     pinned: bool = False
     cpu_request: float = 1.0
+    may_evict: bool = False
     expected: tuple[int, int] | None = None
     restarts_epoch: bool = False
 
@@ -202,6 +206,37 @@ class ResizePod:
     declared_milli: int
 
 
+@dataclass(frozen=True, slots=True)
+class RequestNode:
+    """Create the request pod `<job>-node-<index>`: it stands for a node that the job asks an autoscaler for.
+
+    Attributes:
+        group: the node is asked of this group; the pod requires its labels and tolerates its taints.
+        request: what the pods that are meant for the node request together.
+    """
+
+    job: JobKey
+    job_uid: str
+    index: int
+    group: NodeGroup
+    request: Resources
+
+    @property
+    def pod_name(self) -> str:
+        """The name of the pod, unique in its namespace."""
+        return f"{self.job.name}-node-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawNodeRequest:
+    """Delete a request pod at once, if it still has that UID: it runs nothing that needs time to end."""
+
+    job: JobKey
+    job_uid: str
+    pod: str
+    pod_uid: str
+
+
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
 """An object that must exist before the pods of a job are created."""
 
@@ -216,6 +251,8 @@ Action = (
     | DeleteJob
     | ResizeWorkload
     | ResizePod
+    | RequestNode
+    | WithdrawNodeRequest
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.model.jobs import Job
+from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.queues import Queue
 from edl.model.resources import Resources, Taint
@@ -50,6 +51,26 @@ class ResourceQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """A request pod: it stands for a node that a job asks for, and runs nothing.
+
+    Attributes:
+        job: the job that asks.
+        group: the group that the node is asked of; see `node_groups`.
+        pod: the pod itself; it is no pod of the job, and no foreign pod either.
+    """
+
+    job: JobKey
+    group: str
+    pod: Pod
+
+    @property
+    def is_open(self) -> bool:
+        """True while no node has come for it."""
+        return self.pod.is_live and not self.pod.node
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything in the cluster that one decision depends on.
 
@@ -64,6 +85,10 @@ class ClusterSnapshot:
         resizes_pods: the API server changes requests of running pods in place, and edl may use it.
         resource_quotas: of the namespaces that have TrainingJobs, sorted by (namespace, name).
         queues: the valid Queue objects of the cluster, sorted by name.
+        node_requests: the request pods that are not finished, sorted by (job, name).
+        resting_groups: (group, until when in seconds since the epoch) of each group that brought no node in time and
+            is asked for none until then, sorted.
+        idle_nodes: names of the nodes that the plan empties, sorted; see `planner.expected_nodes.idle`.
     """
 
     observed_at_s: float
@@ -75,6 +100,9 @@ class ClusterSnapshot:
     resource_quotas: tuple[ResourceQuota, ...] = ()
     resizes_pods: bool = False
     queues: tuple[Queue, ...] = ()
+    node_requests: tuple[NodeRequest, ...] = ()
+    resting_groups: tuple[tuple[str, float], ...] = ()
+    idle_nodes: tuple[str, ...] = ()
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from edl.model.job_policies import JobAction, JobEvent, default_action
 from edl.model.lending import Lending, may_lend
 from edl.model.names import JobKey, Role
+from edl.model.node_groups import ScaleUp
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Preference, Resources
@@ -103,6 +104,7 @@ class Job:
         deleting: the job has a deletion timestamp.
         problem: why the spec is invalid; empty if it is valid.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
+        scale_up: what it may ask for nodes for.
         status: the stored status; None before the first write.
         refusal: the API server refuses pods of the job; None if it does not. Only the planner's view of a job has it.
         owner_count: how many trainers the job's own controller keeps, such as `spec.parallelism` of a `batch/v1` Job;
@@ -145,6 +147,7 @@ class Job:
     status: JobStatus | None = None
     refusal: Refusal | None = None
     owner_count: int | None = None
+    scale_up: ScaleUp = ScaleUp.NEVER
 
     @property
     def bounds(self) -> Bounds:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from edl.errors import PlanFailure
 from edl.model.names import JobKey, Role
+from edl.model.node_groups import NodeAsk, NodeGroup
 from edl.model.resources import PodShape
 from edl.model.status import Reason
 from edl.model.tenants import Tenants
@@ -69,6 +70,9 @@ class Limits:
         deadline_s: how long one decision may take.
         quotas: one for each queue that has limits, sorted by queue.
         tenants: which namespaces may use which priorities and queues; None if all may use all.
+        expected_nodes: the groups of nodes that an autoscaler can add, sorted by name.
+        drain_idle_s: a node of such a group that only surplus trainers have held for so long, in seconds, is emptied;
+            0 empties none.
     """
 
     max_load_desired: float = 1.0
@@ -85,6 +89,8 @@ class Limits:
     deadline_s: float = 10.0
     quotas: tuple[Quota, ...] = ()
     tenants: Tenants | None = None
+    expected_nodes: tuple[NodeGroup, ...] = ()
+    drain_idle_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,7 @@ class ScaleDecision:
         details: the full account, with the pods that hold the capacity and the cost of one more trainer; empty if it
             would only repeat the message.
         pending: trainers of the target that fit on no node; 0 except in a comparison plan.
+        asks: the nodes that the job asks an autoscaler for; None if it asks for none.
     """
 
     job: JobKey
@@ -127,6 +134,7 @@ class ScaleDecision:
     details: str = ""
     lent_cpu_milli: int = 0
     slowed: int = 0
+    asks: NodeAsk | None = None
 
     @property
     def account(self) -> str:

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     COOLDOWN = "Cooldown"
     RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
     LENDING_CLEARED = "LendingCleared"
+    NODE_IDLE = "NodeIdle"
     INVALID_SPEC = "InvalidSpec"
     NOT_RESIZED = "NotResized"
     SUSPENDED = "Suspended"

@@ -21,6 +21,7 @@ from edl.observability.metric_groups.controllers import ControllerMetrics
 from edl.observability.metric_groups.headroom import HeadroomMetrics
 from edl.observability.metric_groups.jobs import JobMetrics
 from edl.observability.metric_groups.lending import LendingMetrics
+from edl.observability.metric_groups.nodes import NodeMetrics
 from edl.observability.metric_groups.plans import PlanMetrics
 from edl.observability.metric_groups.progress import ProgressMetrics
 from edl.observability.metric_groups.queues import QueueMetrics
@@ -36,6 +37,7 @@ CONTROLLER_GROUPS = (
     LendingMetrics,
     JobMetrics,
     QueueMetrics,
+    NodeMetrics,
     ProgressMetrics,
     ResizeMetrics,
     CapacityMetrics,

@@ -24,6 +24,9 @@ from edl.planner.guard import RefusedPlanError, check
 from edl.planner.interruption import price_in_trainers
 from edl.planner.lending import count_slowed
 from edl.planner.minimums import Served, serve
+from edl.planner.nodes.asking import with_asks
+from edl.planner.nodes.idle import with_idle, without_idle
+from edl.planner.nodes.requests import with_holding
 from edl.planner.owners.order import MOST_PLANS, as_settled, to_settle, with_owner_order, without_replacements
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
@@ -84,7 +87,30 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     with without_collections():
-        return _study(snapshot, policy, limits, columns, clock, solver=solver, depth=1)
+        watch = clock or Clock(limits.deadline_s)
+        if not limits.expected_nodes:
+            return _study(snapshot, policy, limits, columns, watch, solver=solver, depth=1)
+        return _study_with_nodes(snapshot, policy, limits, columns, watch, solver=solver)
+
+
+def _study_with_nodes(
+    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns, watch: Clock, *, solver: Solver
+) -> Study:
+    """The study in a cluster with an autoscaler: idle nodes are emptied, and jobs ask for nodes."""
+    real = with_holding(snapshot)
+    seen = without_idle(real, limits)
+    made = _study(seen, policy, limits, columns, watch, solver=solver, depth=1)
+    plan = with_idle(real, seen, made.plan)
+    if real is not seen and (problems := check(real, plan, limits.quotas)):
+        raise RefusedPlanError(plan, problems)
+
+    def replan(extended: ClusterSnapshot) -> ScalePlan:
+        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
+        if rest.deadline_s <= 0:
+            raise OutOfTimeError("the decision has no time left for another plan")
+        return _study(extended, policy, rest, plan.columns, solver=solver, depth=1).plan
+
+    return replace(made, plan=with_asks(snapshot, plan, limits, replan))
 
 
 def _study(
@@ -176,7 +202,7 @@ def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, mad
     try:
         solver = made.context.problem.solver
         once = replace(limits, consolidate_after_s=0.0)
-        after = study(without(snapshot, moving), policy, once, plan.columns, solver=solver)
+        after = _study(without(snapshot, moving), policy, once, plan.columns, solver=solver, depth=1)
     except PlanError:  # without the move the plan is good
         return made
     price = sum(price_in_trainers(job) for job in snapshot.jobs if job.key in moving.pservers)

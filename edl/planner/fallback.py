@@ -41,11 +41,20 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFail
     decisions = (_without_growth_of(before.get(job.key), job, serving_waits=to_place > 0) for job in snapshot.jobs)
     return replace(
         plan,
-        decisions=tuple(d for d in decisions if d is not None),
+        decisions=tuple(_without_new_asks(d, snapshot) for d in decisions if d is not None),
         serving=ServingReport(waiting=waiting, short=waiting - to_place),
         seconds=0.0,
         fallback=failure,
     )
+
+
+def _without_new_asks(decision: ScaleDecision, snapshot: ClusterSnapshot) -> ScaleDecision:
+    """The decision that asks for no further node, and keeps the request pods of its group that exist."""
+    if decision.asks is None:
+        return decision
+    group = decision.asks.group
+    kept = tuple(r.pod.name for r in snapshot.node_requests if r.job == decision.job and r.group == group)
+    return replace(decision, asks=replace(decision.asks, kept=kept, new=()))
 
 
 def _without_growth_of(old: ScaleDecision | None, job: Job, *, serving_waits: bool) -> ScaleDecision | None:

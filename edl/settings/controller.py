@@ -127,6 +127,16 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             " server and kubelets can do so."
         ),
     ] = False
+    drain_idle_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, allow_inf_nan=False),
+        Flag(
+            "Time after which a node of --expect-nodes that only surplus trainers hold is emptied, so that the"
+            " autoscaler removes it; 0 empties none.",
+            metavar="SECONDS",
+            remedy="give seconds, such as 300",
+        ),
+    ] = 0.0
     once: Annotated[bool, Flag("Run one round, then exit.")] = False
     dry_run: Annotated[bool, Flag("Print each changed plan; write nothing to the cluster.")] = False
     record: Annotated[
@@ -153,4 +163,5 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             untried_s=UNTRIED_S,
             serving_schedulers=self.serving_scheduler,
             lend_running=self.lend_by_resize,
+            drain_idle_s=self.drain_idle_s,
         )

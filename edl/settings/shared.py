@@ -200,6 +200,15 @@ class LimitSettings(Settings):
             unset="all may use all",
         ),
     ] = None
+    expect_nodes: Annotated[
+        OptionalPath,
+        Flag(
+            "File with the groups of nodes that an autoscaler can add; it is read once, at the start.",
+            metavar="FILE",
+            remedy="give the path of a readable file",
+            unset="no nodes are asked for",
+        ),
+    ] = None
 
     @property
     def limits(self) -> Limits:
@@ -212,16 +221,18 @@ class LimitSettings(Settings):
         )
 
     def read_limits(self) -> Limits:
-        """What a plan must keep to, with what the files of `--queues` and `--tenants` hold now.
+        """What a plan must keep to, with what the files of `--queues`, `--tenants` and `--expect-nodes` hold now.
 
         Raises:
             ConfigError: a file cannot be read, or what it says makes no sense.
         """
+        from edl.kube.expected_nodes_file import read_expected_nodes
         from edl.kube.queue_file import read_queues
         from edl.kube.tenants_file import read_tenants
 
         limits = replace(self.limits, quotas=read_queues(self.queues)) if self.queues else self.limits
-        return replace(limits, tenants=read_tenants(self.tenants)) if self.tenants else limits
+        limits = replace(limits, tenants=read_tenants(self.tenants)) if self.tenants else limits
+        return replace(limits, expected_nodes=read_expected_nodes(self.expect_nodes)) if self.expect_nodes else limits
 
 
 class ConsolidationSettings(LimitSettings):

@@ -14,14 +14,16 @@ from edl.model.actions import (
     MarkPod,
     Outcome,
     PatchStatus,
+    RequestNode,
     Result,
+    WithdrawNodeRequest,
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import requested_milli
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
-from edl.model.resources import CPU
+from edl.model.resources import CPU, Placement, PodShape, Toleration
 from edl.sim.world import Engine, World
 from edl.waiting import is_set_within
 
@@ -71,6 +73,10 @@ class SimulatedCluster:
                 self._world.events.append(action)
             case DeleteJob():
                 remove_job(self._world, action.job)
+            case RequestNode():
+                return self._request_node(action)
+            case WithdrawNodeRequest():
+                self._world.drop((action.job.namespace, action.pod))
             case _:
                 return Outcome(action, Result.UNCHANGED)
         return Outcome(action, Result.DONE)
@@ -83,6 +89,19 @@ class SimulatedCluster:
         lent = declared - requested_milli(declared, action.cpu_request)
         pod = replace(pod, planned=action.node or "", pinned=action.pinned, lent_cpu_milli=lent)
         self._world.put(pod, owner=job.uid)
+        return Outcome(action, Result.DONE)
+
+    def _request_node(self, action: RequestNode) -> Outcome:
+        tolerations = tuple(Toleration(t.key, "Equal", t.value, t.effect) for t in action.group.taints)
+        pod = Pod(
+            namespace=action.job.namespace,
+            name=action.pod_name,
+            uid=self._world.new_uid(),
+            shape=PodShape(action.request, Placement(action.group.labels, (), tolerations)),
+            priority=BASE,
+            created_s=self._engine.now_s(),
+        )
+        self._world.put_request(action.job, action.group.name, pod)
         return Outcome(action, Result.DONE)
 
     def _delete(self, action: MarkPod | DeletePod) -> Outcome:

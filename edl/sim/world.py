@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edl.lifecycle.status import is_over
 from edl.model.actions import EmitEvent
-from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import Pod
@@ -54,6 +54,7 @@ class World:
         on_node: by node, its pods that are not finished.
         of_job: by UID of a job, its pods by name.
         groups: the Deployment of each serving pod.
+        asks: the job and the node group of each request pod.
         ready_nodes: (nodes,) False for a node that is away.
         events: what the controller reported to users.
     """
@@ -78,6 +79,7 @@ class World:
         self.listeners: list[Change] = []
         self.job_listeners: list[Callable[[JobKey], None]] = []
         self.born = 0
+        self.asks: dict[PodKey, tuple[JobKey, str]] = {}
         self._foreign: dict[PodKey, Pod] = {}
         self._shown_foreign: tuple[Pod, ...] | None = ()
         self._shown_jobs: dict[JobKey, Job] = {}
@@ -144,6 +146,11 @@ class World:
         for listener in self.listeners:
             listener(before, pod)
 
+    def put_request(self, job: JobKey, group: str, pod: Pod) -> None:
+        """Add a request pod of a job; the scheduler treats it as any other pod."""
+        self.asks[pod.namespace, pod.name] = (job, group)
+        self.put(pod)
+
     def drop(self, key: PodKey) -> None:
         """Remove a pod for good."""
         pod = self.pods.pop(key, None)
@@ -157,6 +164,7 @@ class World:
                 self._shown_jobs.pop(pod.job, None)
         elif self._foreign.pop(key, None) is not None:
             self._shown_foreign = None
+        self.asks.pop(key, None)
         for listener in self.listeners:
             listener(pod, None)
 
@@ -220,6 +228,8 @@ class World:
             present = [name for name in self.names if self.ready_nodes[self.row[name]]]
             self._shown_nodes = tuple(self.nodes[name] for name in sorted(present))
         if self._shown_foreign is None:
-            self._shown_foreign = tuple(self._foreign[key] for key in sorted(self._foreign))
+            self._shown_foreign = tuple(self._foreign[key] for key in sorted(self._foreign) if key not in self.asks)
+        requests = [NodeRequest(*asked, self.pods[key]) for key, asked in self.asks.items()]
+        requests.sort(key=lambda request: (request.job, request.pod.name))
         jobs = tuple(self.job(key) for key in sorted(self.jobs))
-        return ClusterSnapshot(now_s, self._shown_nodes, self._shown_foreign, jobs)
+        return ClusterSnapshot(now_s, self._shown_nodes, self._shown_foreign, jobs, node_requests=tuple(requests))

@@ -28,6 +28,13 @@ from tests.worlds.builders import make_job, make_node, make_serving, make_shape,
 KEY = JobKey("default", "a")
 OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
+    ("limits", "drain_idle_s"),
+    ("limits", "expected_nodes"),
+    ("plan", "decisions", "asks"),
+    ("snapshot", "idle_nodes"),
+    ("snapshot", "jobs", "scale_up"),
+    ("snapshot", "node_requests"),
+    ("snapshot", "resting_groups"),
     ("limits", "lend_running"),
     ("snapshot", "resizes_pods"),
     ("snapshot", "pods", "running_request"),

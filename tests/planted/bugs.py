@@ -14,6 +14,7 @@ from tests.planted import (
     lending,
     lifecycle,
     masters,
+    nodes,
     planner,
     pod,
     rest,
@@ -22,7 +23,7 @@ from tests.planted import (
 
 _MODULES = (
     *(lifecycle, masters, controller, acting, rest, histories, small_scope),
-    *(planner, lending, kube, api_answers, ledger, pod, install_and_cli),
+    *(planner, lending, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

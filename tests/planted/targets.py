@@ -53,8 +53,13 @@ BACKOFF_RECORD = "edl.controller.backoff:Backoff.record"
 POSTPONED = "edl.controller.loop:Controller._postponed"
 UPDATE_MASTERS = "edl.controller.master_monitor:MasterMonitor.update"
 PUBLISH_ROSTER = "edl.controller.master_monitor:MasterMonitor._publish"
+TO_EMPTY = "edl.controller.node_memory:NodeMemory._to_empty"
+NOTE_REQUESTS = "edl.controller.node_memory:NodeMemory._note_requests"
 
 # planner
+HOLDING = "edl.planner.nodes.requests:with_holding"
+NODE_GAIN = "edl.planner.nodes.asking:_Asker._gain"
+NEEDS_OF_IDLE = "edl.planner.nodes.idle:_needs"
 CLOCK_CHECK = "edl.planner.clock:Clock.check"
 URGENCY = "edl.planner.packing:_urgency"
 STARTABLE = "edl.planner.packing:startable"

@@ -25,6 +25,7 @@ STEADY = {
     "Kubernetes objects ignored": "all objects are readable",
     "Borrowed by queues": "the one queue owns more than it needs",
     "CPU that trainers lend": "no trainer lends any",
+    "Nodes on demand": "no nodes are expected",
     "Leader": "one controller leads from the first scrape on",
     "Plans cut short per minute": "none is cut short",
     "Standby replicas": "there is none",
@@ -47,10 +48,14 @@ _REPLICA = f"{_METRICS}::test_leadership_admission_and_objects_left_out_follow_w
 _LENDING = (
     "tests/observability/metric_groups/test_lending.py::test_offered_used_requested_and_declared_cpu_are_separate"
 )
+_NODES = "tests/observability/metric_groups/test_nodes.py::test_requests_idle_nodes_and_resting_groups_are_counted"
 _STATUS = f"{_MASTER}::test_the_epoch_and_a_full_disk_are_those_of_the_status"
 MOVED_ELSEWHERE = {
     "edl_cluster_allocatable": f"{_METRICS}::test_a_node_that_is_not_ready_adds_no_capacity",
     "edl_decision_failures_total": _FAILURES,
+    "edl_idle_nodes": _NODES,
+    "edl_node_requests": _NODES,
+    "edl_resting_node_groups": _NODES,
     "edl_job_admitted": _REPLICA,
     "edl_job_samples_per_second": f"{_LOOP}::test_speed_and_epoch_are_those_of_the_status_and_end_with_the_job",
     "edl_leader": _REPLICA,

@@ -197,6 +197,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         restarts_epoch=_restarts_epoch(spec.dataset),
         has_dataset=spec.dataset is not None,
         lending=spec.elasticity.lending,
+        scale_up=spec.elasticity.scale_up,
     )
 
 

@@ -62,6 +62,8 @@ class PodLabels(ApiStruct):
     trainer_of: Scalar = msgspec.field(default=None, name="paddle-job")
     pserver_of: Scalar = msgspec.field(default=None, name="paddle-job-pserver")
     master_of: Scalar = msgspec.field(default=None, name="paddle-job-master")
+    requests_node_for: Scalar = msgspec.field(default=None, name="paddlepaddle.org/requests-node-for")
+    node_group: Scalar = msgspec.field(default=None, name="paddlepaddle.org/node-group")
 
 
 class PodAnnotations(ApiStruct):

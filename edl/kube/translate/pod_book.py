@@ -17,6 +17,7 @@ from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.pods import KnownPod, is_owned_by, pinned_node, read_pod
 from edl.kube.translate.shapes import shape_of
+from edl.model.cluster import NodeRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.resources import PodShape
@@ -48,10 +49,12 @@ class PodBook:
         self._due: dict[PodKey, PodObject | None] = {}
         self._known: dict[PodKey, KnownPod] = {}
         self._labelled: dict[JobKey, dict[PodKey, None]] = {}
+        self._askers: dict[JobKey, dict[PodKey, None]] = {}  # of each job, the pods that ask for nodes in its name
         self._jobs: dict[JobKey, ObjectMetadata] = {}
         self._unsorted: dict[PodKey, None] = {}
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
         self._foreign: dict[_Place, Pod] = {}
+        self._requests: dict[PodKey, NodeRequest] = {}
         self._nominated: dict[_Place, None] = {}
         self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
         self._is_ordered = True
@@ -86,6 +89,8 @@ class PodBook:
                 self._unsorted[key] = None
                 if known.labelled is not None:
                     self._labelled.setdefault(known.labelled[0], {})[key] = None
+                if known.asks is not None:
+                    self._askers.setdefault(known.asks[0], {})[key] = None
         return bool(self._due)
 
     def changes_to(self, pods: Iterable[PodObject]) -> Iterator[PodChange]:
@@ -108,6 +113,7 @@ class PodBook:
         for key in self._jobs.keys() | jobs.keys():
             if _identity(self._jobs.get(key)) != _identity(jobs.get(key)):
                 self._unsorted.update(self._labelled.get(key, {}))
+                self._unsorted.update(self._askers.get(key, {}))
         self._jobs = dict(jobs)
         for pod in list(islice(self._unsorted, at_most)):
             del self._unsorted[pod]
@@ -129,6 +135,10 @@ class PodBook:
         if not lost:
             return tuple(self._foreign.values())
         return tuple(replace(pod, nominated="") if p in lost else pod for p, pod in self._foreign.items())
+
+    def node_requests(self) -> tuple[NodeRequest, ...]:
+        """The request pods of the jobs, sorted by (job, name)."""
+        return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))
 
     def order(self) -> None:
         """Sort the pods of no job by (namespace, name)."""
@@ -188,11 +198,11 @@ class PodBook:
         if known is None:
             return
         self._take_out(key, known)
-        if known.labelled is not None:
-            others = self._labelled[known.labelled[0]]
-            del others[key]
-            if not others:
-                del self._labelled[known.labelled[0]]
+        for named, job in ((self._labelled, known.labelled), (self._askers, known.asks)):
+            if job is not None:
+                named[job[0]].pop(key)
+                if not named[job[0]]:
+                    del named[job[0]]
 
     def _take_out(self, key: PodKey, known: KnownPod) -> None:
         """Remove a pod from its job, or from the others."""
@@ -201,6 +211,7 @@ class PodBook:
             self.touched.add(job)
             if not self._own[job]:
                 del self._own[job]
+        self._requests.pop(key, None)
         place = _place(key, known.foreign)
         self._foreign.pop(place, None)
         self._nominated.pop(place, None)
@@ -214,6 +225,10 @@ class PodBook:
             self.touched.add(job)
             return
         pod = known.foreign
+        asker = self._jobs.get(known.asks[0]) if known.asks else None
+        if known.asks and asker and is_owned_by(known.owners, asker):
+            self._requests[key] = NodeRequest(*known.asks, pod)
+            return
         if pod.is_finished or known.is_orphan:
             return
         place, node = _place(key, pod), pod.node or pod.nominated

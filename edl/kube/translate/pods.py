@@ -81,6 +81,8 @@ class KnownPod:
         labelled: the job that its label names, its role and its index; None if it has no such label or no role.
         declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
         running_request: of its trainer, if its kubelet can change it.
+        asks: the job that its label says it stands for a node for, and the group of that node; None if it has no such
+            label. See `edl.model.node_groups`.
         owned: the pod as part of that job; None until `as_owned` is called.
     """
 
@@ -90,6 +92,7 @@ class KnownPod:
     labelled: tuple[JobKey, Role, int | None] | None
     declared: PodShape | None = None
     running_request: RunningRequest | None = None
+    asks: tuple[JobKey, str] | None = None
     owned: Pod | None = None
 
     @property
@@ -166,7 +169,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
     )
-    return KnownPod(source, pod, owners, _labelled(metadata, pod))
+    return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
 
 
 def pinned_node(metadata: PodMetadata) -> str:
@@ -195,6 +198,14 @@ def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None
     if role is None:
         return None
     return JobKey(pod.namespace, name), role, _index(labels, pod.name)
+
+
+def _asks(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, str] | None:
+    """Return the job that a request pod stands for a node for, and the group; None for any other pod."""
+    labels = metadata.labels
+    if labels is None or not (name := text(labels.requests_node_for)) or not metadata.owner_references:
+        return None
+    return JobKey(pod.namespace, name), text(labels.node_group)
 
 
 def _owned_by_workload(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:

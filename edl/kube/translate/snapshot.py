@@ -166,6 +166,7 @@ class Translator:
             unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
             resource_quotas=self._read_quotas(tuple(resource_quotas), foreign, (*by_key, *elastic)),
             queues=self._queues.read(queues, unread_queues, self._left_out),
+            node_requests=self._pods.node_requests(),
         )
         self.quarantined = tuple(self._left_out)
         return snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from edl.model.progress import Progress, Speed
@@ -86,3 +87,10 @@ def _resize(resize: Resize | None) -> dict[str, Any] | None:
 
 def _time(seconds: float | None) -> Any:  # noqa: ANN401 the form of a stored time is `text_of`'s
     return None if seconds is None else text_of(seconds)
+
+
+def contains(stored: object, patch: object) -> bool:
+    """Return True if a merge patch would change nothing; null in a patch equals an absent field."""
+    if isinstance(patch, Mapping):
+        return isinstance(stored, Mapping) and all(contains(stored.get(name), value) for name, value in patch.items())
+    return stored == patch

@@ -1,0 +1,63 @@
+"""Creates and deletes request pods; see `edl.model.node_groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from edl.api.manifest import PRIORITY_TRAINING
+from edl.api.node_request import node_request_manifest
+from edl.api.v1 import TrainingJob
+from edl.errors import ConflictError
+from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.session import ApiSession
+from edl.model.actions import RequestNode, Result, WithdrawNodeRequest
+
+NodeAction = RequestNode | WithdrawNodeRequest
+
+
+class ExpectsWrites(Protocol):
+    """The part of the cache that hears of these writes."""
+
+    def priority_classes(self) -> Collection[str]:
+        """Return the names of the cluster's PriorityClasses."""
+
+    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Announce that an object was created."""
+
+    def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Announce that an object was deleted."""
+
+
+async def send_node_action(
+    session: ApiSession, cache: ExpectsWrites, action: NodeAction, job: TrainingJob, timeout_s: float
+) -> Result:
+    """Create a request pod, or delete one without a grace period.
+
+    Raises:
+        ConflictError: another pod has its name.
+        RefusedError: its PriorityClass is missing, so the pod could preempt; or the API server refuses it.
+        EdlError: the request failed.
+    """
+    collection = f"/api/v1/namespaces/{action.job.namespace}/pods"
+    if isinstance(action, WithdrawNodeRequest):
+        try:
+            path = f"{collection}/{action.pod}"
+            await session.delete(path, uid=action.pod_uid, grace_s=0, timeout_s=timeout_s)
+        except NotFoundError:
+            return Result.UNCHANGED
+        cache.expect_deleted("Pod", action.job.namespace, action.pod, action.pod_uid)
+        return Result.DONE
+    if PRIORITY_TRAINING not in cache.priority_classes():
+        raise RefusedError(
+            f"job {action.job}: no node is asked for without PriorityClass {PRIORITY_TRAINING}, because the pod could"
+            " preempt others; run kubectl apply -f deploy/base/priorityclasses.yaml",
+            code=403,
+            reason="PriorityClassMissing",
+        )
+    try:
+        stored = await session.post(collection, node_request_manifest(job, action), timeout_s=timeout_s)
+    except AlreadyExistsError as error:
+        raise ConflictError(f"a pod has the name {action.job.namespace}/{action.pod_name} already") from error
+    cache.expect_created("Pod", action.job.namespace, action.pod_name, stored["metadata"]["uid"])
+    return Result.DONE

@@ -1,0 +1,44 @@
+"""Request pods in a plan: which of them count as using their node, and which stay.
+
+A request pod without a node uses nothing. One whose node has come holds that node for its job until all nodes of the
+job have come, because an autoscaler would take an empty one away. It holds nothing while serving waits for room.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from edl.model.cluster import ClusterSnapshot, NodeRequest
+from edl.model.names import JobKey
+
+
+def requests_by_job(snapshot: ClusterSnapshot) -> Mapping[JobKey, list[NodeRequest]]:
+    """The request pods of each job that are not being deleted."""
+    found: dict[JobKey, list[NodeRequest]] = defaultdict(list)
+    for request in snapshot.node_requests:
+        if request.pod.is_live:
+            found[request.job].append(request)
+    return found
+
+
+def holding(snapshot: ClusterSnapshot) -> tuple[NodeRequest, ...]:
+    """The request pods that hold a node that has come, for a job that waits for more of them."""
+    if not snapshot.node_requests or any(pod.needs_room for pod in snapshot.pods):
+        return ()
+    admitted = {job.key for job in snapshot.jobs if job.was_admitted}
+    held = []
+    for key, requests in requests_by_job(snapshot).items():
+        if key not in admitted and any(request.is_open for request in requests):
+            held += [request for request in requests if not request.is_open]
+    return tuple(held)
+
+
+def with_holding(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot in which these pods use their nodes; the same object if there are none."""
+    held = [request.pod for request in holding(snapshot)]
+    if not held:
+        return snapshot
+    pods = sorted((*snapshot.pods, *held), key=lambda pod: (pod.namespace, pod.name))
+    return replace(snapshot, pods=tuple(pods))

@@ -1,0 +1,59 @@
+"""Bugs in which nodes are asked for, and which are emptied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.planted import Right, bug, targets
+
+ASKS = "planner/nodes/test_asking.py"
+IDLE = "planner/nodes/test_idle.py"
+RUNS = "sim/test_simulation_nodes.py"
+
+
+@bug(
+    "nodes are asked for that give the job nothing",
+    at=targets.NODE_GAIN,
+    caught_by=f"{ASKS}::test_a_master_that_the_cheapest_group_cannot_take_uses_room_of_the_cluster",
+)
+def ask_without_proof(_: Right) -> Right:
+    return lambda _self, _job, _group, count: count
+
+
+@bug(
+    "a node that came for a job is given to another while its other nodes still come",
+    at=targets.HOLDING,
+    caught_by=f"{ASKS}::test_a_request_that_came_holds_its_node_until_the_others_have_come",
+)
+def hold_nothing(_: Right) -> Right:
+    return lambda snapshot: snapshot
+
+
+@bug(
+    "a node is emptied that a waiting job could use",
+    at=targets.NEEDS_OF_IDLE,
+    caught_by=f"{IDLE}::test_no_node_is_idle_that_a_waiting_job_could_take",
+)
+def forget_who_waits(_: Right) -> Right:
+    return lambda _: []
+
+
+@bug(
+    "a group that brings no node is asked for ever",
+    at=targets.NOTE_REQUESTS,
+    caught_by=f"{RUNS}::test_a_group_that_brings_no_node_rests_and_is_asked_again_later",
+)
+def never_rest(_: Right) -> Right:
+    return lambda *_: None
+
+
+@bug(
+    "nodes that only surplus holds are kept",
+    at=targets.TO_EMPTY,
+    caught_by=f"{RUNS}::test_a_node_that_only_surplus_holds_is_emptied_and_leaves",
+)
+def empty_nothing(_: Right) -> Right:
+    def wrong(*_: Any) -> tuple[str, ...]:
+        return ()
+
+    return wrong
