@@ -52,7 +52,9 @@ def counted(text: str) -> tuple[tuple[str, int], ...]:
     (containers, whole, overhead), total, peak = literal_eval(text), Counter[str](), Counter[str]()
     for stays, resources, cpu in containers:
         limits, declared = amounts(at(resources, "limits")), amounts({"cpu": cpu or None})
-        asked = amounts(limits, at(resources, "requests")) | (declared if declared <= limits else Counter())
+        asked = Counter({**limits, **amounts(at(resources, "requests"))}) | (
+            declared if declared <= limits else Counter()
+        )
         total, peak = (total + asked, peak) if stays else (total, peak | (asked + total))
     total = Counter({**amounts(at(whole, "limits")), **(total | peak), **amounts(at(whole, "requests"))})
     return tuple(sorted((total + amounts(overhead) + Counter(pods=1)).items()))
@@ -72,8 +74,27 @@ def role_spec(spec: Any, role: str) -> Any:
     if made.get("hostNetwork", spec.get("hostNetwork") or spec.get("host_network")) or "hostPort" in json.dumps(made):
         raise ValueError("a job uses host ports, which this check does not know")
     made["nodeSelector"] = {RENAMED.get(key, key): value for key, value in (made.get("nodeSelector") or {}).items()}
+    if role == "trainer" and at(spec, "topology", "mode") == "Required":
+        made["affinity"] = with_label(made.get("affinity"), spec["topology"]["key"])
     beside = [container for container in made.get("containers") or [] if container["name"] != role]
     return made | {"containers": [{"resources": usual if resources is None else resources}, *beside]}
+
+
+def with_label(affinity: Any, key: str) -> Any:
+    """The affinity that also requires a label, whatever its value: the bound allows each trainer any domain."""
+    path, exists = "requiredDuringSchedulingIgnoredDuringExecution", {"key": key, "operator": "Exists"}
+    terms = at(affinity, "nodeAffinity", path, "nodeSelectorTerms") or []
+    both = [t | {"matchExpressions": [*(t.get("matchExpressions") or []), exists]} if t else t for t in terms]
+    return {"nodeAffinity": {path: {"nodeSelectorTerms": both or [{"matchExpressions": [exists]}]}}}
+
+
+def apart(cluster: Any, job: Any, decision: Any) -> bool:
+    """True if the new trainers of a job are not in one domain, or not in that of a trainer that stays."""
+    labels = {name: node["labels"].get(job["key"]) or "" for name, node in cluster.nodes.items()}
+    new = {labels.get(name, "") for name in decision["nodes"]} if job["key"] else set()
+    staying = [pod["node"] for pod in job["trainers"] if pod["name"] not in decision["victims"]]
+    old = {labels.get(name, "") for name in staying} - {""}
+    return bool(new) and ("" in new or len(new) > 1 or bool(old and not new <= old))
 
 
 def placement_of(spec: Any) -> str:
@@ -167,7 +188,15 @@ class Cluster:
         specs = {role: role_spec(spec, role) for role in ("trainer", *(r for r, n in count.items() if n))}
         shapes = {role: (request_of(made), placement_of(made)) for role, made in specs.items()}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
-        read = {"bounds": bounds, "low": low, "high": high, "live": live, "trainers": trainers, "shapes": shapes}
+        read = {
+            "key": at(spec, "topology", "mode") == "Required" and spec["topology"]["key"],
+            "bounds": bounds,
+            "low": low,
+            "high": high,
+            "live": live,
+            "trainers": trainers,
+            "shapes": shapes,
+        }
         return read | {"missing": missing, "stopped": spec.get("suspend") or at(job, "metadata", "deletionTimestamp")}
 
 
@@ -191,6 +220,7 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         runs = not job["stopped"] and job["low"] <= target <= job["high"]
         runs = runs and all(len(facts[role]) == n for role, n in job["missing"].items())
         found += [f"job {key}: it may not run, or not with {target} trainers, or lacks a node"] * (not runs)
+        found += [f"job {key}: its trainers are not in one domain"] * apart(cluster, job, decision)
         planned += [(node, job["shapes"]["trainer"], n) for node, n in new.items()]
         planned += [(node, job["shapes"][role], 1) for role in job["missing"] for node in facts[role]]
     for node, (request, placement), n in planned:

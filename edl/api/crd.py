@@ -181,6 +181,7 @@ def _transition_rules() -> list[Schema]:
             f"{role.value}.template": f"[self.spec.?{role.value}.?template] == [oldSelf.spec.?{role.value}.?template]"
             for role in Role
         },
+        "topology": "[self.spec.?topology] == [oldSelf.spec.?topology]",
     }
     return [
         {

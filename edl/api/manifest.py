@@ -12,7 +12,7 @@ from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.lending import lending_spec
-from edl.api.overlay import apply_template, prefer_node, require_node
+from edl.api.overlay import apply_template, prefer_node, require_label, require_node
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
@@ -107,6 +107,7 @@ def pod_manifest(
     claims_journal: bool = False,
     expected: tuple[int, int] | None = None,
     restarts_epoch: bool = False,
+    label: tuple[str, str] | None = None,
 ) -> Object:
     """The pod of a role and index.
 
@@ -124,6 +125,7 @@ def pod_manifest(
             cluster has a default StorageClass.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
+        label: the (key, value) that the pod's node must have as a label; None for any node.
     """
     journal = _journal(job, claims_journal=claims_journal)
     spec = _pod_spec(job, role, index, default_master_image, journal)
@@ -135,6 +137,8 @@ def pod_manifest(
     priority_class = _priority_class(job, role, index)
     if priority_class in priority_classes:
         spec["priorityClassName"] = priority_class
+    if label:
+        spec = require_label(spec, *label)
     if planned_node:
         spec = require_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
     annotations = _annotations(role, planned_node, journal, pinned=pinned)

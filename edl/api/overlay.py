@@ -55,6 +55,23 @@ def prefer_node(spec: Object, node: str) -> Object:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, _PREFERRED: preferred}}}
 
 
+def require_label(spec: Object, key: str, value: str) -> Object:
+    """The pod spec that requires a label of its node, in addition to the affinity that it has.
+
+    The requirement goes into each of the alternative terms; an empty term selects no node and stays empty.
+    """
+    wanted = {"key": key, "operator": "In", "values": [value]}
+    affinity = spec.get("affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    labelled = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), wanted]} if any(term.values()) else term
+        for term in terms or []
+    ]
+    required = {"nodeSelectorTerms": labelled or [{"matchExpressions": [wanted]}]}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: required}}}
+
+
 def require_node(spec: Object, node: str) -> Object:
     """The pod spec that requires a node, in addition to the affinity that it has.
 

@@ -24,6 +24,7 @@ from edl.api.roles import EventPolicies, MasterSpec, Passes, Positive, PserverSp
 from edl.api.template import LocalReference, Volume, VolumeMount
 from edl.model.lending import Lending
 from edl.model.node_groups import ScaleUp
+from edl.model.topology import TopologyMode
 
 MAX_NAME_LENGTH = 50
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -100,6 +101,18 @@ class Elasticity(Part):
             check=_check_deterministic,
         ),
     )
+
+
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+
+
+class TopologySpec(Part):
+    """Which nodes are near each other, and how strictly the trainers stay on such nodes."""
+
+    key: Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)]
+    """Node label; nodes with the same value of it are one domain, such as a rack."""
+    mode: Annotated[TopologyMode, Field(strict=False)] = TopologyMode.PREFERRED
+    """Required: all trainers in one domain. Preferred: as many in one domain as cost no trainer."""
 
 
 def _check_elastic(spec: Spec) -> Iterator[Values]:
@@ -188,6 +201,8 @@ class Spec(Part):
     """When and at what cost edl resizes the job."""
     dataset: Dataset | None = None
     """Data set that the master divides into shards; the training code can declare it instead."""
+    topology: TopologySpec | None = None
+    """Keeps the trainers together in one rack, NVLink domain or another group of nodes."""
 
     rules = (
         Rule(

@@ -36,6 +36,7 @@ from edl.lifecycle.action_order import degraded_update, status_updates
 from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
+from edl.lifecycle.domains import require_domains
 from edl.lifecycle.lending import lend, nodes_without_lending
 from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.node_requests import allow_eviction, node_request_actions
@@ -215,6 +216,7 @@ class Executor:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
             given = Given(job, decisions.get(job.key), places[job.key], context)
             actions = self._desired(given, requests.get(job.key, ()))
+            actions = require_domains(actions, job, snapshot.nodes)
             actions = pin(actions, len(snapshot.nodes), self._loose)
             actions = lend(actions, job, self._limits, self._loose, closed)
             actions = allow_eviction(actions, job, self._limits)

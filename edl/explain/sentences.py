@@ -187,7 +187,7 @@ class _Writer:
                     f" restarts cost, or less than {DEAD_BAND:g} of the utility of all jobs",
                 )
             case Cause.NO_ROOM:
-                return self._no_room(demand)
+                return self._waiting.together.located(demand, *self._no_room(demand))
         return self._waits_for_time(found, demand)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from edl.explain.queue_room import QueueRooms
 from edl.explain.rejections import Rejections
+from edl.explain.together import TogetherWriter
 from edl.model.names import JobKey
 from edl.model.resources import Resources
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
@@ -29,6 +30,7 @@ class WaitingWriter:
         self._context, self._problem = context, context.problem
         self._number = {shape: i for i, shape in enumerate(context.problem.shapes)}
         self.rejections = Rejections(context.problem)
+        self.together = TogetherWriter(context)
         self._misfits: dict[Kind, tuple[str, str]] = {}
         self._needs: dict[Kind, str] = {}
         self._lacking: dict[Kind, str] = {}
@@ -58,6 +60,8 @@ class WaitingWriter:
                 )
             case Cause.NEVER_FITS:
                 short, full = self._misfit(demand)
+                if apart := self.together.lacks(demand, alone=True):
+                    short = full = apart
                 return short, f"needs {needs}, which does not fit even without other jobs: {full}"
             case Cause.LOST_TO_SERVING:
                 return "serving took its room", f"needs {needs}; {self.requests_of_serving()} took the room"
@@ -65,9 +69,10 @@ class WaitingWriter:
                 head = self._context.admission.head[demand.index]
                 return f"waits behind {found.other}", f"{self._waits_behind(head)}; it needs {needs}"
             case _:
+                apart = self.together.lacks(demand, alone=False)
                 return (
-                    f"waits for room for {_pods_of(demand)}",
-                    f"waits for room: needs {needs}; {self._lacks(demand)}",
+                    apart or f"waits for room for {_pods_of(demand)}",
+                    f"waits for room: needs {needs}; {apart or self._lacks(demand)}",
                 )
 
     def quota_reached(self, shortage: QuotaShortage) -> tuple[str, str]:

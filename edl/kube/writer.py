@@ -173,6 +173,7 @@ class Writer:
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
             expected=action.expected,
             restarts_epoch=action.restarts_epoch,
+            label=action.label,
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"

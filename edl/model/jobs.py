@@ -17,6 +17,7 @@ from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Preference, Resources
 from edl.model.status import JobStatus, Reason
+from edl.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Job:
         owner_count: how many trainers the job's own controller keeps, such as `spec.parallelism` of a `batch/v1` Job;
             None for a TrainingJob, whose pods edl creates and deletes. That controller chooses the victims: always
             the trainer with the highest index.
+        topology: which nodes count as near each other for its trainers; None if that does not matter.
     """
 
     key: JobKey
@@ -148,6 +150,7 @@ class Job:
     refusal: Refusal | None = None
     owner_count: int | None = None
     scale_up: ScaleUp = ScaleUp.NEVER
+    topology: Topology | None = None
 
     @property
     def bounds(self) -> Bounds:

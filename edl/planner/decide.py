@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
@@ -39,6 +40,8 @@ from edl.planner.sharing import share
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
+from edl.planner.topology.relaxed import without_domains
+from edl.planner.topology.search import Worth, decide_together
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.75, 0.8, 0.96  # parts of the deadline by which stages end
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
@@ -86,10 +89,10 @@ def study(
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
+    watch = clock or Clock(limits.deadline_s)
     with without_collections():
-        watch = clock or Clock(limits.deadline_s)
         if not limits.expected_nodes:
-            return _study(snapshot, policy, limits, columns, watch, solver=solver, depth=1)
+            return _study_in_domains(snapshot, policy, limits, columns, watch, solver=solver)
         return _study_with_nodes(snapshot, policy, limits, columns, watch, solver=solver)
 
 
@@ -99,7 +102,7 @@ def _study_with_nodes(
     """The study in a cluster with an autoscaler: idle nodes are emptied, and jobs ask for nodes."""
     real = with_holding(snapshot)
     seen = without_idle(real, limits)
-    made = _study(seen, policy, limits, columns, watch, solver=solver, depth=1)
+    made = _study_in_domains(seen, policy, limits, columns, watch, solver=solver)
     plan = with_idle(real, seen, made.plan)
     if real is not seen and (problems := check(real, plan, limits.quotas)):
         raise RefusedPlanError(plan, problems)
@@ -108,9 +111,35 @@ def _study_with_nodes(
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
         if rest.deadline_s <= 0:
             raise OutOfTimeError("the decision has no time left for another plan")
-        return _study(extended, policy, rest, plan.columns, solver=solver, depth=1).plan
+        again = Clock(rest.deadline_s)
+        return _study_in_domains(extended, policy, rest, plan.columns, again, solver=solver).plan
 
     return replace(made, plan=with_asks(snapshot, plan, limits, replan))
+
+
+def _study_in_domains(
+    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns, watch: Clock, *, solver: Solver
+) -> Study:
+    """The study in which each job with a topology has its domain; one plan if no job has one."""
+    clocks = chain((watch,), (Clock(limits.deadline_s - watch.spent_s) for _ in repeat(None)))
+
+    def decide(placed: ClusterSnapshot) -> Study:
+        return _study(placed, policy, limits, columns, next(clocks), solver=solver, depth=1)
+
+    return decide_together(snapshot, limits, decide, _worth, lambda: watch.spent_s)
+
+
+def _worth(made: Study) -> Worth:
+    """How good a study is, compared with one that gives jobs other domains."""
+    packing, plan = made.context.shared.packing, made.plan
+    turns = sorted(packing.problem.demands, key=lambda d: (-d.job.tier, d.job.created_s, d.job.key))
+    return Worth(
+        placed=plan.serving.placed,
+        admitted=tuple(demand.index in packing.count for demand in turns),
+        worst=round(min(map(packing.fulfilment, packing.members), default=1.0), 9),
+        achieved=round(plan.certificate.achieved, 9),
+        kept=-sum(len(decision.victims) for decision in plan.decisions),
+    )
 
 
 def _study(
@@ -138,7 +167,7 @@ def _study(
     watch.allow(PROVE_BY)
     watch.begin("proof")
     follow_preferences(shared.packing)
-    proof = objective.prove(shared.packing, shared.level, limits.deadline_s)
+    proof = objective.prove(without_domains(shared.packing), shared.level, limits.deadline_s)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)

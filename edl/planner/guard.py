@@ -20,6 +20,7 @@ from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.status import Reason
+from edl.model.topology import domain_of
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
 
@@ -138,6 +139,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         problems += _check_victims(job, decision, live)
         problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
+    problems += _check_domains(snapshot, pairs)
     problems += _check_room(snapshot, pairs)
     limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
@@ -231,6 +233,21 @@ def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecisi
                 continue
             reported.add(place)
             yield f"job {job.key}: node {name} {'is not eligible for the pod' if name in nodes else 'does not exist'}"
+
+
+def _check_domains(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+    """New trainers of a job that must stay together go to one domain: that of its trainers, if it keeps any."""
+    labels = {node.name: node.labels for node in snapshot.nodes}
+    for job, decision in pairs:
+        topology = job.topology
+        if topology is None or not topology.is_required or not decision.nodes:
+            continue
+        kept = [pod.node for pod in job.live_trainers if pod.node and pod.name not in decision.victims]
+        new = {domain_of(labels.get(name, ()), topology.key) for name, _ in decision.nodes}
+        old = {domain_of(labels.get(name, ()), topology.key) for name in kept} - {""}
+        if "" in new or len(new) > 1 or (old and not new <= old):
+            found = ", ".join(sorted(name or "no domain" for name in new | old))
+            yield f"job {job.key}: its trainers must be in one domain of label {topology.key}, but are in {found}"
 
 
 def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:

@@ -24,6 +24,7 @@ from edl.model.lending import requested_milli
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape, Toleration
+from edl.model.topology import in_domain
 from edl.sim.world import Engine, World
 from edl.waiting import is_set_within
 
@@ -87,6 +88,9 @@ class SimulatedCluster:
         pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s())
         declared = pod.shape.request[CPU]
         lent = declared - requested_milli(declared, action.cpu_request)
+        if action.label is not None and job.topology is not None:
+            topology = replace(job.topology, domain=action.label[1])
+            pod = replace(pod, shape=in_domain(pod.shape, topology))
         pod = replace(pod, planned=action.node or "", pinned=action.pinned, lent_cpu_milli=lent)
         self._world.put(pod, owner=job.uid)
         return Outcome(action, Result.DONE)

@@ -151,6 +151,21 @@ def test_a_pinned_pod_requires_its_node_in_addition_to_the_affinity_of_the_templ
     }
 
 
+def test_a_trainer_that_stays_with_others_requires_their_domain_in_each_alternative() -> None:
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+    rack = {"key": "rack", "operator": "In", "values": ["r1"]}
+    alone = pod_of(label=("rack", "r1"))["spec"]["affinity"]
+    assert alone == {"nodeAffinity": {name: {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}}}
+    overlay = template(affinity={"nodeAffinity": {name: {"nodeSelectorTerms": zones}}, "podAffinity": {}})
+    both = pod_of(overlay, label=("rack", "r1"), planned_node="n7", pinned=True)["spec"]["affinity"]
+    node = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
+    assert both["podAffinity"] == {}
+    assert both["nodeAffinity"][name]["nodeSelectorTerms"] == [
+        {"matchExpressions": [*zone["matchExpressions"], rack], "matchFields": [node]} for zone in zones
+    ]
+
+
 def test_the_journal_is_on_a_volume_claim_if_the_job_or_the_cluster_provides_one() -> None:
     def journal(manifest: Object | None, **options: Any) -> Object:
         volumes = pod_of(manifest, Role.MASTER, **options)["spec"]["volumes"]

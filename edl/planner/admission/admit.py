@@ -51,6 +51,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
 
     Trainers that a job has are never above its cap: deleting them would help nobody. Only those above the quota of
     their queue are. What the API server limits is no cap: it says how many pods exist, not what share is fair.
+    The cap of a job that stays in one domain is that of the largest domain, whichever it has.
     The cap is what one order of placing finds. A job counts as hopeless only if no packing was found that holds it.
 
     Args:
@@ -75,6 +76,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
             known[kind] = _count_alone(idle, demand)
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
+        elsewhere = demand.job.topology.most if demand.job.topology is not None else 0
         of_queue = most_alone(use for use in demand.quota_uses if not use.row.namespace)
         if most < demand.min_trainers and demand.shape not in slots:
             slots[demand.shape] = int(empty.slots(demand.shape).sum())
@@ -89,7 +91,10 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
             hopeless.add(demand.index)
         demands.append(
             replace(
-                demand, max_trainers=max(demand.min_trainers, int(min(demand.max_trainers, most, max(of_queue, 0))))
+                demand,
+                max_trainers=max(
+                    demand.min_trainers, int(min(demand.max_trainers, max(most, elsewhere), max(of_queue, 0)))
+                ),
             )
         )
     return replace(problem, demands=tuple(demands)), frozenset(hopeless)

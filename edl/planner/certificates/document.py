@@ -19,7 +19,7 @@ from edl.model.plan import Limits
 from edl.model.resources import PodShape
 from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
 from edl.planner.certificates.prices import fluid_prices, given_prices, grid_of
-from edl.planner.certificates.rules import Rules, rules_of
+from edl.planner.certificates.rules import Rules, rules_of, trainer_rule
 from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine
@@ -95,7 +95,9 @@ def _planned_prices(study: Study) -> dict[PodShape, float]:
     solution, cluster = study.proof.solution, study.proof.cluster
     if solution is None:
         return {}
-    shapes = (study.context.problem.shapes[s] for s in cluster.columns.shapes)
+    problem = study.context.problem
+    relaxed = {demand.job.trainer: trainer_rule(demand.job) for demand in problem.demands}
+    shapes = (relaxed.get(shape, shape) for shape in (problem.shapes[s] for s in cluster.columns.shapes))
     return dict(zip(shapes, solution.slot_price.tolist(), strict=True))
 
 

@@ -1,0 +1,47 @@
+"""Jobs whose trainers stay together, in words: which domain they have, and what the best one lacks."""
+
+from __future__ import annotations
+
+from edl.model.units import count
+from edl.planner.findings.context import DecisionContext
+from edl.planner.problem import JobDemand
+from edl.planner.topology.rooms import Rooms
+
+
+class TogetherWriter:
+    """Writes what domains have to do with the counts of one plan; the room of each domain is read once."""
+
+    def __init__(self, context: DecisionContext) -> None:
+        """Keep the plan; nothing is read before a job asks."""
+        self._context = context
+        self._rooms: Rooms | None = None
+
+    def lacks(self, demand: JobDemand, *, alone: bool) -> str:
+        """Why no domain holds the minimum of a job; empty if one does, or if the job may be anywhere.
+
+        Args:
+            demand: a job that does not run.
+            alone: count the room that there would be without any other training.
+        """
+        topology = demand.job.topology
+        if topology is None or not topology.is_required:
+            return ""
+        self._rooms = self._rooms or Rooms(self._context.problem, self._context.admission.packing)
+        offers = self._rooms.offers(demand, topology)
+        if not offers:
+            return f"no node has the label {topology.key}"
+        room, domain = max((offer.alone if alone else offer.surplus, offer.domain) for offer in offers)
+        if room >= demand.min_trainers:
+            return ""
+        needs = f"needs {count(demand.min_trainers, 'trainer')} in one {topology.word}"
+        if not room:
+            return f"{needs}, and no {topology.word} has room for any"
+        return f"{needs}; the best, {domain}, has room for {room}"
+
+    def located(self, demand: JobDemand, short: str, full: str) -> tuple[str, str]:
+        """What keeps a running job from more trainers, with the domain that it has."""
+        topology = demand.job.topology
+        if topology is None or not topology.is_required:
+            return short, full
+        where = f"{topology.word} {topology.domain}"
+        return f"{short} (its {where})", f"{full}; its trainers stay in {where}"

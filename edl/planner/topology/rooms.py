@@ -1,0 +1,86 @@
+"""How many trainers of a job each domain has room for: now, without surplus trainers, and without any training."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from edl.model.topology import Topology, domain_of, in_any_domain
+from edl.planner.eligibility import Eligibility
+from edl.planner.problem import IntArray, JobDemand, Problem, count_slots, sum_requests
+from edl.planner.trial_packing import TrialPacking
+
+
+class Offer(NamedTuple):
+    """What one domain offers a job, in trainers.
+
+    Attributes:
+        free: in room that is free, or will be once terminating pods are gone.
+        surplus: also in the room of trainers above the minimum of their jobs.
+        alone: if no other training ran.
+    """
+
+    domain: str
+    free: int
+    surplus: int
+    alone: int
+
+
+class Rooms:
+    """The free capacity of the nodes by domain; what is reserved for one job is not offered to the next one."""
+
+    def __init__(self, problem: Problem, packing: TrialPacking | None = None) -> None:
+        """Read the free capacity of each node: that of the cluster now, or what a packing leaves."""
+        self._problem, self._judge = problem, Eligibility(problem.snapshot.nodes)
+        self._domains: dict[str, dict[str, IntArray]] = {}
+        node_of = problem.trainer_node if packing is None else packing.node_of
+        self._free = problem.now + problem.leaving + _terminating(problem) if packing is None else packing.free.copy()
+        spare = np.array([not trainer.is_base for trainer in problem.live_trainers], dtype=np.bool_) & (node_of >= 0)
+        nodes, shapes = node_of[spare], problem.trainer_shape[spare]
+        self._surplus = self._free + sum_requests(len(problem.empty), problem.request, nodes, shapes)
+
+    def offers(self, demand: JobDemand, topology: Topology) -> list[Offer]:
+        """What each domain offers a job, whether or not the job has one already; sorted by name."""
+        request = self._problem.request[demand.shape]
+        is_open = self._judge.takes(in_any_domain(demand.job.trainer, topology).placement)
+        free, surplus, alone = (
+            count_slots(room, request) * is_open for room in (self._free, self._surplus, self._problem.empty)
+        )
+        return [
+            Offer(name, int(free[nodes].sum()), int(surplus[nodes].sum()), int(alone[nodes].sum()))
+            for name, nodes in sorted(self._nodes_of(topology.key).items())
+        ]
+
+    def reserve(self, demand: JobDemand, topology: Topology, domain: str, count: int) -> None:
+        """Take room for some trainers of a job from a domain, on the nodes with most room first."""
+        nodes = self._nodes_of(topology.key).get(domain, np.zeros(0, dtype=np.int64))
+        request = self._problem.request[demand.shape]
+        slots = count_slots(self._surplus[nodes], request)
+        for at in np.argsort(-slots, kind="stable").tolist():
+            taken = min(count, int(slots[at]))
+            count -= taken
+            self._free[nodes[at]] -= taken * request
+            self._surplus[nodes[at]] -= taken * request
+
+    def _nodes_of(self, key: str) -> dict[str, IntArray]:
+        """By domain, the indices of its nodes."""
+        if key not in self._domains:
+            groups: dict[str, list[int]] = {}
+            for index, node in enumerate(self._problem.snapshot.nodes):
+                if domain := domain_of(node.labels, key):
+                    groups.setdefault(domain, []).append(index)
+            self._domains[key] = {name: np.array(group, dtype=np.int64) for name, group in groups.items()}
+        return self._domains[key]
+
+
+def _terminating(problem: Problem) -> IntArray:
+    """(nodes, resources) what terminating pods of jobs still use."""
+    number = {shape: index for index, shape in enumerate(problem.shapes)}
+    nodes, shapes = [], []
+    for job in problem.snapshot.jobs:
+        for pod in job.pods:
+            if pod.terminating and not pod.is_finished and pod.node in problem.node_index:
+                nodes.append(problem.node_index[pod.node])
+                shapes.append(number[pod.shape])
+    return sum_requests(len(problem.empty), problem.request, nodes, shapes)

@@ -1,0 +1,118 @@
+"""Chooses the domains of jobs that start: decides for one choice after the other and keeps the best decision.
+
+With few choices all of them are tried, so the best is found. With many, the domains of one job after the other are
+changed as long as decisions get better. A large cluster gets the first guess alone: a decision takes long there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple, TypeVar
+
+from edl.errors import PlanError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey
+from edl.model.plan import Limits
+from edl.planner.topology.choices import Assignment, Choices, read_choices
+
+MOST_TRIED = 16  # decisions for one snapshot
+MOST_CELLS = 10_000  # nodes times jobs; a larger cluster gets the first guess
+PART = 0.3  # of the deadline: no other choice is tried after it
+
+Made = TypeVar("Made")
+
+
+class Worth(NamedTuple):
+    """How good a decision is; the larger one is better.
+
+    Attributes:
+        placed: serving pods.
+        admitted: of each job by tier and age, whether it runs.
+        worst: the lowest fulfilment.
+        achieved: what the objective counts.
+        kept: minus the trainers that are deleted.
+    """
+
+    placed: int
+    admitted: tuple[bool, ...]
+    worst: float
+    achieved: float
+    kept: int
+
+    @property
+    def is_best(self) -> bool:
+        """True if no decision gives any job more, and none is deleted for it."""
+        return all(self.admitted) and self.worst >= 1.0 and not self.kept
+
+
+def decide_together(
+    snapshot: ClusterSnapshot,
+    limits: Limits,
+    decide: Callable[[ClusterSnapshot], Made],
+    worth: Callable[[Made], Worth],
+    spent_s: Callable[[], float],
+) -> Made:
+    """Decide with the best domains that are found for the jobs that ask for one.
+
+    Args:
+        snapshot: the cluster.
+        limits: what the operator allows.
+        decide: makes a decision for a snapshot in which each job has its domain.
+        worth: how good a decision is.
+        spent_s: seconds since the decision began.
+
+    Raises:
+        PlanError: no decision was made for the first guess.
+    """
+    choices = read_choices(snapshot, limits)
+    if choices is None:
+        return decide(snapshot)
+    best = decide(choices.applied(choices.guess))
+    value = worth(best)
+    if len(snapshot.nodes) * len(snapshot.jobs) > MOST_CELLS:
+        return best
+    others = _Others(choices)
+    for assignment in others:
+        if value.is_best or spent_s() > PART * limits.deadline_s:
+            break
+        try:
+            made = decide(choices.applied(assignment))
+        except PlanError:  # the first guess has a decision
+            continue
+        if worth(made) > value:
+            best, value = made, worth(made)
+            others.keep(assignment)
+    return best
+
+
+class _Others:
+    """The choices besides the first guess, at most MOST_TRIED; those of the best one so far come next."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices, self._best = choices, choices.guess
+        self._tried: set[tuple[tuple[JobKey, str], ...]] = {_id(self._best)}
+
+    def keep(self, assignment: Assignment) -> None:
+        """Change domains of this assignment from now on."""
+        self._best = dict(assignment)
+
+    def __iter__(self) -> Iterator[Assignment]:
+        domains = {key: tuple(names) for key, names in self._choices.domains.items() if len(names) > 1}
+        if prod(map(len, domains.values())) <= MOST_TRIED:
+            for names in product(*domains.values()):
+                yield from self._untried(self._best | dict(zip(domains, names, strict=True)))
+            return
+        for key, names in domains.items():
+            for name in names:
+                yield from self._untried(self._best | {key: name})
+
+    def _untried(self, assignment: dict[JobKey, str]) -> Iterator[Assignment]:
+        if _id(assignment) not in self._tried and len(self._tried) < MOST_TRIED:
+            self._tried.add(_id(assignment))
+            yield assignment
+
+
+def _id(assignment: Assignment) -> tuple[Any, ...]:
+    return tuple(sorted(assignment.items()))

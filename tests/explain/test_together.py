@@ -1,0 +1,66 @@
+"""What a user reads about a job whose trainers stay together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl.model.jobs import Job
+from edl.model.plan import ScaleDecision
+from edl.model.topology import Topology, TopologyMode, in_domain
+from tests.worlds.builders import make_job, make_node, make_snapshot
+from tests.worlds.small_clusters import decision_of, plan_for
+
+KEY = "example.com/rack"
+RACKS = tuple(make_node(f"{rack}{i}", 4, labels={KEY: f"rack-{rack}"}) for rack in "ab" for i in range(2))
+
+
+def together(job: Job, mode: TopologyMode = TopologyMode.REQUIRED, key: str = KEY) -> Job:
+    return replace(job, topology=Topology(key, mode))
+
+
+def decided(*jobs: Job) -> ScaleDecision:
+    return decision_of(plan_for(make_snapshot(RACKS, jobs)), "job")
+
+
+def test_a_job_that_fits_in_no_rack_says_what_the_best_one_holds() -> None:
+    decision = decided(together(make_job("job", min_trainers=9, max_trainers=9)))
+    assert decision.message == "needs 9 trainers in one rack; the best, rack-b, has room for 8"
+    assert decision.details.endswith(f"does not fit even without other jobs: {decision.message}")
+
+
+def running_in(rack: str) -> Job:
+    """A job at its minimum of 5 in one rack, whose trainers may not leave it."""
+    job = together(make_job(f"r{rack}", trainers=5, min_trainers=5, max_trainers=5, on=(f"{rack}0", f"{rack}1")))
+    assert job.topology is not None
+    shape = in_domain(job.trainer, replace(job.topology, domain=f"rack-{rack}"))
+    return replace(job, pods=tuple(replace(pod, shape=shape) for pod in job.pods))
+
+
+def test_a_job_that_waits_for_room_in_one_rack_says_so() -> None:
+    """Six cores are free, three in each rack, and nobody can give more."""
+    decision = decided(running_in("a"), running_in("b"), together(make_job("job", min_trainers=5, max_trainers=5)))
+    assert decision.message == "needs 5 trainers in one rack; the best, rack-b, has room for 3"
+    assert decision.details.startswith("waits for room: needs 5 trainers (5 cores")
+
+
+def test_no_rack_and_no_label_are_said() -> None:
+    large = together(make_job("job", cpu=5, min_trainers=2))
+    assert decided(large).message == "needs 2 trainers in one rack, and no rack has room for any"
+    nowhere = together(make_job("job"), key="nvlink")
+    assert decided(nowhere).message == "no node has the label nvlink"
+
+
+def test_a_running_job_says_which_rack_is_full() -> None:
+    decision = decided(together(make_job("job", min_trainers=2, max_trainers=16)))
+    assert decision.message.endswith("(its rack rack-a)")
+    assert decision.details.endswith("its trainers stay in rack rack-a")
+
+
+@pytest.mark.parametrize("mode", [None, TopologyMode.PREFERRED])
+def test_other_jobs_read_what_they_read_before(mode: TopologyMode | None) -> None:
+    job = make_job("job", min_trainers=17, max_trainers=17)
+    assert decided(together(job, mode) if mode else job).message == (
+        "the nodes can hold at most 16 trainers, and its minimum is 17"
+    )

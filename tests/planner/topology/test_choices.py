@@ -1,0 +1,113 @@
+"""Which domains a job may get, in which order, and what the plan sees of the choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import Limits
+from edl.model.topology import Topology, TopologyMode
+from edl.planner.topology.choices import Choices, read_choices
+from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
+from tests.worlds.small_clusters import decision_of, plan_for
+
+KEY = "example.com/rack"
+RACKS = (
+    make_node("a1", 4, labels={KEY: "a"}),
+    make_node("a2", 4, labels={KEY: "a"}),
+    make_node("b1", 6, labels={KEY: "b"}),
+    make_node("none", 16),
+)
+
+
+def together(job: Job, mode: TopologyMode = TopologyMode.REQUIRED) -> Job:
+    return replace(job, topology=Topology(KEY, mode))
+
+
+def choices_of(*jobs: Job) -> Choices:
+    found = read_choices(make_snapshot(RACKS, jobs), Limits())
+    assert found is not None
+    return found
+
+
+def domains_of(*jobs: Job) -> dict[str, tuple[str, ...]]:
+    return {key.name: tuple(names) for key, names in choices_of(*jobs).domains.items()}
+
+
+def test_a_snapshot_without_such_jobs_is_not_even_read() -> None:
+    assert read_choices(make_snapshot(RACKS, (make_job("plain"),)), Limits()) is None
+
+
+def test_a_domain_that_holds_the_minimum_comes_before_one_that_does_not() -> None:
+    assert domains_of(together(make_job("job", min_trainers=7, max_trainers=12))) == {"job": ("a",)}
+    assert domains_of(together(make_job("job", min_trainers=2, max_trainers=12))) == {"job": ("a", "b")}
+    assert domains_of(together(make_job("job", min_trainers=2, max_trainers=6))) == {"job": ("b", "a")}
+
+
+def test_a_job_that_no_domain_holds_is_given_the_largest_one() -> None:
+    assert domains_of(together(make_job("job", min_trainers=9, max_trainers=9))) == {"job": ("a",)}
+
+
+def test_a_job_keeps_the_domain_of_most_of_its_trainers() -> None:
+    job = together(make_job("job", trainers=3, min_trainers=1, on=("b1", "a1", "b1")))
+    assert domains_of(job) == {"job": ("b",)}
+
+
+def test_pods_on_their_way_count_where_they_are_planned() -> None:
+    job = together(make_job("job", trainers=1))
+    pods = tuple(replace(pod, planned="b1") for pod in job.pods)
+    assert domains_of(replace(job, pods=pods)) == {"job": ("b",)}
+
+
+def test_room_of_terminating_trainers_is_free_for_the_choice() -> None:
+    """Otherwise the choice of one round would not be that of the next, and trainers would end in both racks."""
+    gone = make_job("gone", trainers=6, on=("b1",))
+    gone = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
+    assert domains_of(gone, together(make_job("job", min_trainers=6, max_trainers=6)))["job"] == ("b", "a")
+
+
+def test_the_guess_for_a_younger_job_leaves_the_older_one_its_room() -> None:
+    old, young = (
+        together(make_job(name, min_trainers=6, max_trainers=6, age_s=age_s))
+        for name, age_s in (("old", 9), ("young", 1))
+    )
+    assert {key.name: name for key, name in choices_of(old, young).guess.items()} == {"old": "b", "young": "a"}
+
+
+def test_the_plan_sees_the_domain_and_what_the_largest_could_hold() -> None:
+    choices = choices_of(together(make_job("job", min_trainers=2)), make_job("plain"))
+    placed = {job.key.name: job for job in choices.applied({JobKey("default", "job"): "b"}).jobs}
+    assert placed["job"].topology == Topology(KEY, TopologyMode.REQUIRED, "b", 8)
+    assert placed["plain"] == make_job("plain")
+    assert read_choices(choices.applied(choices.guess), Limits()) is None
+
+
+def test_a_preference_fills_one_rack_first() -> None:
+    job = together(make_job("job", min_trainers=2, max_trainers=6), TopologyMode.PREFERRED)
+    plan = plan_for(make_snapshot(RACKS[:3], (job,)))
+    assert decision_of(plan, "job").nodes == (("b1", 6),)
+
+
+def test_a_running_job_grows_only_where_it_is() -> None:
+    job = together(make_job("job", trainers=2, min_trainers=1, max_trainers=20, on=("b1",)))
+    choices = choices_of(job)
+    pinned = choices.applied(choices.guess).jobs[0].trainer
+    job = replace(job, pods=tuple(replace(pod, shape=pinned) for pod in job.pods))
+    decision = decision_of(plan_for(make_snapshot(RACKS, (job,))), "job")
+    assert (decision.nodes, decision.victims) == ((("b1", 4),), ())
+
+
+def test_serving_that_takes_a_rack_sends_the_whole_job_to_the_other() -> None:
+    """The job is never in two racks, and never below its minimum: it ends whole, then starts from nothing."""
+    job = together(make_job("job", trainers=4, min_trainers=4, max_trainers=6, on=("b1",)))
+    choices = choices_of(job)
+    pinned = choices.applied(choices.guess).jobs[0].trainer
+    job = replace(job, pods=tuple(replace(pod, shape=pinned) for pod in job.pods))
+    web = tuple(replace(make_serving(f"web-{i}", cpu=4), tried=True) for i in range(1))
+    nodes = (make_node("a1", 3, labels={KEY: "a"}), make_node("a2", 3, labels={KEY: "a"}), RACKS[2])
+    ended = decision_of(plan_for(make_snapshot(nodes, (job,), web)), "job")
+    assert (ended.admitted, len(ended.victims), ended.nodes) == (False, 4, ())
+    served = tuple(replace(pod, node="b1") for pod in web)
+    again = decision_of(plan_for(make_snapshot(nodes, (replace(job, pods=()),), served)), "job")
+    assert again.nodes == (("a1", 3), ("a2", 3))

@@ -1,0 +1,63 @@
+"""Bugs in what keeps the trainers of a job together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.planted import Right, bug, targets
+
+PROPERTIES = "planner/topology/test_topology_properties.py"
+CHOICES = "planner/topology/test_choices.py"
+
+
+@bug(
+    "trainers in two racks pass the check of a plan",
+    at=targets.CHECK_DOMAINS,
+    caught_by=f"{PROPERTIES}::test_a_plan_over_two_racks_is_refused",
+)
+def any_racks(_: Right) -> Right:
+    return lambda *_: ()
+
+
+@bug(
+    "the room of a node without the label counts for a rack",
+    at=targets.OFFERS,
+    caught_by=f"{CHOICES}::test_a_domain_that_holds_the_minimum_comes_before_one_that_does_not",
+)
+def more_than_there_is(right: Right) -> Right:
+    return lambda *args: [
+        offer._replace(free=offer.free + 16, alone=offer.alone + 16, surplus=offer.surplus + 16)
+        for offer in right(*args)
+    ]
+
+
+@bug(
+    "the room of terminating trainers is forgotten, so that the choice of rack changes while they end",
+    at=targets.TERMINATING_ROOM,
+    caught_by=f"{CHOICES}::test_room_of_terminating_trainers_is_free_for_the_choice",
+)
+def terminating_forgotten(right: Right) -> Right:
+    return lambda problem: np.zeros_like(right(problem))
+
+
+@bug(
+    "the bound holds only for the racks that were chosen",
+    at=targets.WITHOUT_DOMAINS,
+    caught_by="planner/topology/test_search.py::test_the_bound_allows_every_rack",
+)
+def bound_of_one_choice(_: Right) -> Right:
+    return lambda packing: packing
+
+
+@bug(
+    "new trainers do not require their rack, so kube-scheduler may bind them elsewhere",
+    at=targets.REQUIRE_DOMAINS,
+    caught_by="lifecycle/test_domains.py::test_a_trainer_requires_the_domain_of_its_planned_node",
+)
+def no_requirement(_: Right) -> Right:
+    def wrong(actions: Any, *_: Any) -> tuple[Any, ...]:
+        return tuple(actions)
+
+    return wrong
