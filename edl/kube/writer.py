@@ -161,6 +161,7 @@ class Writer:
             default_master_image=self._master_image,
             planned_node=action.node,
             pinned=action.pinned,
+            avoided=action.avoided,
             cpu_request=action.cpu_request,
             priority_classes=self._cache.priority_classes(),
             claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),

@@ -46,6 +46,7 @@ class CreatePod:
         cpu_request: for a trainer, the part of its declared CPU that it requests, in (0, 1]; it lends the rest.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
+        avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
     """
 
     job: JobKey
@@ -57,6 +58,7 @@ class CreatePod:
     cpu_request: float = 1.0
     expected: tuple[int, int] | None = None
     restarts_epoch: bool = False
+    avoided: tuple[str, ...] = ()
 
     @property
     def pod_name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.model.jobs import Job
+from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.queues import Queue
 from edl.model.resources import Resources, Taint
@@ -28,6 +29,30 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     reserved: Resources = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidedNode:
+    """A node on which trainers of several jobs failed or hung; see `edl.lifecycle.broken_nodes`.
+
+    Attributes:
+        until_s: no trainer is started there before this time, in seconds since the epoch; then one is tried.
+        jobs: whose trainers failed or hung there, sorted.
+        waits: how often edl avoided the node before this time, >= 0.
+        spared: edl does not avoid the node, because it avoids as many nodes as it may.
+        probe: the job that may start one trainer there now; None if none may.
+    """
+
+    name: str
+    until_s: float
+    jobs: tuple[JobKey, ...]
+    waits: int = 0
+    spared: bool = False
+    probe: JobKey | None = None
+
+    def is_closed_to(self, job: JobKey) -> bool:
+        """True if new trainers of the job keep away from the node."""
+        return not self.spared and self.probe != job
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,8 @@ class ClusterSnapshot:
         resizes_pods: the API server changes requests of running pods in place, and edl may use it.
         resource_quotas: of the namespaces that have TrainingJobs, sorted by (namespace, name).
         queues: the valid Queue objects of the cluster, sorted by name.
+        avoided: nodes on which trainers of several jobs failed or hung, sorted by name. Only the planner's view of a
+            cluster has them.
     """
 
     observed_at_s: float
@@ -75,6 +102,7 @@ class ClusterSnapshot:
     resource_quotas: tuple[ResourceQuota, ...] = ()
     resizes_pods: bool = False
     queues: tuple[Queue, ...] = ()
+    avoided: tuple[AvoidedNode, ...] = ()
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""

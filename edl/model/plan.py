@@ -69,6 +69,8 @@ class Limits:
         deadline_s: how long one decision may take.
         quotas: one for each queue that has limits, sorted by queue.
         tenants: which namespaces may use which priorities and queues; None if all may use all.
+        avoid_nodes_after: new trainers avoid a node on which trainers of so many jobs failed or hung; 0 avoids none.
+        avoid_nodes_for_s: how long at first, in seconds; each further time twice as long.
     """
 
     max_load_desired: float = 1.0
@@ -85,6 +87,8 @@ class Limits:
     deadline_s: float = 10.0
     quotas: tuple[Quota, ...] = ()
     tenants: Tenants | None = None
+    avoid_nodes_after: int = 0
+    avoid_nodes_for_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

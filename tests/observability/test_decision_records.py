@@ -28,6 +28,10 @@ from tests.worlds.builders import make_job, make_node, make_serving, make_shape,
 KEY = JobKey("default", "a")
 OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
+    ("limits", "avoid_nodes_after"),
+    ("limits", "avoid_nodes_for_s"),
+    ("snapshot", "avoided"),
+    ("snapshot", "jobs", "status", "troubles"),
     ("limits", "lend_running"),
     ("snapshot", "resizes_pods"),
     ("snapshot", "pods", "running_request"),
