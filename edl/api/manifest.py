@@ -12,7 +12,7 @@ from typing import Any
 
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.lending import lending_spec
-from edl.api.overlay import apply_template, prefer_node, require_label, require_node
+from edl.api.overlay import apply_template, avoid_nodes, prefer_node, require_label, require_node
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
@@ -108,6 +108,7 @@ def pod_manifest(
     expected: tuple[int, int] | None = None,
     restarts_epoch: bool = False,
     label: tuple[str, str] | None = None,
+    avoided: Collection[str] = (),
 ) -> Object:
     """The pod of a role and index.
 
@@ -126,6 +127,7 @@ def pod_manifest(
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
         label: the (key, value) that the pod's node must have as a label; None for any node.
+        avoided: nodes on which kube-scheduler must not put the pod.
     """
     journal = _journal(job, claims_journal=claims_journal)
     spec = _pod_spec(job, role, index, default_master_image, journal)
@@ -141,6 +143,8 @@ def pod_manifest(
         spec = require_label(spec, *label)
     if planned_node:
         spec = require_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
+    if avoided:
+        spec = avoid_nodes(spec, avoided)
     annotations = _annotations(role, planned_node, journal, pinned=pinned)
     if role is Role.TRAINER and cpu_request < 1.0:
         spec, declared = lending_spec(spec, cpu_request)

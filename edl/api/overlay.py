@@ -6,6 +6,7 @@ replaces that of the pod. Templates that set fields of the controller are refuse
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from edl.api.template import TemplateSpec
@@ -78,14 +79,27 @@ def require_node(spec: Object, node: str) -> Object:
     The requirement goes into each of the alternative terms. It names the node by field and not by label, so that
     kube-scheduler checks that node only, as for the pods of a DaemonSet.
     """
-    name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return _require(spec, [{"key": "metadata.name", "operator": "In", "values": [node]}])
+
+
+def avoid_nodes(spec: Object, nodes: Iterable[str]) -> Object:
+    """The pod spec that excludes some nodes, in addition to the affinity that it has.
+
+    Each node has a requirement of its own in each of the alternative terms: the API allows one name in each.
+    """
+    names = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    return _require(spec, names)
+
+
+def _require(spec: Object, fields: list[Object]) -> Object:
+    """The pod spec with more requirements on the fields of a node."""
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    pinned = [{**term, "matchFields": [*(term.get("matchFields") or []), name]} for term in terms]
+    required = [{**term, "matchFields": [*(term.get("matchFields") or []), *fields]} for term in terms]
     return {
         **spec,
-        "affinity": {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: {"nodeSelectorTerms": pinned}}},
+        "affinity": {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: {"nodeSelectorTerms": required}}},
     }
 
 

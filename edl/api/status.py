@@ -10,6 +10,7 @@ from edl.api.base import MAX_INT32, MAX_SAFE, Part, WholeNumber, keyed_list, uni
 from edl.model.status import JobPhase
 
 MAX_SPEEDS = 64
+MAX_TROUBLES = 16
 
 _Count = Annotated[WholeNumber, Field(ge=0, le=MAX_INT32)]
 _Generation = Annotated[WholeNumber, Field(ge=0, le=MAX_SAFE)]
@@ -93,6 +94,21 @@ class SpeedStatus(Part):
     """Seconds of measurement behind the value; older seconds count less."""
 
 
+class NodeTroubleStatus(Part):
+    """A node on which a trainer of the job failed or hung."""
+
+    node: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the node."""
+    time: _Time
+    """Last time at which that happened."""
+    hung: bool | None = None
+    """True if the last trainer hung; false if it failed."""
+    waits: _Count | None = None
+    """How often edl had avoided the node before."""
+    confirmed: bool | None = None
+    """True if trainers of the job did well on at least as many other nodes."""
+
+
 class Status(Part):
     """Last observed state and last decision of the controller."""
 
@@ -128,5 +144,9 @@ class Status(Part):
     """Measured speed by number of trainers; used unless spec.elasticity.throughput is set."""
     resize_seconds: _Number | None = None
     """Measured cost of a resize, in training time; used unless spec.elasticity.resizeCostSeconds is set."""
+    node_troubles: Annotated[list[NodeTroubleStatus], AfterValidator(unique_by("node"))] = keyed_list(
+        "node", limit=MAX_TROUBLES
+    )
+    """Nodes on which trainers failed or hung, if the controller avoids such nodes (--avoid-nodes-after)."""
     explanation: _Sentence | None = None
     """Reason for the current trainer count, in one line; condition Admitted has the details."""

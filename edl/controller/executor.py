@@ -34,6 +34,7 @@ from edl.controller.write_queue import (
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.action_order import degraded_update, status_updates
 from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
+from edl.lifecycle.broken_nodes import keep_away, one_probe, watch_nodes
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.domains import require_domains
@@ -193,7 +194,8 @@ class Executor:
             lost: UIDs of pods that no kubelet will end.
         """
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
-        for start in (begun := tuple(starts)):
+        nodes = watch_nodes(snapshot, self._limits)
+        for start in (begun := one_probe(starts, nodes.avoided)):
             places[start.job].append((start.role, start.node))
         uids = {job.uid for job in snapshot.jobs}
         self._backoff.keep_only(uids)
@@ -213,10 +215,11 @@ class Executor:
             if job.owner_count is not None:
                 resized.append((job, self._resized(job, decisions.get(job.key), _trainers(places[job.key]))))
                 continue
-            context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job))
+            context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job), nodes)
             given = Given(job, decisions.get(job.key), places[job.key], context)
             actions = self._desired(given, requests.get(job.key, ()))
             actions = require_domains(actions, job, snapshot.nodes)
+            actions = keep_away(actions, job, nodes.avoided, snapshot.nodes)
             actions = pin(actions, len(snapshot.nodes), self._loose)
             actions = lend(actions, job, self._limits, self._loose, closed)
             actions = allow_eviction(actions, job, self._limits)

@@ -20,7 +20,7 @@ from edl.controller.hand_back import HandBack
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
-from edl.controller.ports import Cluster, LeaderLease, QueueReporter, Recorder, RoundResult
+from edl.controller.ports import Cluster, LeaderLease, NodeReporter, QueueReporter, Recorder, RoundResult
 from edl.errors import EdlError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
@@ -77,6 +77,7 @@ class Controller:
         show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None,
         masters: MasterMonitor | None = None,
         queues: QueueReporter | None = None,
+        nodes: NodeReporter | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -91,10 +92,11 @@ class Controller:
             show: gets each plan, and nothing is written: a dry run.
             masters: calls the masters of the jobs; None calls none.
             queues: shows what the queues use; None shows nothing.
+            nodes: reports nodes that trainers avoid; None reports nothing.
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
-        self._queues = queues
+        self._queues, self._nodes = queues, nodes
         self._plans = PlanMaker(planner, limits, recorder)
         self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
         self._hand_back = HandBack(
@@ -202,17 +204,18 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         self._hand_back.write()
         result = await self._executor.act(snapshot, decisions, starts, lost)
-        await self._report_queues(view, plan)
+        await self._report(view, plan)
         return result
 
-    async def _report_queues(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Show what the queues use; nothing depends on it."""
-        if self._queues is None:
-            return
+    async def _report(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
+        """Show what the queues use and which nodes are avoided; nothing depends on it."""
         try:
-            await self._queues.report(view, plan)
-        except Exception as error:  # a bug in a status for people must not fail the round
-            self._recorder.failed("status of queues", error)
+            if self._queues is not None:
+                await self._queues.report(view, plan)
+            if self._nodes is not None:
+                await self._nodes.report(view.avoided)
+        except Exception as error:  # a bug in a report for people must not fail the round
+            self._recorder.failed("status of queues or nodes", error)
 
     async def _plan_what_is_allowed(
         self, snapshot: ClusterSnapshot, view: ClusterSnapshot

@@ -14,6 +14,7 @@ from edl.clock import Clock
 from edl.controller.node_memory import NodeMemory
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
+from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted
 from edl.lifecycle.unreachable_pods import unreachable_pods
@@ -63,12 +64,15 @@ class Observer:
         """
         queues = frozenset(queue.name for queue in snapshot.queues)
         unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
+        avoided = watch_nodes(snapshot, self._limits).avoided
         if (queues, unknown) != (self._queues, self._unknown):
             self._queues, self._unknown, self._viewed = queues, unknown, {}
         jobs = tuple(self._viewed_job(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
         self._viewed = {job.uid: self._viewed[job.uid] for job in snapshot.jobs}
         await asyncio.sleep(0)
-        view = mark_untried(replace(snapshot, jobs=jobs), self._limits)
+        if avoided:
+            jobs = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
+        view = mark_untried(replace(snapshot, jobs=jobs, avoided=avoided), self._limits)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s)
         marked = mark(view, records, now_s)

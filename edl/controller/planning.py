@@ -14,6 +14,7 @@ from edl.explain.comparison import Changes, compare
 from edl.explain.decision import decide, explained_study
 from edl.explain.job_report import JobReport, report_on_job
 from edl.explain.sentences import with_comparison_sentences
+from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted
 from edl.model.cluster import ClusterSnapshot
@@ -94,8 +95,10 @@ def compare_snapshots(
 def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     queues = frozenset(queue.name for queue in snapshot.queues)
     unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
-    jobs = (as_permitted(as_planned(job), limits, queues) for job in snapshot.jobs)
-    return replace(snapshot, jobs=tuple(as_held(job, unknown) for job in jobs))
+    avoided = watch_nodes(snapshot, limits).avoided
+    jobs = (as_held(as_permitted(as_planned(job), limits, queues), unknown) for job in snapshot.jobs)
+    seen = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
+    return replace(snapshot, jobs=seen, avoided=avoided)
 
 
 def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import Action, Outcome
-from edl.model.cluster import ClusterSnapshot
+from edl.model.cluster import AvoidedNode, ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 
@@ -49,6 +49,13 @@ class QueueReporter(Protocol):
 
     async def report(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
         """Write the status of each queue that has changed; an error is logged, and the next report tries again."""
+
+
+class NodeReporter(Protocol):
+    """Reports the nodes that new trainers avoid on the nodes themselves."""
+
+    async def report(self, avoided: Sequence[AvoidedNode]) -> None:
+        """Report each node that is avoided anew; an error is logged."""
 
 
 class LeaderLease(Protocol):

@@ -17,6 +17,8 @@ from edl.model.names import Role
 from edl.model.plan import GROWTH_HOLD_S, ScaleDecision
 from edl.model.status import JobStatus
 
+TROUBLE_S = 1.0
+"""How often a job is looked at that had trouble with a node: its other trainers confirm that once they do well."""
 LOOK_AFTER_S = 60.0
 """A job is looked at again after this time in any case."""
 
@@ -62,7 +64,7 @@ class SettledJobs:
 
 def _ends(job: Job, now_s: float) -> Iterator[float]:
     """When each time ends that what a job lacks depends on; in seconds since the epoch."""
-    yield now_s + LOOK_AFTER_S
+    yield now_s + (TROUBLE_S if job.status is not None and job.status.troubles else LOOK_AFTER_S)
     for pod in job.pods:
         if pod.pinned and pod.answered_s is not None:
             yield pod.answered_s + REFUSED_AFTER_S

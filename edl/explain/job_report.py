@@ -14,6 +14,7 @@ from enum import StrEnum
 from edl.explain.not_lending import why_nothing_is_lent
 from edl.explain.places import Places
 from edl.explain.queue_room import QueueRooms
+from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
@@ -98,6 +99,7 @@ class JobReport:
         one_more: None if the job runs at its limit, or does not run.
         remedies: what would let it grow or start; empty if nothing can.
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
+        avoided: nodes that its new trainers keep away from, because trainers of several jobs failed or hung there.
     """
 
     decision: ScaleDecision
@@ -111,6 +113,7 @@ class JobReport:
     one_more: Confirmed | None = None
     remedies: tuple[str, ...] = ()
     not_lending: str = ""
+    avoided: tuple[AvoidedNode, ...] = ()
 
 
 def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
@@ -127,8 +130,11 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
     context, decision = study.context, next(d for d in study.plan.decisions if d.job == key)
     demand = next((c for c in context.problem.demands if c.job.key == key), None)
     policy, objective = study.plan.policy, study.plan.certificate.objective
+    avoided = tuple(node for node in context.problem.snapshot.avoided if node.is_closed_to(key))
     if demand is None or demand.index not in context.shared.packing.count:
-        return JobReport(decision, policy, objective, remedies=tuple(_to_start(demand, decision, context)))
+        return JobReport(
+            decision, policy, objective, remedies=tuple(_to_start(demand, decision, context)), avoided=avoided
+        )
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
     is_known = demand.shape not in context.problem.aside  # of those set aside, no program knows the room
@@ -146,6 +152,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
         remedies=tuple(_to_grow(demand, decision, context)),
         not_lending=why_nothing_is_lent(demand.job, context.problem.snapshot, context.problem.limits),
+        avoided=avoided,
     )
 
 

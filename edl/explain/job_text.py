@@ -17,7 +17,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
 from edl.model.status import Condition, JobPhase, Reason
 from edl.model.times import text_of
-from edl.model.units import count, plain
+from edl.model.units import count, listed, plain
 from edl.printable import printable
 
 NODES_LISTED = 20
@@ -98,6 +98,10 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
             for h in report.held
         ],
         "oneMore": {"price": one.price, "result": one.verdict.value, "cost": one.cost} if one else None,
+        "avoided": [
+            {"node": node.name, "until": text_of(node.until_s), "jobs": [str(key) for key in node.jobs]}
+            for node in report.avoided
+        ],
         "remedies": list(_remedies(report, trouble)),
     }
     return json.dumps(body, indent=2, allow_nan=False)
@@ -122,6 +126,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     trouble = _trouble(job)
     if trouble is not None:
         yield f"  Degraded, {trouble.reason}: {trouble.message}"
+    yield from _avoided(report)
     yield from _stuck(job) if job is not None else ()
     stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
@@ -175,6 +180,15 @@ def _stuck(job: Job) -> Iterator[str]:
         yield f"    {pod.name}: {pod.container_message}"
     if (more := len(stuck) - NAMES_OFFERED) > 0:
         yield f"    and {count(more, 'more pod')}"
+
+
+def _avoided(report: JobReport) -> Iterator[str]:
+    """The nodes that its new trainers keep away from."""
+    for node in report.avoided:
+        jobs = listed([str(key) for key in node.jobs[:NAMES_OFFERED]])
+        more = f" and {count(len(node.jobs) - NAMES_OFFERED, 'other job')}" if node.jobs[NAMES_OFFERED:] else ""
+        until = text_of(node.until_s)
+        yield f"  Avoids node {node.name} until {until}: trainers of {jobs}{more} failed or hung there"
 
 
 def _standing(report: JobReport) -> Iterator[str]:

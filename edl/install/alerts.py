@@ -244,6 +244,17 @@ ALERTS: tuple[Alert, ...] = (
         "lower `--clear-lending-after-s` if it is above 900, add nodes, or set `spec.elasticity.lending: Never`",
     ),
     Alert(
+        "EdlNodeAvoided",
+        'max(edl_avoided_nodes{state=~"avoided|tried|spared"}) > 0',
+        "",
+        Severity.WARNING,
+        "trainers of several jobs fail or hang on the same node, and do well elsewhere",
+        "one job cannot cause it alone (`--avoid-nodes-after`), and a node that is sound again clears itself with its"
+        " next trainer",
+        "`edl explain JOB` and the events of the nodes name the node; look at its kernel log, disk, memory and"
+        " devices, then drain and repair it",
+    ),
+    Alert(
         "EdlMasterDiskFull",
         "edl_master_journal_blocked > 0",
         "1m",
@@ -296,6 +307,7 @@ RUNBOOKS: dict[str, tuple[str, str]] = {
     "EdlJobsWait": (_TROUBLESHOOTING, "The job stays Pending"),
     "EdlJobIsTossedAbout": (_TROUBLESHOOTING, "Trainers disappear"),
     "EdlLendingLasts": (_TROUBLESHOOTING, "Trainers are slow beside serving"),
+    "EdlNodeAvoided": (_TROUBLESHOOTING, "A node breaks trainers"),
     "EdlMasterDiskFull": (_TROUBLESHOOTING, "The master"),
     "EdlMasterAlone": (_TROUBLESHOOTING, "The master"),
     "EdlRecordsLeftOut": (_TROUBLESHOOTING, "The master"),

@@ -95,6 +95,9 @@ EXPLAIN: Fields = (
     ("oneMore.price", "worth of the room that one more trainer takes; `oneMore` is null if none fits"),
     ("oneMore.result", "what would come of it"),
     ("oneMore.cost", "what it would cost the objective"),
+    ("avoided[].node", "a node on which its new trainers do not start"),
+    ("avoided[].until", "when one trainer is tried there"),
+    ("avoided[].jobs[]", "the jobs whose trainers failed or hung there"),
     ("remedies[]", "what would help, each on its own"),
 )
 REPLAY: Fields = (

@@ -156,7 +156,15 @@ DEGRADED: Rows = (
         "`TrainerHangs`",
         "a trainer that trains in step hangs, and the others went on without it: its process is stopped, its "
         "node does not answer, or its loop does not end a step",
-        "`edl logs JOB`; edl replaces it after 120 s; if it is always the same node, cordon it",
+        "`edl logs JOB`; edl replaces it after 120 s; if it is always the same node, cordon it, or set "
+        "`--avoid-nodes-after`",
+    ),
+    (
+        "`NodeAvoided`",
+        "its trainers, and those of other jobs, failed or hung on a node on which no new trainer starts for a while "
+        "(`--avoid-nodes-after`)",
+        "check the node: [a node breaks trainers](../troubleshooting.md#a-node-breaks-trainers); a trainer is tried "
+        "there by itself",
     ),
     ("`RecordsQuarantined`", "some records failed repeatedly and are left out", "`edl audit` names them"),
     ("`AsExpected`", "nothing is wrong", ""),

@@ -167,6 +167,7 @@ class Writer:
             default_master_image=self._master_image,
             planned_node=action.node,
             pinned=action.pinned,
+            avoided=action.avoided,
             cpu_request=action.cpu_request,
             may_evict=action.may_evict,
             priority_classes=self._cache.priority_classes(),

@@ -27,6 +27,8 @@ from edl.lifecycle.data_progress import (
 from edl.lifecycle.hung_trainers import hung_problem, overdue_trainers
 from edl.lifecycle.measurement import with_measured
 from edl.lifecycle.node_pinning import refused_pods
+from edl.lifecycle.node_troubles import avoided_problem, node_troubles
+from edl.lifecycle.node_watch import UNWATCHED, NodeWatch
 from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
@@ -66,11 +68,13 @@ class JobContext:
             their grace period on a node that is not ready.
         degraded: (reason, message) of the last refusal of the API server for the job, or of what the cluster lacks.
         master_view: what the job's master reports; None if it has none, or if this controller does not call masters.
+        nodes: what is known about nodes on which trainers failed or hung.
     """
 
     unreachable: frozenset[str] = frozenset()
     degraded: tuple[str, str] | None = None
     master_view: MasterView | None = None
+    nodes: NodeWatch = UNWATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def desired_state(
     context = context or JobContext()
     if job.deleting:
         return job.status or JobStatus(), ()
+    troubles = node_troubles(job, context.nodes, now_s, context.master_view, is_over=is_over(job))
     if is_over(job):
         status, events = describe(job, ended_as(job), now_s, context.master_view)
         actions = (*_cleanup(job, status, context), *_expire(job, status, now_s))
@@ -123,6 +128,7 @@ def desired_state(
         result = _next(_Input(job, decision, starts, now_s, context))
         status, events = describe(job, result.step, now_s, context.master_view)
         actions = result.actions
+    status = replace(status, troubles=troubles)
     patch = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
     return status, (*once_per_pod(actions), *patch, *events)
 
@@ -262,6 +268,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         or context.degraded
         or start_problem(job)
         or hung_problem(job, context.master_view)
+        or avoided_problem(job, context.nodes)
         or ledger_warning(job, context.master_view)
     )
     if decision is None:

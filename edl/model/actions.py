@@ -50,6 +50,7 @@ class CreatePod:
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
         label: for a trainer, the (key, value) that a node must have as a label: the domain of the job.
+        avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
     """
 
     job: JobKey
@@ -63,6 +64,7 @@ class CreatePod:
     expected: tuple[int, int] | None = None
     restarts_epoch: bool = False
     label: tuple[str, str] | None = None
+    avoided: tuple[str, ...] = ()
 
     @property
     def pod_name(self) -> str:

@@ -32,6 +32,30 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class AvoidedNode:
+    """A node on which trainers of several jobs failed or hung; see `edl.lifecycle.broken_nodes`.
+
+    Attributes:
+        until_s: no trainer is started there before this time, in seconds since the epoch; then one is tried.
+        jobs: whose trainers failed or hung there, sorted.
+        waits: how often edl avoided the node before this time, >= 0.
+        spared: edl does not avoid the node, because it avoids as many nodes as it may.
+        probe: the job that may start one trainer there now; None if none may.
+    """
+
+    name: str
+    until_s: float
+    jobs: tuple[JobKey, ...]
+    waits: int = 0
+    spared: bool = False
+    probe: JobKey | None = None
+
+    def is_closed_to(self, job: JobKey) -> bool:
+        """True if new trainers of the job keep away from the node."""
+        return not self.spared and self.probe != job
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceQuota:
     """A ResourceQuota of a namespace, as far as it limits the pods of TrainingJobs.
 
@@ -89,6 +113,8 @@ class ClusterSnapshot:
         resting_groups: (group, until when in seconds since the epoch) of each group that brought no node in time and
             is asked for none until then, sorted.
         idle_nodes: names of the nodes that the plan empties, sorted; see `planner.expected_nodes.idle`.
+        avoided: nodes on which trainers of several jobs failed or hung, sorted by name. Only the planner's view of a
+            cluster has them.
     """
 
     observed_at_s: float
@@ -103,6 +129,7 @@ class ClusterSnapshot:
     node_requests: tuple[NodeRequest, ...] = ()
     resting_groups: tuple[tuple[str, float], ...] = ()
     idle_nodes: tuple[str, ...] = ()
+    avoided: tuple[AvoidedNode, ...] = ()
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""

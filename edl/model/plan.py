@@ -73,6 +73,8 @@ class Limits:
         expected_nodes: the groups of nodes that an autoscaler can add, sorted by name.
         drain_idle_s: a node of such a group that only surplus trainers have held for so long, in seconds, is emptied;
             0 empties none.
+        avoid_nodes_after: new trainers avoid a node on which trainers of so many jobs failed or hung; 0 avoids none.
+        avoid_nodes_for_s: how long at first, in seconds; each further time twice as long.
     """
 
     max_load_desired: float = 1.0
@@ -91,6 +93,8 @@ class Limits:
     tenants: Tenants | None = None
     expected_nodes: tuple[NodeGroup, ...] = ()
     drain_idle_s: float = 0.0
+    avoid_nodes_after: int = 0
+    avoid_nodes_for_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

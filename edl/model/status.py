@@ -96,6 +96,24 @@ class LentCpu:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTrouble:
+    """A node on which a trainer of the job failed or hung; see `edl.lifecycle.node_troubles`.
+
+    Attributes:
+        time_s: when edl saw it last, in whole seconds since the epoch.
+        hung: the last trainer hung; False if it failed.
+        waits: how often edl had avoided the node before, >= 0.
+        confirmed: trainers of the job did well on at least as many other nodes, so the node may be the cause.
+    """
+
+    node: str
+    time_s: float
+    hung: bool = False
+    waits: int = 0
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """`status` of a TrainingJob, as read from the cluster or as edl will write it.
 
@@ -105,6 +123,7 @@ class JobStatus:
         failures: pod failures that count towards `spec.backoffLimit`.
         completed: indexes of the trainers of this run that exited with code 0, sorted; also of those whose pods
             somebody has deleted since.
+        troubles: nodes on which its trainers failed or hung, sorted by node; empty unless edl avoids such nodes.
     """
 
     phase: JobPhase = JobPhase.PENDING
@@ -124,6 +143,7 @@ class JobStatus:
     measured: Measured = NOTHING_MEASURED
     completed: tuple[int, ...] = ()
     lending: LentCpu | None = None
+    troubles: tuple[NodeTrouble, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type; None if there is none."""

@@ -15,6 +15,7 @@ from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.queues import Queue, QueueStatus
+from edl.observability.metric_groups.broken_nodes import BrokenNodeMetrics
 from edl.observability.metric_groups.build import BuildMetrics
 from edl.observability.metric_groups.capacity import CapacityMetrics
 from edl.observability.metric_groups.controllers import ControllerMetrics
@@ -35,6 +36,7 @@ CONTROLLER_GROUPS = (
     WaitMetrics,
     HeadroomMetrics,
     LendingMetrics,
+    BrokenNodeMetrics,
     JobMetrics,
     QueueMetrics,
     NodeMetrics,

@@ -36,6 +36,7 @@ from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, default_key_file
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.mirror.read_once import first_snapshot
+from edl.kube.node_reporter import ApiNodeReporter
 from edl.kube.queue_reporter import ApiQueueReporter
 from edl.kube.writer import Writer
 from edl.model.cluster import ClusterSnapshot
@@ -155,6 +156,7 @@ def _build(
         show=_PlanPrinter() if settings.dry_run else None,
         masters=masters,
         queues=ApiQueueReporter(session, clock, metrics.queued),
+        nodes=ApiNodeReporter(session, clock),
     )
 
     def is_alive() -> bool:

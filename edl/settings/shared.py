@@ -182,6 +182,25 @@ class LimitSettings(Settings):
             remedy="give seconds, such as 30",
         ),
     ] = CLEAR_LENDING_AFTER_S
+    avoid_nodes_after: Annotated[
+        int,
+        Field(ge=0, le=1000),
+        Flag(
+            "New trainers avoid a node on which trainers of so many jobs failed or hung while others of the same jobs"
+            " did well elsewhere; 0 avoids none.",
+            metavar="JOBS",
+            remedy="give a number of jobs, such as 2",
+        ),
+    ] = 0
+    avoid_nodes_for_s: Annotated[
+        float,
+        Field(ge=1, le=86_400, allow_inf_nan=False),
+        Flag(
+            "How long such a node is avoided until one trainer is tried there; each further time twice as long.",
+            metavar="SECONDS",
+            remedy="give seconds, such as 600",
+        ),
+    ] = 600.0
     queues: Annotated[
         OptionalPath,
         Flag(
@@ -218,6 +237,8 @@ class LimitSettings(Settings):
             serving_headroom=self.serving_headroom,
             surplus_cpu_request=self.surplus_cpu_request,
             clear_lending_after_s=self.clear_lending_after_s,
+            avoid_nodes_after=self.avoid_nodes_after,
+            avoid_nodes_for_s=self.avoid_nodes_for_s,
         )
 
     def read_limits(self) -> Limits:

@@ -256,3 +256,17 @@ def test_the_selector_finds_the_pods_of_its_role() -> None:
         wanted = dict(part.split("=") for part in role_selector(job, role).split(","))
         found = [other for other in Role if wanted.items() <= pod_of(role=other)["metadata"]["labels"].items()]
         assert found == [role]
+
+
+def test_excluded_nodes_are_one_requirement_each_in_every_term() -> None:
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
+    own = template(affinity={"nodeAffinity": required})
+    names = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("n1", "n2")]
+    for manifest, terms in ((None, [{}]), (own, zones)):
+        affinity = pod_of(manifest, avoided=("n1", "n2"), planned_node="n3")["spec"]["affinity"]["nodeAffinity"]
+        assert affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+            {**term, "matchFields": names} for term in terms
+        ]
+        assert affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 100
+    assert "affinity" not in pod_of()["spec"]

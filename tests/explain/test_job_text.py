@@ -19,7 +19,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.model.status import Condition, JobPhase, JobStatus
+from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.fake_api import FakeApi, FakeClock, connected, refusal
 
@@ -213,3 +213,18 @@ async def test_a_cluster_that_refuses_is_an_error_that_names_the_rights() -> Non
     async with connected(api) as session:
         with pytest.raises(TemporaryError, match=r"cannot be read: .*forbidden.*your right to list .* -f FILE"):
             await look(session, FakeClock())
+
+
+def test_nodes_that_its_trainers_avoid_are_named_with_the_jobs_that_failed_there() -> None:
+    trouble = NodeTrouble("n001", 990.0, confirmed=True)
+    jobs = tuple(replace(make_job(name), status=JobStatus(troubles=(trouble,))) for name in "ab")
+    snapshot = make_snapshot(make_nodes(4), (*jobs, make_job("c", max_trainers=40)))
+    limits = Limits(avoid_nodes_after=2)
+    line = "  Avoids node n001 until 1970-01-01T00:26:30Z: trainers of default/a and default/b failed or hung there\n"
+    assert line in printed(snapshot, "c", limits)
+    assert "Avoids" not in printed(snapshot, "c")
+    report = report_snapshot(snapshot, find_job(snapshot, "c", ""), "", limits)
+    assert not any(one.node == "n001" for one in report.standing)
+    assert json.loads(job_report_json(report, snapshot))["avoided"] == [
+        {"node": "n001", "until": "1970-01-01T00:26:30Z", "jobs": ["default/a", "default/b"]}
+    ]

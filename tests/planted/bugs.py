@@ -6,6 +6,7 @@ from tests.planted import (
     Bug,
     acting,
     api_answers,
+    broken_nodes,
     controller,
     histories,
     install_and_cli,
@@ -23,7 +24,7 @@ from tests.planted import (
 )
 
 _MODULES = (
-    *(lifecycle, masters, controller, acting, rest, histories, small_scope),
+    *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope),
     *(planner, topology, lending, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))

@@ -29,6 +29,7 @@ STEADY = {
     "Leader": "one controller leads from the first scrape on",
     "Plans cut short per minute": "none is cut short",
     "Standby replicas": "there is none",
+    "Nodes that trainers avoid": "no node breaks trainers",
     "Trainers that serving slows": "no trainer lends CPU",
     "Trainers that hang": "the job does not train in step",
     "Wait of serving pods for a node": "one wave of serving pods, which wait equally long",
@@ -51,6 +52,9 @@ _LENDING = (
 _NODES = "tests/observability/metric_groups/test_nodes.py::test_requests_idle_nodes_and_resting_groups_are_counted"
 _STATUS = f"{_MASTER}::test_the_epoch_and_a_full_disk_are_those_of_the_status"
 MOVED_ELSEWHERE = {
+    "edl_avoided_nodes": (
+        "tests/observability/metric_groups/test_broken_nodes.py::test_nodes_are_counted_by_what_happens_to_them"
+    ),
     "edl_cluster_allocatable": f"{_METRICS}::test_a_node_that_is_not_ready_adds_no_capacity",
     "edl_decision_failures_total": _FAILURES,
     "edl_idle_nodes": _NODES,

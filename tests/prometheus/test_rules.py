@@ -69,6 +69,7 @@ FAULTS = {
     "EdlJobsWait": Fault({'edl_jobs{phase="Pending"}': "2x130"}, 119, 121),
     "EdlJobIsTossedAbout": Fault({f'edl_resizes_total{{{JOB},direction="down"}}': "0+1x60"}, 20, 55),
     "EdlLendingLasts": Fault({"edl_slowed_trainers": "4x20"}, 14, 16),
+    "EdlNodeAvoided": Fault({'edl_avoided_nodes{state="avoided"}': "0x5 1x10"}, 4, 7),
     "EdlMasterDiskFull": Fault({f"edl_master_journal_blocked{{{JOB}}}": "1x10"}, 0, 2),
     "EdlMasterAlone": Fault(
         {f"edl_master_sessions{{{JOB}}}": "0x20", f'edl_master_positions{{{JOB},place="todo"}}': "40x20"}, 9, 11

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from edl.lifecycle.broken_nodes import excluding
 from edl.lifecycle.pod_events import is_deleted_with_job
 from edl.model.actions import (
     Action,
@@ -27,6 +28,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
+from edl.planner.eligibility import is_selected
 from tests.worlds.job_owner import resized
 from tests.worlds.simulated_objects import GRACE_S, Objects, Owned, PodKey, Stored, now_s
 
@@ -84,6 +86,7 @@ class World(Objects):
                 node.ready
                 and not node.cordoned
                 and name not in self.shut
+                and is_selected(node, shape.placement)
                 and shape.request.fits(node.allocatable - self._held(name))
             ):
                 return name
@@ -155,11 +158,12 @@ class World(Objects):
                 self._expect_pod(key, there.pod.uid)
             return Outcome(action, Result.UNCHANGED if is_ours else Result.CONFLICT, "Conflict")
         self.born += 1
+        shape = next((f.shape for f in job.fixed if f.role is action.role), job.trainer)
         pod = Pod(
             namespace=key[0],
             name=key[1],
             uid=f"pod-{self.born}",
-            shape=next((f.shape for f in job.fixed if f.role is action.role), job.trainer),
+            shape=excluding(shape, action.avoided) if action.avoided else shape,
             planned=action.node or "",
             pinned=action.pinned,
             created_s=now_s(),

@@ -16,7 +16,7 @@ import msgspec
 from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
 from edl.api.spec import Dataset, LedgerLoss
-from edl.api.status import MAX_SPEEDS
+from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
@@ -32,7 +32,7 @@ from edl.model.progress import Measured, Progress, Speed
 from edl.model.quantity import parse_quantity
 from edl.model.ranges import indexes_of
 from edl.model.resources import CPU, PODS, PodShape, Resources
-from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, Resize, RoleCount
+from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import seconds_of
 from edl.model.topology import Topology
 
@@ -161,6 +161,7 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         measured=_measured(status),
         completed=indexes_of(_text(status.get("completed"))),
         lending=_lending(status.get("lending")),
+        troubles=_troubles(status.get("nodeTroubles")),
     )
 
 
@@ -313,6 +314,19 @@ def _lending(value: object) -> LentCpu | None:
     except ConfigError:
         return None
     return LentCpu(milli, _count(lending.get("slowed"))) if milli > 0 else None
+
+
+def _troubles(value: object) -> tuple[NodeTrouble, ...]:
+    """Read the nodes on which trainers failed or hung; an entry without a node or a time is left out."""
+    entries = [_mapping(entry) for entry in value[:MAX_TROUBLES]] if isinstance(value, list) else []
+    found = {
+        node: NodeTrouble(
+            node, time_s, entry.get("hung") is True, _count(entry.get("waits")), entry.get("confirmed") is True
+        )
+        for entry in entries
+        if (node := _text(entry.get("node"))) and (time_s := seconds_of(entry.get("time"))) is not None
+    }
+    return tuple(found[node] for node in sorted(found))
 
 
 def _progress(value: object) -> Progress | None:

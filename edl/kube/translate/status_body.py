@@ -7,7 +7,7 @@ from typing import Any
 
 from edl.model.progress import Progress, Speed
 from edl.model.ranges import text_of_indexes
-from edl.model.status import Condition, JobStatus, LentCpu, Resize, RoleCount
+from edl.model.status import Condition, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import text_of
 
 
@@ -33,6 +33,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "lending": _lending(status.lending),
         "failures": status.failures,
         "completed": text_of_indexes(status.completed) or None,
+        "nodeTroubles": [_trouble(trouble) for trouble in status.troubles] or None,
         "explanation": status.explanation,
         "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
         "resizeSeconds": status.measured.resize_s,
@@ -51,6 +52,16 @@ def _progress(progress: Progress) -> dict[str, Any]:
 
 def _speed(speed: Speed) -> dict[str, Any]:
     return {"instances": speed.trainers, "samplesPerSecond": speed.per_s, "seconds": speed.weight_s}
+
+
+def _trouble(trouble: NodeTrouble) -> dict[str, Any]:
+    return {
+        "node": trouble.node,
+        "time": _time(trouble.time_s),
+        "hung": trouble.hung,
+        "waits": trouble.waits,
+        "confirmed": trouble.confirmed,
+    }
 
 
 def _condition(condition: Condition) -> dict[str, Any]:

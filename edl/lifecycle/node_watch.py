@@ -1,0 +1,57 @@
+"""What a round knows about nodes on which trainers failed or hung, and the times that decide about them.
+
+`node_troubles` and `broken_nodes` share it. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.model.cluster import AvoidedNode
+from edl.model.names import Role
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import NodeTrouble
+
+LONGEST_S = 28_800.0
+"""A node is avoided for at most this long at once, or for the first time if that is longer."""
+WINDOW, WELL, PROBE, TURN = 3.0, 0.1, 0.5, 0.1
+"""In first waits: troubles within WINDOW count together; a trainer that has run for WELL does well; one that has run
+for PROBE on an avoided node ends that; each job has the chance of a TURN to start that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWatch:
+    """What a round knows about nodes with troubles.
+
+    Attributes:
+        first_s: the first wait, in seconds; 0 if edl avoids no nodes.
+        avoided: the nodes, sorted by name.
+        cleared: names of nodes on which a trainer has done well since the last trouble.
+    """
+
+    first_s: float = 0.0
+    avoided: tuple[AvoidedNode, ...] = ()
+    cleared: frozenset[str] = frozenset()
+
+
+UNWATCHED = NodeWatch()
+"""edl avoids no nodes."""
+
+
+def wait_s(first_s: float, waits: int) -> float:
+    """How long a node is avoided that was avoided `waits` times before, in seconds."""
+    return float(min(first_s * 2 ** min(waits, 20), max(LONGEST_S, first_s)))
+
+
+def forgotten_s(trouble: NodeTrouble, first_s: float) -> float:
+    """When a trouble no longer counts, in seconds since the epoch."""
+    return trouble.time_s + wait_s(first_s, trouble.waits) + WINDOW * first_s
+
+
+def does_well(pod: Pod, now_s: float, least_s: float) -> bool:
+    """True if a trainer has run for `least_s` or has completed."""
+    if pod.role is not Role.TRAINER or not pod.node or pod.terminating or pod.intent or pod.disruption:
+        return False
+    if pod.phase is PodPhase.SUCCEEDED:
+        return True
+    return pod.phase is PodPhase.RUNNING and pod.started_s is not None and now_s - pod.started_s >= least_s

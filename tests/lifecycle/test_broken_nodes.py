@@ -1,0 +1,223 @@
+"""Which nodes new trainers avoid, from what the statuses of jobs tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl.explain.decision import decide
+from edl.lifecycle.broken_nodes import (
+    MOST_NODES,
+    as_avoiding,
+    closed_nodes,
+    excluding,
+    keep_away,
+    most_avoided,
+    one_probe,
+    watch_nodes,
+)
+from edl.lifecycle.node_watch import LONGEST_S, NodeWatch, wait_s
+from edl.model.actions import CreatePod
+from edl.model.cluster import AvoidedNode, ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Limits
+from edl.model.pods import Pod, PodPhase
+from edl.model.resources import NodeTerm, Placement, Requirement
+from edl.model.status import JobStatus, NodeTrouble
+from edl.planner.eligibility import takes
+from edl.planner.packing import Start
+from edl.planner.policies.registry import policy_named
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
+
+NOW_S, FIRST_S = 10_000.0, 600.0
+LIMITS = Limits(avoid_nodes_after=2, avoid_nodes_for_s=FIRST_S)
+NODES = make_nodes(20, cpu=4)
+
+
+def accuser(name: str, *troubles: NodeTrouble, on: tuple[str, ...] = ("n005",), trainers: int = 2) -> Job:
+    return replace(make_job(name, trainers=trainers, on=on), status=JobStatus(troubles=troubles))
+
+
+def trouble(node: str = "n001", ago_s: float = 10.0, waits: int = 0, *, confirmed: bool = True) -> NodeTrouble:
+    return NodeTrouble(node, NOW_S - ago_s, waits=waits, confirmed=confirmed)
+
+
+def watch(*jobs: Job, limits: Limits = LIMITS, nodes: int = 20) -> NodeWatch:
+    return watch_nodes(make_snapshot(NODES[:nodes], jobs, now_s=NOW_S), limits)
+
+
+def names(found: NodeWatch) -> list[str]:
+    return [node.name for node in found.avoided if not node.spared]
+
+
+def test_a_node_with_troubles_of_enough_jobs_is_avoided_from_the_last_one_on() -> None:
+    found = watch(accuser("a", trouble(ago_s=40)), accuser("b", trouble(ago_s=30)))
+    keys = (JobKey("default", "a"), JobKey("default", "b"))
+    assert found.avoided == (AvoidedNode("n001", NOW_S - 30 + FIRST_S, keys),)
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        (accuser("a", trouble()),),
+        (accuser("a", trouble()), accuser("b", trouble(confirmed=False))),
+        (accuser("a", trouble()), accuser("b", trouble("n002"))),
+        (accuser("a", trouble()), accuser("b", trouble(ago_s=3.1 * FIRST_S))),
+        (accuser("a", trouble("gone")), accuser("b", trouble("gone"))),
+        (accuser("a", trouble(ago_s=4 * FIRST_S)), accuser("b", trouble(ago_s=4 * FIRST_S))),
+    ],
+    ids=["one job", "not confirmed", "other nodes", "long before", "no such node", "forgotten"],
+)
+def test_no_node_is_avoided_on_less(jobs: tuple[Job, ...]) -> None:
+    assert watch(*jobs).avoided == ()
+
+
+def test_off_by_default() -> None:
+    assert watch(accuser("a", trouble()), accuser("b", trouble()), limits=Limits()) == NodeWatch()
+
+
+def test_one_trouble_after_a_wait_is_enough_and_waits_grow_up_to_a_limit() -> None:
+    found = watch(accuser("a", trouble(waits=1)), accuser("b", trouble(ago_s=FIRST_S * 1.2)))
+    assert [(node.until_s, node.waits, len(node.jobs)) for node in found.avoided] == [
+        (NOW_S - 10 + 2 * FIRST_S, 1, 2)
+    ]
+    assert [wait_s(FIRST_S, n) for n in (0, 1, 2, 9)] == [600, 1200, 2400, LONGEST_S]
+    assert wait_s(86_400.0, 3) == 86_400.0
+
+
+def test_a_trainer_that_came_later_and_does_well_clears_the_node() -> None:
+    later = replace(accuser("c", on=("n001",), trainers=1))
+    pod = replace(later.pods[0], created_s=NOW_S - 400, started_s=NOW_S - 301)
+    jobs = (accuser("a", trouble(ago_s=500)), accuser("b", trouble(ago_s=500)))
+    assert watch(*jobs, replace(later, pods=(pod,))).cleared == {"n001"}
+    assert watch(*jobs, replace(later, pods=(pod,))).avoided == ()
+    for wrong in (
+        replace(pod, started_s=NOW_S - 299),
+        replace(pod, created_s=NOW_S - 501),
+        replace(pod, terminating=True),
+        replace(pod, phase=PodPhase.FAILED),
+    ):
+        assert names(watch(*jobs, replace(later, pods=(wrong,)))) == ["n001"]
+
+
+def test_never_more_than_a_tenth_of_the_nodes_and_those_with_most_jobs_first() -> None:
+    assert [most_avoided(n) for n in (1, 2, 3, 19, 20, 40, 10_000)] == [0, 0, 1, 1, 2, 4, MOST_NODES]
+    two = (trouble("n001"), trouble("n002"), trouble("n003"))
+    found = watch(accuser("a", *two), accuser("b", *two), accuser("c", trouble("n003")))
+    assert names(found) == ["n001", "n003"]
+    assert [node.name for node in found.avoided if node.spared] == ["n002"]
+
+
+def probed(*jobs: Job) -> NodeWatch:
+    return watch(accuser("a", trouble(ago_s=FIRST_S)), accuser("b", trouble(ago_s=FIRST_S), trainers=10), *jobs)
+
+
+def test_after_the_wait_one_elastic_job_that_does_well_elsewhere_may_try() -> None:
+    assert [node.probe for node in probed().avoided] == [JobKey("default", "a")]  # b has its maximum
+    early = watch(accuser("a", trouble(ago_s=FIRST_S - 1)), accuser("b", trouble(ago_s=FIRST_S)))
+    assert [node.probe for node in early.avoided] == [None]
+
+
+def test_nobody_tries_while_a_trainer_is_there() -> None:
+    job = make_job("c", trainers=1, on=("n001",))
+    there = replace(job.pods[0], created_s=NOW_S - 5, started_s=NOW_S - 4)
+    planned = replace(there, node="", planned="n001", phase=PodPhase.PENDING, started_s=None)
+    failed = replace(there, phase=PodPhase.FAILED)
+    for pod in (there, planned, failed):
+        assert [node.probe for node in probed(replace(job, pods=(pod,))).avoided] == [None]
+
+
+def test_a_job_keeps_away_only_if_a_node_is_left_for_it() -> None:
+    avoided = (AvoidedNode("n001", NOW_S, ()),)
+    job = make_job("a")
+    assert closed_nodes(job, avoided, NODES) == ("n001",)
+    assert not takes(NODES[1], as_avoiding(job, avoided, NODES).trainer.placement)
+    assert takes(NODES[2], as_avoiding(job, avoided, NODES).trainer.placement)
+    bound = replace(job, trainer=make_shape(placement=Placement((("kubernetes.io/hostname", "n001"),))))
+    assert as_avoiding(bound, avoided, NODES) is bound
+    assert as_avoiding(replace(job, owner_count=3), avoided, NODES).trainer == job.trainer
+    assert as_avoiding(job, (replace(avoided[0], spared=True),), NODES) is job
+    assert as_avoiding(job, (replace(avoided[0], probe=job.key),), NODES) is job
+
+
+def test_each_alternative_term_excludes_each_node_once() -> None:
+    terms = (NodeTerm((Requirement("zone", "In", ("a",)),)), NodeTerm((Requirement("zone", "In", ("b",)),)))
+    once = excluding(make_shape(placement=Placement(required=terms)), ("n001", "n002"))
+    closed = tuple(Requirement("metadata.name", "NotIn", (name,)) for name in ("n001", "n002"))
+    assert once.placement.required == tuple(NodeTerm(term.expressions, closed) for term in terms)
+    assert excluding(once, ("n001",)) == once
+
+
+def test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe() -> None:
+    job = make_job("a")
+    avoided = (AvoidedNode("n001", NOW_S, (), probe=job.key), AvoidedNode("n002", NOW_S, ()))
+    actions = [CreatePod(job.key, job.uid, role, 0, node) for role in Role for node in ("n001", "n003")]
+    found = {(a.role, a.node): a.avoided for a in keep_away(actions, job, avoided, NODES) if isinstance(a, CreatePod)}
+    assert found[Role.TRAINER, "n001"] == ("n002",)
+    assert found[Role.TRAINER, "n003"] == ("n001", "n002")
+    assert not any(closed for (role, _), closed in found.items() if role is not Role.TRAINER)
+    starts = [
+        Start(job.key, role, node) for role, node in [(Role.TRAINER, "n001")] * 3 + [(Role.TRAINER, "n003")] * 2
+    ]
+    assert [start.node for start in one_probe(starts, avoided)] == ["n001", "n003", "n003"]
+
+
+def test_the_planner_puts_serving_there_and_no_trainer() -> None:
+    avoided = (AvoidedNode("n001", NOW_S, ()),)
+    nodes = (make_node("n000", cpu=2), make_node("n001", cpu=4))
+    job = as_avoiding(make_job("a", max_trainers=9), avoided, nodes)
+    serving = make_serving("web", cpu=3)
+    same_shape = replace(make_serving("api"), shape=make_job("a").trainer)
+    made = decide(make_snapshot(nodes, (job,), (serving, same_shape)), policy_named(""), Limits())
+    assert dict(made.decisions[0].nodes) == {"n000": 2}
+    assert (made.serving.waiting, made.serving.placed, made.serving.short) == (2, 2, 0)
+
+
+pods = st.builds(
+    lambda node, created, ran: (node, created, ran), st.integers(0, 5), st.floats(0, 2000), st.floats(0, 2000)
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterSnapshot:
+    """Up to six nodes, and jobs with any troubles and any trainers."""
+    nodes = make_nodes(draw(st.integers(1, 30)))
+    some = st.sampled_from([f"n{i:03d}" for i in range(6)])
+    jobs = []
+    for number in range(draw(st.integers(0, 5))):
+        told = draw(
+            st.dictionaries(some, st.tuples(st.floats(0, 9000), st.integers(0, 3), st.booleans()), max_size=6)
+        )
+        troubles = tuple(
+            NodeTrouble(node, NOW_S - ago_s, waits=waits, confirmed=is_confirmed)
+            for node, (ago_s, waits, is_confirmed) in sorted(told.items())
+        )
+        job = accuser(f"j{number}", *troubles, on=tuple(draw(st.lists(some, min_size=1, max_size=4))), trainers=4)
+        made: list[Pod] = []
+        for pod in job.pods:
+            age_s = draw(st.floats(0, 9000))
+            made.append(replace(pod, created_s=NOW_S - age_s, started_s=NOW_S - age_s))
+        jobs.append(replace(job, pods=tuple(made)))
+    return make_snapshot(nodes, tuple(jobs), now_s=NOW_S)
+
+
+@given(clusters())
+def test_whatever_jobs_tell_few_nodes_are_avoided_and_each_job_keeps_one(snapshot: ClusterSnapshot) -> None:
+    found = watch_nodes(snapshot, LIMITS)
+    present = {node.name for node in snapshot.nodes}
+    assert len(names(found)) <= most_avoided(len(snapshot.nodes)) <= max(1, len(snapshot.nodes) // 10)
+    for node in found.avoided:
+        told = [t for job in snapshot.jobs if job.status for t in job.status.troubles if t.node == node.name]
+        assert node.name in present
+        assert len(set(node.jobs)) >= 2 or any(t.waits for t in told if t.confirmed)
+        assert node.probe is None or (node.until_s <= NOW_S and not node.spared)
+    assert not found.cleared & {node.name for node in found.avoided}
+    for job in snapshot.jobs:
+        seen = as_avoiding(job, found.avoided, snapshot.nodes)
+        assert any(takes(node, seen.trainer.placement) for node in snapshot.nodes)
+        assert seen.pods == job.pods
+    assert watch_nodes(snapshot, LIMITS) == found
