@@ -20,7 +20,15 @@ from edl.controller.hand_back import HandBack
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
-from edl.controller.ports import Cluster, LeaderLease, NodeReporter, QueueReporter, Recorder, RoundResult
+from edl.controller.ports import (
+    Cluster,
+    HeadroomAdvisor,
+    LeaderLease,
+    NodeReporter,
+    QueueReporter,
+    Recorder,
+    RoundResult,
+)
 from edl.errors import EdlError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
@@ -78,6 +86,7 @@ class Controller:
         masters: MasterMonitor | None = None,
         queues: QueueReporter | None = None,
         nodes: NodeReporter | None = None,
+        advisor: HeadroomAdvisor | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -93,12 +102,14 @@ class Controller:
             masters: calls the masters of the jobs; None calls none.
             queues: shows what the queues use; None shows nothing.
             nodes: reports nodes that trainers avoid; None reports nothing.
+            advisor: says what room to keep for serving; None keeps only what the limits say.
         """
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
         self._queues, self._nodes = queues, nodes
         self._plans = PlanMaker(planner, limits, recorder)
-        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits)
+        self._advisor = advisor
+        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits, advisor=advisor)
         self._hand_back = HandBack(
             cluster,
             clock,
@@ -230,6 +241,8 @@ class Controller:
             view = await self._observer.planner_view(snapshot, self._is_finishing)
             allowed = self._executor.allowed(view)
             plan = await self._plans.plan(allowed)
+        if plan is not None and self._advisor is not None:
+            self._advisor.planned(allowed, plan)
         return snapshot, allowed, plan
 
     async def _postponed(self, view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
@@ -248,8 +261,8 @@ class Controller:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")
             return shrunk
         waited = {pod.uid for pod in view.pods if pod.needs_room}
-        if waited & {pod.uid for pod in now.pods if pod.is_waiting_serving}:
-            return frozenset()
+        if not waited or waited & {pod.uid for pod in now.pods if pod.is_waiting_serving}:
+            return frozenset()  # without pods that waited, the trainers make room for pods to come
         self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         return shrunk
 

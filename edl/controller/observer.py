@@ -13,7 +13,7 @@ from dataclasses import replace
 from edl.clock import Clock
 from edl.controller.node_memory import NodeMemory
 from edl.controller.plan_maker import PlanMaker
-from edl.controller.ports import Recorder
+from edl.controller.ports import HeadroomAdvisor, Recorder
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted
@@ -33,13 +33,21 @@ class Observer:
         plans: computes the wait records in the planner thread.
         unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
         limits: what the operator allows.
+        advisor: says what room the plans are to keep; None asks for none.
     """
 
     def __init__(
-        self, clock: Clock, recorder: Recorder, plans: PlanMaker, unreachable_s: float, limits: Limits
+        self,
+        clock: Clock,
+        recorder: Recorder,
+        plans: PlanMaker,
+        unreachable_s: float,
+        limits: Limits,
+        *,
+        advisor: HeadroomAdvisor | None = None,
     ) -> None:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
-        self._limits, self._nodes = limits, NodeMemory(limits)
+        self._limits, self._nodes, self._advisor = limits, NodeMemory(limits), advisor
         self._unreachable_since_s: dict[str, float] = {}
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
@@ -84,7 +92,8 @@ class Observer:
                     f" that fits it (check its pod affinity, spread constraints, volumes and resource claims); edl"
                     f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
                 )
-        return self._nodes.update(marked)
+        seen = self._nodes.update(marked)
+        return seen if self._advisor is None else replace(seen, headroom=self._advisor.advise(seen))
 
     def _viewed_job(self, job: Job, *, is_finishing: bool) -> Job:
         """The job with its effective bounds; the same object again while nothing has changed."""

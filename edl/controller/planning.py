@@ -14,6 +14,7 @@ from edl.explain.comparison import Changes, compare
 from edl.explain.decision import decide, explained_study
 from edl.explain.job_report import JobReport, report_on_job
 from edl.explain.sentences import with_comparison_sentences
+from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted
@@ -98,7 +99,10 @@ def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSna
     avoided = watch_nodes(snapshot, limits).avoided
     jobs = (as_held(as_permitted(as_planned(job), limits, queues), unknown) for job in snapshot.jobs)
     seen = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
-    return replace(snapshot, jobs=seen, avoided=avoided)
+    view = replace(snapshot, jobs=seen, avoided=avoided)
+    if limits.serving_slo and not view.headroom:  # nobody has watched this cluster
+        return replace(view, headroom=Advisor(limits.serving_slo).advise(view))
+    return view
 
 
 def _with_declared_bounds(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:

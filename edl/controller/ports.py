@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import Action, Outcome
 from edl.model.cluster import AvoidedNode, ClusterSnapshot
+from edl.model.headroom import Headroom
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 
@@ -73,6 +74,16 @@ class RoundResult(StrEnum):
     SKIPPED = "skipped"  # the cluster could not be observed
     FOLLOWED = "followed"  # another replica leads
     SHOWN = "shown"  # a dry run
+
+
+class HeadroomAdvisor(Protocol):
+    """Says how much room to keep for serving pods that do not exist yet."""
+
+    def advise(self, snapshot: ClusterSnapshot) -> tuple[Headroom, ...]:
+        """What the next plan is to keep; it is asked in each round, in the order of time."""
+
+    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
+        """A plan was made for a snapshot with that advice."""
 
 
 class Recorder(Protocol):

@@ -229,6 +229,8 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     found = []
     if scarce.kept and context.problem.limits.serving_headroom:
         found.append("lower --serving-headroom")
+    if scarce.kept and context.shared.headroom:
+        found.append("lower --serving-slo")
     if lacks:
         more = listed([amount(name, number) for name, number in lacks])
         found.append(

@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from edl.explain.comparison import Changes
+from edl.explain.headroom import headroom_line
 from edl.explain.whatif import changes_dict, print_changes
+from edl.model.headroom import KeptRoom
 from edl.model.names import Role
 from edl.model.plan import Price, ScaleDecision, ScalePlan
 from edl.model.status import Reason
@@ -37,6 +39,7 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
         },
         "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
+        **({"headroom": [_headroom_dict(kept) for kept in plan.headroom]} if plan.headroom else {}),
         "seconds": plan.seconds,
         **({"stages": {name: round(seconds, 6) for name, seconds in plan.stages}} if plan.stages else {}),
         **({"comparison": {"policy": plan.policy, "pending": _pending(plan)}} if plan.is_comparison else {}),
@@ -66,6 +69,8 @@ def print_plan(
         console.print()
     serving, proof = plan.serving, plan.certificate
     console.print(Text(f"Serving pods: {serving.waiting} waiting, {serving.placed} placed, {serving.short} short"))
+    for kept in plan.headroom:
+        console.print(Text(f"Headroom: {headroom_line(kept)}"), soft_wrap=True)
     console.print(
         Text(
             f"Certificate: {proof.objective} {proof.achieved:.6g} of at most {proof.bound:.6g} "
@@ -125,6 +130,16 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "reason": decision.reason.value,
         "message": decision.message,
         **_lending_dict(decision),
+    }
+
+
+def _headroom_dict(kept: KeptRoom) -> dict[str, Any]:
+    return {
+        "request": dict(kept.request.amounts),
+        "wanted": kept.wanted,
+        "held": kept.held,
+        "deleted": kept.deleted,
+        "reason": kept.reason,
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from edl.explain.headroom import headroom_line
 from edl.explain.places import Places
 from edl.explain.waiting import WaitingWriter
 from edl.model.cluster import ClusterSnapshot
@@ -240,14 +241,21 @@ class _Writer:
         nodes = sorted({problem.live_trainers[i].node for i in deleted} - {-1})
         usable = sorted({*nodes, *open_nodes(packing, demand.shape)})
         where = f" on {self._places.where(nodes, usable)}" if nodes else ""
+        if not any(self._context.served.due.values()):
+            return f"{yields} to headroom", f"{yields}{where} ahead of serving pods to come: {self._learned()}"
         return f"{yields} to serving", f"{yields}{where} to {self._waiting.requests_of_serving()}"
 
     def _kept(self, places: int) -> str:
         """For which serving pods free room is kept."""
         waiting = sum(self._context.served.due.values()) + self._context.shared.in_grace_placed
         headroom = self._context.problem.limits.serving_headroom
-        extra = f" (--serving-headroom {headroom})" if places > waiting else ""
-        return f"room for {count(places, 'serving pod')} is kept free{extra}"
+        extra = f" (--serving-headroom {headroom})" if headroom and places > waiting else ""
+        learned = f"; {self._learned()}" if self._context.shared.headroom and places > waiting else ""
+        return f"room for {count(places, 'serving pod')} is kept free{extra}{learned}"
+
+    def _learned(self) -> str:
+        """The room that learned headroom keeps, and why."""
+        return listed([headroom_line(kept) for kept in self._context.shared.headroom])
 
     def _holders(self, demand: JobDemand, scarce: Scarce) -> Sequence[str]:
         """Which jobs have trainers above their minimum there, and what one more trainer would cost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edl.model.headroom import Headroom
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import Pod
@@ -115,6 +116,7 @@ class ClusterSnapshot:
         idle_nodes: names of the nodes that the plan empties, sorted; see `planner.expected_nodes.idle`.
         avoided: nodes on which trainers of several jobs failed or hung, sorted by name. Only the planner's view of a
             cluster has them.
+        headroom: room that the plan is to keep for serving pods to come, learned from those that came.
     """
 
     observed_at_s: float
@@ -130,6 +132,7 @@ class ClusterSnapshot:
     resting_groups: tuple[tuple[str, float], ...] = ()
     idle_nodes: tuple[str, ...] = ()
     avoided: tuple[AvoidedNode, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from edl.errors import PlanFailure
+from edl.model.headroom import KeptRoom
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeAsk, NodeGroup
 from edl.model.resources import PodShape
@@ -50,6 +51,8 @@ class Limits:
         max_load_desired: jobs stop growing when the total request of a resource exceeds this fraction of its total,
             in (0, 1].
         serving_headroom: for each shape of a waiting or running serving pod, keep free capacity for this many more.
+        serving_slo: above 0, the headroom is learned, and one waiting pod-second counts as much as so many idle
+            core-seconds; 0 learns none.
         serving_grace_s: how long a plan waits for kube-scheduler's own preemption, in seconds. A waiting pod that
             kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
             old and no pod before it in the queue was tried since. Otherwise trainers would be deleted twice for one
@@ -79,6 +82,7 @@ class Limits:
 
     max_load_desired: float = 1.0
     serving_headroom: int = 0
+    serving_slo: float = 0.0
     serving_grace_s: float = 0.0
     untried_s: float = 0.0
     serving_schedulers: tuple[str, ...] = ()
@@ -221,6 +225,7 @@ class ScalePlan:
             never carried out.
         fallback: how the planner failed, if this plan is the last plan without its growth; certificate and prices
             are then those of the last plan. None for a new plan.
+        headroom: the learned room that the plan keeps for serving pods to come, by shape.
         given: the columns that this decision started from; with snapshot and limits they are its whole input.
         columns: the columns for the next decision; they change how fast it is made and how it breaks ties.
     """
@@ -236,6 +241,7 @@ class ScalePlan:
     stages: tuple[tuple[str, float], ...] = field(default=(), compare=False)
     costliest: tuple[JobKey, float] | None = field(default=None, compare=False)
     cut: tuple[CutStage, ...] = ()
+    headroom: tuple[KeptRoom, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

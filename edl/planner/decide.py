@@ -272,6 +272,7 @@ def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, po
         prices=prices_of(proof, context.problem),
         serving=ServingReport(len(waiting), placed, context.served.short + unplaceable),
         policy=policy,
+        headroom=context.shared.headroom,
         given=context.problem.columns,
         columns=keep_columns(context.problem),
     )

@@ -44,6 +44,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFail
         decisions=tuple(_without_new_asks(d, snapshot) for d in decisions if d is not None),
         serving=ServingReport(waiting=waiting, short=waiting - to_place),
         seconds=0.0,
+        headroom=(),
         fallback=failure,
     )
 

@@ -221,7 +221,7 @@ def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
     with suppress(OutOfTimeError):
         for batch in batches_of(packing, served):
             if batch.owners[0][0] == SERVING:
-                make_room(packing, batch, _surplus(packing))
+                make_room(packing, batch, surplus(packing))
     got = Counter(place.shape for place in packing.placed if place.owner == SERVING)
     due = {shape: got[shape] for shape in served.due}
     return replace(served, due=due, in_grace=served.in_grace if due == served.due else {})
@@ -235,7 +235,7 @@ def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | N
     best: TrialPacking | None = None
     for order in islice(permutations(batches), ORDERS_TRIED):
         packing = start.copy()
-        if all(make_room(packing, d, _surplus(packing)) == len(d.owners) for d in order) and (
+        if all(make_room(packing, d, surplus(packing)) == len(d.owners) for d in order) and (
             best is None or len(packing.victims) < len(best.victims)
         ):
             best = packing
@@ -248,10 +248,10 @@ def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacki
     """Delete any trainers for serving pods, masters and pservers, then give each job its minimum elsewhere."""
     for batch in batches_of(packing, served):
         is_base = batch.owners[0][1] is Role.TRAINER
-        if make_room(packing, batch, _surplus(packing) if is_base else packing.count) < len(batch.owners):
+        if make_room(packing, batch, surplus(packing) if is_base else packing.count) < len(batch.owners):
             return None
     for batch in batches_of(packing, replace(served, due={})):
-        if make_room(packing, batch, _surplus(packing)) < len(batch.owners):
+        if make_room(packing, batch, surplus(packing)) < len(batch.owners):
             return None
     return packing
 
@@ -261,7 +261,7 @@ def _place_as_packed(packing: TrialPacking, served: Served) -> TrialPacking | No
     if not _serve_as_packed(packing, served):
         return None
     for batch in batches_of(packing, replace(served, due={})):
-        if make_room(packing, batch, _surplus(packing)) < len(batch.owners):
+        if make_room(packing, batch, surplus(packing)) < len(batch.owners):
             return None
     return packing
 
@@ -331,7 +331,7 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
             return None
     for batch in batches_of(packing, replace(served, due={})):
         owners = tuple(sorted(batch.owners, key=lambda owner: rank[owner[0]]))
-        placed = make_room(packing, PodBatch(batch.shape, owners), _surplus(packing))
+        placed = make_room(packing, PodBatch(batch.shape, owners), surplus(packing))
         without.update(j for j, _ in owners[placed:])
     return frozenset(without)
 
@@ -386,7 +386,7 @@ def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
     return [*serving, *(PodBatch(s, tuple(g[s])) for g in (fixed, trainers) for s in by_size(problem, g) if g[s])]
 
 
-def _surplus(packing: TrialPacking) -> dict[int, int]:
+def surplus(packing: TrialPacking) -> dict[int, int]:
     """How many trainers each member has above its minimum."""
     return {j: max(0, packing.count[j] - packing.problem.demands[j].min_trainers) for j in packing.members}
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.headroom import Headroom
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
@@ -171,6 +172,7 @@ class Problem:
         lends: any bound trainer requests less than its shape says.
         waiting: waiting serving pods by shape.
         headroom: shapes for which `--serving-headroom` keeps capacity free.
+        learned: what learned headroom asks for, by index of its shape.
         reference: shapes of the trainers that may grow; lost capacity is counted in slots of these.
         node_index: index of each node by name.
         columns: patterns that the linear programs begin with.
@@ -208,6 +210,7 @@ class Problem:
     node_index: dict[str, int] = field(default_factory=dict)
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
+    learned: tuple[tuple[int, Headroom], ...] = ()
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
     lends: bool = False
     is_large: bool = False

@@ -110,6 +110,8 @@ def read_problem(
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
+    wishes = snapshot.headroom if jobs else ()  # without jobs nothing takes the room
+    learned = tuple((table.add(wish.shape), wish) for wish in wishes)
     columns_kept = _columns_that_differ(names, table.rows)
     names, request = tuple(names[c] for c in columns_kept), _request_matrix(table.rows, columns_kept)
     allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
@@ -141,6 +143,7 @@ def read_problem(
         lends=bool(lent.any()),
         waiting=served,
         headroom=headroom,
+        learned=learned,
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
@@ -360,8 +363,8 @@ def _read_waiting(
 
 
 def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _ShapeTable) -> tuple[int, ...]:
-    """Shapes of live serving pods, for which headroom is kept; none without `--serving-headroom`."""
-    if not limits.serving_headroom:
+    """Shapes of live serving pods, for which headroom is kept; none without `--serving-headroom` or without jobs."""
+    if not limits.serving_headroom or not any(job.is_schedulable for job in snapshot.jobs):
         return ()
     serving = (p for p in snapshot.pods if p.is_live and p.priority >= 0 and not p.daemon)
     return tuple(sorted({table.add(p.shape) for p in serving}))

@@ -7,18 +7,22 @@ not tried yet, and for the headroom. What is left, the policy's objective divide
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from edl.model.headroom import KeptRoom
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import growth_hold_left_s
 from edl.planner.lending import clear_lent_room, keep_lent_room
-from edl.planner.minimums import Served, for_serving, spare_victims
+from edl.planner.minimums import Served, for_serving, spare_victims, surplus
 from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import undo_restarts
 from edl.planner.trial_packing import TrialPacking
+
+ROOM_DEAD_BAND = 0.1
+"""No trainer is deleted for room while a smaller part of it than this is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Share:
         for_quota: live trainers deleted because their queue is above its quota, by index.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
         cleared: live trainers deleted because serving has used their CPU for long, by index.
+        headroom: the learned room that is kept, by shape.
     """
 
     packing: TrialPacking
@@ -42,6 +47,7 @@ class Share:
     for_quota: frozenset[int] = frozenset()
     not_worth_it: frozenset[int] = frozenset()
     cleared: frozenset[int] = frozenset()
+    headroom: tuple[KeptRoom, ...] = ()
 
 
 def share(packing: TrialPacking, served: Served, objective: Objective, deadline_s: float) -> Share:
@@ -72,11 +78,43 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     for shape in packing.problem.headroom:
         if missing := extra - keep_lent_room(packing, shape, extra):
             make_room(packing, for_serving(shape, missing), {})
+    kept = keep_learned_room(packing)
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)
     gone = frozenset(best.victims)
-    return Share(best, division.level, in_grace, objective, for_quota & gone, division.not_worth_it, cleared & gone)
+    return Share(
+        best,
+        division.level,
+        in_grace,
+        objective,
+        for_quota & gone,
+        division.not_worth_it,
+        cleared & gone,
+        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in kept),
+    )
+
+
+def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[int]]]:
+    """Keep the room that learned headroom asks for; the packing is changed.
+
+    Free room comes first, and what trainers lend counts. Trainers above their minimum are deleted only where that is
+    allowed now, and only if more than `ROOM_DEAD_BAND` of the room is missing.
+
+    Returns:
+        What is kept, in the order in which it was asked for, each with the trainers deleted for it, by index.
+    """
+    found = []
+    for shape, wish in packing.problem.learned:
+        held = keep_lent_room(packing, shape, wish.pods)
+        if held < wish.pods:
+            held += make_room(packing, for_serving(shape, wish.pods - held), {})
+        before = frozenset(packing.victims)
+        if wish.may_delete and wish.pods - held > ROOM_DEAD_BAND * wish.pods:
+            held += make_room(packing, for_serving(shape, wish.pods - held), surplus(packing))
+        deleted = frozenset(packing.victims) - before
+        found.append((KeptRoom(wish.shape.request, wish.pods, held, len(deleted), wish.reason), deleted))
+    return found
 
 
 def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:

@@ -28,6 +28,7 @@ from edl.dashboard.web import PREFIX
 from edl.errors import EdlError
 from edl.explain.decision import decide
 from edl.explain.plan_table import plan_json, print_plan
+from edl.headroom.advisor import Advisor
 from edl.kube.client.session import ApiSession
 from edl.kube.cluster import KubernetesCluster
 from edl.kube.discovery import PodResizing
@@ -157,6 +158,7 @@ def _build(
         masters=masters,
         queues=ApiQueueReporter(session, clock, metrics.queued),
         nodes=ApiNodeReporter(session, clock),
+        advisor=Advisor(limits.serving_slo) if limits.serving_slo else None,
     )
 
     def is_alive() -> bool:

@@ -16,6 +16,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from edl.errors import ConfigError
+from edl.model.headroom import SERVING_SLO
 from edl.model.plan import Limits
 from edl.model.times import seconds_of_flag
 from edl.settings.flags import Flag, Settings, checked_by
@@ -27,6 +29,10 @@ CLEAR_LENDING_AFTER_S = 30.0
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_PORT = 65535
+_MOST_HEADROOM, _LONGEST_QUOTE = 100_000, 100
+
+AUTO = "auto"
+"""The value of --serving-headroom that learns."""
 
 
 class TableOutput(StrEnum):
@@ -47,6 +53,14 @@ def _check_namespace(value: str) -> str:
     if not _LABEL.fullmatch(value):
         raise ValueError("a namespace has at most 63 characters: lowercase letters, digits and hyphens")
     return value
+
+
+def _check_headroom(value: str) -> None:
+    if value != AUTO and not (value.isascii() and value.isdigit() and int(value) <= _MOST_HEADROOM):
+        raise ConfigError(
+            f"--serving-headroom {value[:_LONGEST_QUOTE]!r}: it must be a whole number from 0 up to {_MOST_HEADROOM},"
+            f" or {AUTO}; give a number of pods, such as 2, or {AUTO}"
+        )
 
 
 def _check_address(value: str) -> str:
@@ -155,14 +169,26 @@ class LimitSettings(Settings):
         ),
     ] = 1.0
     serving_headroom: Annotated[
-        int,
-        Field(ge=0, le=100_000),
+        str,
+        BeforeValidator(str),
+        AfterValidator(checked_by(_check_headroom)),
         Flag(
-            "Number of further serving pods of each shape for which growth leaves capacity free.",
-            metavar="PODS",
-            remedy="give a number of pods, such as 2",
+            "Number of further serving pods of each shape for which growth leaves capacity free; auto learns it from"
+            " what serving did, and deletes trainers above the minimum for it before the pods exist.",
+            metavar="PODS|auto",
+            remedy="give a number of pods, such as 2, or auto",
         ),
-    ] = 0
+    ] = "0"
+    serving_slo: Annotated[
+        float,
+        Field(gt=0, le=1e6, allow_inf_nan=False),
+        Flag(
+            "With --serving-headroom auto: one second of a waiting serving pod costs as much as so many idle"
+            " core-seconds; more keeps more room.",
+            metavar="CORE_SECONDS",
+            remedy="give core-seconds, such as 20",
+        ),
+    ] = SERVING_SLO
     surplus_cpu_request: Annotated[
         float,
         Field(gt=0, le=1, allow_inf_nan=False),
@@ -234,7 +260,8 @@ class LimitSettings(Settings):
         """What a plan must keep to, without the quotas."""
         return Limits(
             max_load_desired=self.max_load_desired,
-            serving_headroom=self.serving_headroom,
+            serving_headroom=0 if self.serving_headroom == AUTO else int(self.serving_headroom),
+            serving_slo=self.serving_slo if self.serving_headroom == AUTO else 0.0,
             surplus_cpu_request=self.surplus_cpu_request,
             clear_lending_after_s=self.clear_lending_after_s,
             avoid_nodes_after=self.avoid_nodes_after,

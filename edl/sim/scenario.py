@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from edl.errors import ConfigError
+from edl.model.headroom import SERVING_SLO
 from edl.model.lending import Lending
 from edl.model.quantity import parse_quantity
 
@@ -89,7 +90,16 @@ class ControllerSpec(_Spec):
 
     interval_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
     max_load_desired: Annotated[float, Field(gt=0, le=1)] = 1.0
-    serving_headroom: Count = 0
+    serving_headroom: Annotated[
+        Count | Literal["auto", "peak", "conformal", "foresight"],
+        Field(
+            description="Pods of each shape, or how the number is found: learned, the peak of the last hour,"
+            " conformal with feedback, or from the serving to come."
+        ),
+    ] = 0
+    serving_slo: Annotated[
+        float, Field(gt=0, le=1e6, description="Idle core-seconds that one waiting pod-second costs.")
+    ] = SERVING_SLO
     surplus_cpu_request: Annotated[
         float, Field(gt=0, le=1, description="The part of their CPU that trainers above the minimum request.")
     ] = 1.0

@@ -22,6 +22,7 @@ from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.sim.baselines.base import JobFacts
 from edl.sim.deployments import Deployment
+from edl.sim.headroom import advisor_of
 from edl.sim.kubelet import Kubelet
 from edl.sim.measures import measure, slots_of
 from edl.sim.meter import Decisions, Meter, Sample
@@ -169,7 +170,7 @@ class _Simulation:
         spec = self._scenario.controller
         limits = Limits(
             max_load_desired=spec.max_load_desired,
-            serving_headroom=spec.serving_headroom,
+            serving_headroom=spec.serving_headroom if isinstance(spec.serving_headroom, int) else 0,
             surplus_cpu_request=spec.surplus_cpu_request,
             clear_lending_after_s=spec.clear_lending_after_s,
             deadline_s=spec.deadline_s,
@@ -184,6 +185,7 @@ class _Simulation:
             planner=Planner(self._decide, lambda s, plan: check(s, plan, limits.quotas), startable, InlineRunner),
             limits=limits,
             pace=Pace(interval_s=spec.interval_s),
+            advisor=advisor_of(self._scenario, self._start_s),
         )
 
     async def _settle(self) -> None:

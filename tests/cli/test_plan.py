@@ -91,6 +91,20 @@ def test_plan_and_explain_keep_to_the_limits_of_the_controller(
     assert json.loads(out)["message"] == decision["message"]
 
 
+def test_learned_headroom_of_a_saved_cluster_is_cold_and_says_so(run: Run, cluster: str, tmp_path: Path) -> None:
+    serving = tmp_path / "serving.yaml"
+    serving.write_text(SERVING_POD)
+    files = ("-f", cluster, "-f", str(serving), "--serving-headroom", "auto")
+    code, out, err = run("plan", *files)
+    assert (code, err) == (0, "")
+    assert "Headroom: no room is kept for pods of" in out
+    assert "cold start: no history yet, so no room is kept" in out
+    code, out, err = run("plan", *files, "-o", "json")
+    assert (code, err) == (0, "")
+    (headroom,) = json.loads(out)["headroom"]
+    assert (headroom["wanted"], headroom["held"], headroom["deleted"]) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("command", [["plan"], ["explain", "ctr"]])
 def test_wrong_limits_are_refused_with_the_message_of_the_controller(
     run: Run, cluster: str, command: list[str]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 
 from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.headroom import Headroom
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import Role
 from edl.model.plan import Limits
@@ -138,6 +139,18 @@ def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
     assert message == (
         "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
         " no other job holds more than its minimum there"
+    )
+
+
+def test_learned_room_is_said_with_its_reason_and_whom_it_costs() -> None:
+    job = make_job("a", trainers=8, max_trainers=8, on=("n000",) * 8)
+    asked = Headroom(make_shape(3), 1, "nine in ten growths are no larger", may_delete=True)
+    world = replace(make_snapshot(make_nodes(1), (job,)), headroom=(asked,))
+    decision = decision_of(plan_for(world), "a")
+    assert decision.message == "5 of 8: yields 3 trainers to headroom"
+    assert decision.account == (
+        "5 of 8: yields 3 trainers on node n000 ahead of serving pods to come: room for 1 of 1 pod of 3 cores,"
+        " 1 GiB of memory; 3 trainers deleted for it; nine in ten growths are no larger"
     )
 
 

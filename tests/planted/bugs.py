@@ -8,6 +8,7 @@ from tests.planted import (
     api_answers,
     broken_nodes,
     controller,
+    headroom,
     histories,
     install_and_cli,
     kube,
@@ -25,7 +26,7 @@ from tests.planted import (
 
 _MODULES = (
     *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope),
-    *(planner, topology, lending, nodes, kube, api_answers, ledger, pod, install_and_cli),
+    *(planner, topology, lending, headroom, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

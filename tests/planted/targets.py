@@ -61,10 +61,17 @@ PUBLISH_ROSTER = "edl.controller.master_monitor:MasterMonitor._publish"
 TO_EMPTY = "edl.controller.node_memory:NodeMemory._to_empty"
 NOTE_REQUESTS = "edl.controller.node_memory:NodeMemory._note_requests"
 
+# headroom
+HEADROOM_LEVEL = "edl.headroom.learner:Learner.level"
+GROWTH_OBSERVE = "edl.headroom.growth:Growth.observe"
+HEADROOM_MAY_DELETE = "edl.headroom.advisor:Advisor._may_delete"
+
 # planner
 HOLDING = "edl.planner.nodes.requests:with_holding"
 NODE_GAIN = "edl.planner.nodes.asking:_Asker._gain"
 NEEDS_OF_IDLE = "edl.planner.nodes.idle:_needs"
+KEEP_LEARNED_ROOM = "edl.planner.sharing:keep_learned_room"
+SURPLUS_FOR_ROOM = "edl.planner.sharing:surplus"
 CLOCK_CHECK = "edl.planner.clock:Clock.check"
 URGENCY = "edl.planner.packing:_urgency"
 STARTABLE = "edl.planner.packing:startable"

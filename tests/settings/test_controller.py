@@ -20,7 +20,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
     assert (made.namespace, made.listen, made.log_level, made.log_format) == (
         "paddlecloud", "0.0.0.0:8080", "info", "logfmt"
     )  # fmt: skip
-    assert (made.interval_s, made.max_load_desired, made.serving_headroom) == (5.0, 1.0, 0)
+    assert (made.interval_s, made.max_load_desired, made.serving_headroom) == (5.0, 1.0, "0")
     assert (made.limits.serving_grace_s, made.limits.consolidate_after_s) == (2.0, 0.0)
 
 
@@ -109,7 +109,8 @@ def test_the_message_quotes_the_declared_rule_and_remedy() -> None:
         "--master-image 'a b': it contains a space; give the name of an image without spaces",
         "--namespace 'A': a namespace has at most 63 characters: lowercase letters, digits and hyphens; give the name"
         " of a namespace, such as paddlecloud",
-        "--serving-headroom '2.5': it must be a whole number from 0 up to 100000; give a number of pods, such as 2",
+        "--serving-headroom '2.5': it must be a whole number from 0 up to 100000, or auto; give a number of pods,"
+        " such as 2, or auto",
     ]
 
 
@@ -120,6 +121,13 @@ def test_the_quotas_are_read_from_the_file(tmp_path: Path) -> None:
     assert made.limits.quotas == ()
     assert made.read_limits().quotas == (Quota("blue", (("pods", 2),)),)
     assert made.read_limits().serving_grace_s == 2.0
+
+
+def test_headroom_is_learned_only_if_that_is_asked_for() -> None:
+    auto = {"serving_headroom": "auto"}
+    given: list[dict[str, str]] = [{}, {"serving_slo": "50"}, auto, {**auto, "serving_slo": "50"}]
+    limits = [read_settings(ControllerSettings, one).limits for one in given]
+    assert [(one.serving_headroom, one.serving_slo) for one in limits] == [(0, 0.0), (0, 0.0), (0, 20.0), (0, 50.0)]
 
 
 def test_a_plan_has_the_limits_of_the_controller_without_its_patience() -> None:

@@ -42,10 +42,11 @@ class HeadroomMetrics(ControllerMetricGroup):
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
         """Set both counts."""
         serving = (pod for pod in snapshot.pods if pod.is_live and pod.priority >= 0 and not pod.daemon)
-        shapes = {pod.shape for pod in serving} if self._wanted else set()
-        free = _free(snapshot) if shapes else {}
-        held = sum(_fitting(shape, snapshot.nodes, free, self._wanted) for shape in shapes)
-        self.pods.labels("wanted").set(self._wanted * len(shapes))
+        wanted = {pod.shape: self._wanted for pod in serving} if self._wanted else {}
+        wanted |= {learned.shape: learned.pods for learned in snapshot.headroom}
+        free = _free(snapshot) if wanted else {}
+        held = sum(_fitting(shape, snapshot.nodes, free, pods) for shape, pods in wanted.items())
+        self.pods.labels("wanted").set(sum(wanted.values()))
         self.pods.labels("held").set(held)
 
     def limited(self, limits: Limits) -> None:

@@ -55,6 +55,7 @@ def _few_apart(problem: Problem, planned: list[int]) -> frozenset[int]:
     part = (problem.request / total).max(axis=1, initial=0.0) * most
     fixed = {need.shape for demand in problem.demands for need in demand.needs}
     fixed |= {group.shape for group in problem.waiting} | {*problem.headroom}
+    fixed |= {shape for shape, _ in problem.learned}
     fixed |= {shape for demand in problem.demands for shape, _ in demand.unbound_fixed}
     found: list[int] = []
     for shape in sorted((s for s in planned if s not in fixed), key=lambda s: (part[s], s))[:MOST_ASIDE]:

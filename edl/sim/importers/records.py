@@ -45,10 +45,16 @@ def scenario_of_records(folder: Path) -> Scenario:
         "controller": {
             "max_load_desired": records[-1].limits.max_load_desired,
             "serving_headroom": records[-1].limits.serving_headroom,
+            **_learned(records[-1].limits.serving_slo),
         },
         "policies": [records[-1].policy or "maxmin"],
     }
     return Scenario.model_validate(body)
+
+
+def _learned(slo: float) -> dict[str, Any]:
+    """The flags of headroom that was learned; none if it was not."""
+    return {"serving_headroom": "auto", "serving_slo": slo} if slo else {}
 
 
 def _read(folder: Path) -> Sequence[DecisionRecord]:

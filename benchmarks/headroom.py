@@ -1,0 +1,162 @@
+"""What headroom that learns does to serving and to training, against fixed headroom and against what research does.
+
+    python -m benchmarks.headroom wave      # case 2 of 2017 in the simulator, over the declared cost of a waiting pod
+    python -m benchmarks.headroom weeks     # two weeks of days and nights, cold start and new regime: the account
+    python -m benchmarks.headroom day       # the first day of them in the simulator, to judge the account by
+
+Each line is one run. Waiting is the shortfall of serving: pods that should be ready and are not, times seconds. The
+account is `headroom_account`, the serving of the weeks `headroom_load`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.headroom_account import POD_CORES, Account, run
+from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, replicas
+from edl.headroom.advisor import Room
+from edl.headroom.learner import Learner
+from edl.sim.headroom import Conformal, Foresight, Peak
+from edl.sim.scenario import Scenario
+from edl.sim.scenario_file import read_scenario
+from edl.sim.simulation import simulate
+
+WAVE = Path(__file__).parents[1] / "example" / "scenarios" / "edl2017-case2.yaml"
+RESULTS = Path(__file__).parent / "results"
+NODES, NODE_CORES = 12, 16
+SLOS = (20, 50, 100, 200, 500)
+RULES = ("foresight", "peak", "conformal")
+RULES_SLO = 100
+WEEKS_SLOS = (20, 50, 100, 200, 500, 1000)
+FIXED = (2, 4, 8)
+SEEDS = (0, 1, 2)
+CHARGED = 200
+"""The declared cost at which the cases of the weeks are charged."""
+
+LAST_S = (DAY_S, CHANGE_DAY * DAY_S, (CHANGE_DAY + 1) * DAY_S)
+PARTS = ("first day", "up to the change", "day of the change", "after it")
+
+
+def wave(headroom: int | str, slo: float = 20.0, *, idle: bool = False) -> Scenario:
+    """Case 2 of 2017; without jobs if idle."""
+    fields: dict[str, Any] = read_scenario(WAVE).model_dump()
+    fields["controller"] |= {"serving_headroom": headroom, "serving_slo": slo}
+    return Scenario.model_validate(fields | ({"jobs": ()} if idle else {}))
+
+
+def day(headroom: int | str, slo: float = 20.0) -> Scenario:
+    """Two jobs beside the serving of the first day, on twelve nodes of 16 cores."""
+    trainer = {"cpu": 4, "memory": "4Gi"}
+    job = {"name": "job", "count": 2, "min": 2, "max": 60, "trainer": trainer, "throughput": [(1, 1), (60, 60)]}
+    serving = {"name": "web", "resources": {"cpu": POD_CORES, "memory": "2Gi"}, "replicas": replicas(1)}
+    return Scenario.model_validate(
+        {
+            "name": "day",
+            "duration_s": DAY_S,
+            "nodes": [{"name": "n", "count": NODES, "resources": {"cpu": NODE_CORES, "memory": "64Gi"}}],
+            "jobs": [job],
+            "serving": [serving],
+            "controller": {"serving_headroom": headroom, "serving_slo": slo, "interval_s": 30},
+            "latency": {
+                "start_s": {"trainer": [1, 3], "serving": [1, 3]},
+                "stop_s": {"trainer": [8, 8], "serving": [1, 3]},
+            },
+        }
+    )
+
+
+def simulations(which: str) -> Iterator[tuple[str, Scenario]]:
+    """Each scenario with the name of its case."""
+    if which == "day":
+        yield "none", day(0)
+        yield "auto, slo 200", day("auto", 200)
+        yield "foresight", day("foresight", 200)
+        return
+    yield "idle cluster", wave(0, idle=True)
+    yield "none", wave(0)
+    yield from ((f"fixed {pods}", wave(pods)) for pods in (25, 50, 100))
+    for slo in SLOS:
+        yield f"auto, slo {slo}", wave("auto", slo)
+    yield from ((f"{rule}, slo {RULES_SLO}", wave(rule, RULES_SLO)) for rule in RULES)
+
+
+def simulated(name: str, scenario: Scenario) -> dict[str, Any]:
+    """The figures of one run in the simulator.
+
+    Raises:
+        SystemExit: the controller could not do something.
+    """
+    done = simulate(scenario, "maxmin", 0)
+    if done.problems:
+        raise SystemExit(f"{name}: {done.problems[0]}")
+    figures = done.figures
+    return {
+        "case": name,
+        "waiting_pod_s": round(figures["serving_shortfall_pod_s"]),
+        "wait_p95_s": round(figures["serving_wait_p95_s"], 1),
+        "utilisation": round(figures["utilisation"], 4),
+        "trainer_hours": round(figures["trainer_hours"], 1),
+        "trainers_deleted": round(figures["trainers_deleted"]),
+        "trainers_preempted": round(figures["trainers_preempted"]),
+        "cpu_s": round(done.cpu_s, 1),
+    }
+
+
+def accounts() -> Iterator[dict[str, Any]]:
+    """The figures of each rule over the two weeks, the mean of three loads."""
+    makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Room | int]] = {"none": lambda _: 0}
+    for pods in FIXED:
+        makers[f"fixed {pods}"] = lambda _, pods=pods: pods  # type: ignore[misc]  # mypy does not infer a default
+    for slo in WEEKS_SLOS:
+        makers[f"auto, slo {slo}"] = lambda _, slo=slo: Learner(POD_CORES, slo)  # type: ignore[misc]
+    for slo in (100, 500):
+        makers[f"conformal, slo {slo}"] = lambda _, slo=slo: Conformal(POD_CORES, slo)  # type: ignore[misc]
+    makers["peak"] = lambda _: Peak()
+    makers["foresight"] = lambda serving: Foresight([serving], 5.0, pays=True)
+    for name, make in makers.items():
+        done = []
+        for seed in SEEDS:
+            serving = replicas(DAYS, seed)
+            done.append(run(serving, DAYS * DAY_S, NODES * NODE_CORES, make(serving), LAST_S))
+        yield _line(name, done)
+
+
+def _line(name: str, done: list[list[Account]]) -> dict[str, Any]:
+    every = [account for accounts_of in done for account in accounts_of]
+    cores_s = sum(account.seconds for account in every) * NODES * NODE_CORES
+    waiting, idle = sum(a.waiting_pod_s for a in every) / len(SEEDS), sum(a.idle_core_s for a in every) / len(SEEDS)
+    return {
+        "case": name,
+        "waiting_pod_s": round(waiting),
+        "idle_core_h": round(idle / 3600),
+        "utilisation": round(1 - idle * len(SEEDS) / cores_s, 4),
+        "cost_core_h": round((idle + CHARGED * waiting) / 3600),
+        "deleted": round(sum(a.deleted for a in every) / len(SEEDS)),
+        "ahead": round(sum(a.ahead for a in every) / len(SEEDS)),
+    } | {
+        f"waiting, {part}": round(sum(accounts_of[i].waiting_pod_s for accounts_of in done) / len(SEEDS))
+        for i, part in enumerate(PARTS)
+    }
+
+
+def main() -> None:
+    """Run the cases, print a line for each, and store them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", choices=("wave", "weeks", "day"))
+    which = parser.parse_args().which
+    stored = []
+    lines = accounts() if which == "weeks" else (simulated(*case) for case in simulations(which))
+    for one in lines:
+        stored.append(one)
+        sys.stdout.write(json.dumps(one) + "\n")
+        sys.stdout.flush()
+        (RESULTS / f"headroom-{which}.json").write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
