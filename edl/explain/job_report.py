@@ -14,6 +14,7 @@ from enum import StrEnum
 from edl.explain.not_lending import why_nothing_is_lent
 from edl.explain.places import Places
 from edl.explain.queue_room import QueueRooms
+from edl.explain.room_holders import OlderTrainers, held_by_others, older_trainers
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import JobKey
@@ -68,13 +69,20 @@ class NodeTrainers:
 
 @dataclass(frozen=True, slots=True)
 class FullResource:
-    """A full resource: its place in words, the number of nodes, what is free at most, what a trainer requests."""
+    """A full resource: its place in words, the number of nodes, what is free at most, what a trainer requests.
+
+    Attributes:
+        others: how many pods that are not of training use it there.
+        by_others: how much they request in all.
+    """
 
     resource: str
     place: str
     nodes: int
     most_free: str
     requested: str
+    others: int = 0
+    by_others: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,7 @@ class JobReport:
         fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
         standing: its trainers by node.
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
+        older: trainers that still request more of a full resource than the spec of their job asks for now.
         one_more: None if the job runs at its limit, or does not run.
         remedies: what would let it grow or start; empty if nothing can.
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
@@ -110,6 +119,7 @@ class JobReport:
     standing: tuple[NodeTrainers, ...] = ()
     full: tuple[FullResource, ...] = ()
     held: tuple[JobSurplus, ...] = ()
+    older: tuple[OlderTrainers, ...] = ()
     one_more: Confirmed | None = None
     remedies: tuple[str, ...] = ()
     not_lending: str = ""
@@ -140,6 +150,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
     is_known = demand.shape not in context.problem.aside  # of those set aside, no program knows the room
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
+    older = _older(scarce, context)
     return JobReport(
         decision,
         policy,
@@ -149,8 +160,9 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         standing=tuple(_standing(demand, decision, context)),
         full=tuple(_full(demand, context, one) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
+        older=older,
         one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
-        remedies=tuple(_to_grow(demand, decision, context)),
+        remedies=(*_to_grow(demand, decision, context), *(one.remedy for one in older)),
         not_lending=why_nothing_is_lent(demand.job, context.problem.snapshot, context.problem.limits),
         avoided=avoided,
     )
@@ -201,7 +213,18 @@ def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> Fu
     place = Places(context.problem.snapshot.nodes).where(
         shortage.nodes, open_nodes(context.shared.packing, demand.shape)
     )
-    return FullResource(name, place, len(shortage.nodes), amount(name, shortage.most_free), amount(name, requested))
+    nodes = frozenset(problem.snapshot.nodes[node].name for node in shortage.nodes)
+    others, by_others = held_by_others(problem.snapshot, name, nodes)
+    free, wanted = amount(name, shortage.most_free), amount(name, requested)
+    return FullResource(name, place, len(nodes), free, wanted, others, by_others)
+
+
+def _older(scarce: Scarce, context: DecisionContext) -> tuple[OlderTrainers, ...]:
+    """By job once, although several resources may be full."""
+    found = {
+        one.job: one for short in scarce.shortages for one in older_trainers(context.problem.snapshot, short.resource)
+    }
+    return tuple(found.values())
 
 
 def _held(context: DecisionContext, holder: SurplusHolder) -> JobSurplus:

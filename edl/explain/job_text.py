@@ -210,13 +210,18 @@ def _scarcity(report: JobReport) -> Iterator[str]:
             f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free;"
             f" a trainer requests {full.requested}"
         )
+        if full.others:
+            yield f"  pods that are not of training jobs request {full.by_others} of it there ({full.others})"
+    for older in report.older[:HOLDERS_LISTED]:
+        yield f"  {older}"
     for held in report.held[:HOLDERS_LISTED]:
         trainers = count(held.trainers, "trainer")
         yield f"  {held.job} holds {100 * held.part:.2g} % of it above its minimum ({trainers})"
     if rest := report.held[HOLDERS_LISTED:]:
         yield f"  {count(len(rest), 'other job')} {100 * sum(h.part for h in rest):.2g} %"
     if report.one_more is not None:
-        yield f"  {_confirmed(report.one_more, report.objective)}"
+        as_is = "; older trainers count as they are" if report.older else ""
+        yield f"  {_confirmed(report.one_more, report.objective)}{as_is}"
 
 
 def _confirmed(one: Confirmed, unit: str) -> str:
