@@ -40,7 +40,7 @@ from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.domains import require_domains
 from edl.lifecycle.lending import lend, nodes_without_lending
-from edl.lifecycle.lending_guard import judge_requests
+from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.node_requests import allow_eviction, node_request_actions
 from edl.lifecycle.pod_actions import needs

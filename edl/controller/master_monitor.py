@@ -30,8 +30,8 @@ from edl.lifecycle.data_progress import (
     roster_of,
     saving_trainers,
 )
-from edl.lifecycle.lending_price import WINDOW_S as PRICE_WINDOW_S
-from edl.lifecycle.lending_price import PriceMeter, observe_price, reading_of
+from edl.lifecycle.lent_cpu.price import WINDOW_S as PRICE_WINDOW_S
+from edl.lifecycle.lent_cpu.price import PriceMeter, observe_price, reading_of
 from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_close_to, observe, rounded
 from edl.model.jobs import Job
 from edl.model.names import JobKey

@@ -12,7 +12,7 @@ from tests.planted import Right, bug, targets
 
 PLANS = "planner/lending/test_clearing.py"
 RESIZES = "lifecycle/test_running_requests.py"
-GUARD, PLAN_GUARD = "lifecycle/test_lending_guard.py", "planner/lending/test_guard.py"
+GUARD, PLAN_GUARD = "lifecycle/lent_cpu/test_guard_of_requests.py", "planner/lending/test_guard.py"
 
 
 @bug(
@@ -163,7 +163,7 @@ def guard_never_clears(_: Right) -> Right:
 @bug(
     "what a job loses by lending is never learned",
     at=targets.OBSERVE_PRICE,
-    caught_by="lifecycle/test_lending_price.py::test_the_price_is_the_lost_speed_for_each_lent_core[all]",
+    caught_by="lifecycle/lent_cpu/test_price.py::test_the_price_is_the_lost_speed_for_each_lent_core[all]",
 )
 def learn_no_price(_: Right) -> Right:
     return lambda meter, *_: meter
@@ -181,7 +181,7 @@ def ignore_prices(_: Right) -> Right:
 @bug(
     "a window of slow trainers moves the price without bound",
     at=targets.PRICE_AT_MOST,
-    caught_by="lifecycle/test_lending_price.py::test_the_price_is_bounded",
+    caught_by="lifecycle/lent_cpu/test_price.py::test_the_price_is_bounded",
 )
 def price_without_bound(_: float) -> float:
     return float("inf")

@@ -61,8 +61,8 @@ def certify_objects(objects: Object, folder: Path, limits: Limits | None = None)
     return Certified(objects, snapshot, made, plan, json.loads(json.dumps(certificate)))
 
 
-def random_objects(seed: int) -> Object:
-    """A cluster of two to six nodes and two to five jobs."""
+def random_objects(seed: int, *, may_lend: bool = False) -> Object:
+    """A cluster of two to six nodes and two to five jobs; with `may_lend`, trainers of every second one lend CPU."""
     random = Random(seed)  # noqa: S311
     nodes = [_node(random, i) for i in range(random.randint(2, 6))]
     sizes = random.sample(SIZES, random.randint(1, 3))
@@ -74,7 +74,8 @@ def random_objects(seed: int) -> Object:
             items += _running(random, job, nodes)
     for i in range(random.randint(0, 4)):
         items.append(_serving(random, i, random.choice(nodes)))
-    _lend(Random(f"{seed} lends"), items)  # noqa: S311
+    if may_lend:
+        _lend(Random(f"{seed} lends"), items)  # noqa: S311
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 

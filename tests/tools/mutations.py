@@ -49,7 +49,7 @@ def worlds(seed: int, folder: Path) -> Iterator[Certified]:
     while True:
         seed += 1
         try:
-            world = certify_objects(random_objects(seed), folder)
+            world = certify_objects(random_objects(seed, may_lend=True), folder)
         except EdlError:  # a certificate does not cover everything
             continue
         if world.certificate["jobs"]:

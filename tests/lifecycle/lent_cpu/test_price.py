@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.lifecycle.lending_price import MAX_PRICE, NEW_WINDOW, PriceMeter, SlowedReading, observe_price, reading_of
+from edl.lifecycle.lent_cpu.price import MAX_PRICE, NEW_WINDOW, PriceMeter, SlowedReading, observe_price, reading_of
 from edl.lifecycle.measurement import is_close_to, rounded
 from edl.model.progress import Measured, Speed
 from edl.model.status import JobStatus, LentCpu

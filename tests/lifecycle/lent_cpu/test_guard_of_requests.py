@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edl.lifecycle import running_requests
-from edl.lifecycle.lending_guard import Judged, judge_requests
+from edl.lifecycle.lent_cpu.guard import Judged, judge_requests
 from edl.lifecycle.running_requests import changed_requests
 from edl.model.actions import ResizePod
 from edl.model.cluster import ClusterSnapshot
