@@ -1,10 +1,12 @@
 """What lending CPU does to serving and to training: the wave of 2017, and serving that flaps, in virtual time.
 
     python -m benchmarks.lending wave     # 400 -> 100 -> 400 replicas; an idle cluster, without lending, with it
-    python -m benchmarks.lending flaps    # 0 <-> 20 replicas with periods of 5 s to 2 min, five minutes each
+    python -m benchmarks.lending case2    # the same wave by the two forms of lending, with the figures of 2017
+    python -m benchmarks.lending flaps    # 0 <-> 20 replicas with periods of 5 s to 2 min, ten minutes each
 
-Each line of the wave is the mean of two seeds. Slowed at rest counts the trainers that are slow just before the
-serving changes again, at its worst of the last three times.
+Form 1: surplus trainers request a part of their CPU from their start. Form 2: they lower their request in place once
+they run. Each line of the wave and of case 2 is the mean of two seeds. Slowed at rest counts the trainers that are
+slow just before the serving changes again, at its worst of the last three times.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from edl.sim.simulation import Run, simulate
 WAVE = Path(__file__).parents[1] / "example" / "scenarios" / "edl2017-case2.yaml"
 SEEDS = (0, 1)
 CHANGES_S = (468.0, 558.0, 690.0)  # the last changes of serving in the wave, and nearly its end
-PERIODS_S = (20, 60, 120, 5)
-FLAPPING_S = 300
+PERIODS_S = (5, 10, 20, 40, 60, 120)
+FLAPPING_S = 600
 FIGURES = (
     "serving_shortfall_pod_s",
     "trainers_deleted",
@@ -33,17 +35,27 @@ FIGURES = (
     "samples",
     "utilisation",
     "used_utilisation",
+    "serving_below_s",
+    "steady_utilisation",
 )
 
 
-def wave(*, part: float, clear_s: float, idle: bool = False) -> Scenario:
+def lends(part: float, clear_s: float, *, in_place: bool = False) -> dict[str, Any]:
+    """The flags of the controller."""
+    return {"surplus_cpu_request": part, "clear_lending_after_s": clear_s, "lend_by_resize": in_place}
+
+
+FORMS = {"no lending": lends(1.0, 0), "form 1": lends(0.1, 30), "form 2": lends(0.1, 30, in_place=True)}
+
+
+def wave(flags: dict[str, Any], *, idle: bool = False) -> Scenario:
     """The wave of case 2; without jobs if idle."""
     fields: dict[str, Any] = read_scenario(WAVE).model_dump()
-    fields["controller"] |= {"surplus_cpu_request": part, "clear_lending_after_s": clear_s}
+    fields["controller"] |= flags
     return Scenario.model_validate(fields | ({"jobs": ()} if idle else {}))
 
 
-def flaps(period_s: float, *, part: float, clear_s: float) -> Scenario:
+def flaps(period_s: float, flags: dict[str, Any]) -> Scenario:
     """Three jobs on twenty nodes beside serving that goes up and down once in a period, from second 100 on."""
     changes = [(100.0 + i * period_s / 2, 20 - 20 * (i % 2)) for i in range(int(FLAPPING_S / (period_s / 2)))]
     trainer = {"cpu": 2, "memory": "1Gi"}
@@ -56,7 +68,7 @@ def flaps(period_s: float, *, part: float, clear_s: float) -> Scenario:
                 {"name": "job", "count": 3, "min": 2, "max": 60, "trainer": trainer, "throughput": [(1, 1), (60, 60)]}
             ],
             "serving": [{"name": "web", "resources": {"cpu": 3, "memory": "3Gi"}, "replicas": [(0.0, 0), *changes]}],
-            "controller": {"surplus_cpu_request": part, "clear_lending_after_s": clear_s},
+            "controller": flags,
             "latency": {
                 "start_s": {"trainer": [1, 3], "serving": [1, 3]},
                 "stop_s": {"trainer": [8, 8], "serving": [1, 3]},
@@ -68,16 +80,20 @@ def flaps(period_s: float, *, part: float, clear_s: float) -> Scenario:
 
 def cases(which: str) -> Iterator[tuple[str, Scenario]]:
     """Each case with its name."""
+    if which != "flaps":
+        yield "idle cluster", wave(FORMS["no lending"], idle=True)
     if which == "wave":
-        yield "idle cluster", wave(part=1.0, clear_s=0, idle=True)
-        yield "no lending", wave(part=1.0, clear_s=0)
+        yield "no lending", wave(FORMS["no lending"])
         for part in (0.1, 0.5):
             for clear_s in (30, 60, 120, 0):
-                yield f"part {part}, cleared after {clear_s} s", wave(part=part, clear_s=clear_s)
+                yield f"part {part}, cleared after {clear_s} s", wave(lends(part, clear_s))
+    elif which == "case2":
+        for form, flags in FORMS.items():
+            yield form, wave(flags)
     else:
         for period_s in PERIODS_S:
-            yield f"period {period_s} s, no lending", flaps(period_s, part=1.0, clear_s=0)
-            yield f"period {period_s} s, part 0.1", flaps(period_s, part=0.1, clear_s=30)
+            for form, flags in FORMS.items():
+                yield f"period {period_s} s, {form}", flaps(period_s, flags)
 
 
 def slowed_at_rest(runs: Sequence[Run]) -> int:
@@ -95,8 +111,10 @@ def main(which: str) -> None:
     print(f"| | {' | '.join(FIGURES)} | slowed at rest |")
     print("|---" * (len(FIGURES) + 2) + "|")
     for name, scenario in cases(which):
-        runs = [simulate(scenario, "maxmin", seed) for seed in (SEEDS if which == "wave" else SEEDS[:1])]
-        found = [f"{mean(run.figures[figure] for run in runs):,.4g}" for figure in FIGURES]
+        runs = [simulate(scenario, "maxmin", seed) for seed in (SEEDS[:1] if which == "flaps" else SEEDS)]
+        if problems := [problem for run in runs for problem in run.problems]:
+            raise SystemExit(f"{name}: {problems[0]}")
+        found = [f"{mean(run.figures.get(figure, 0.0) for run in runs):,.4g}" for figure in FIGURES]
         print(f"| {name} | {' | '.join(found)} | {slowed_at_rest(runs)} |", flush=True)
 
 

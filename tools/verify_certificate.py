@@ -67,6 +67,17 @@ def request_of(spec: Any, declared: Any = None) -> tuple[tuple[str, int], ...]:
     return counted(repr((found + [(True, *one) for one in beside], spec.get("resources"), spec.get("overhead"))))
 
 
+def lent_of(spec: Any, status: Any, request: Any) -> int:
+    """Millicores that a trainer declares and that kube-scheduler does not count: the larger of spec and granted."""
+    mine = [c for c in spec["containers"] if c.get("name") == "trainer"]
+    asked = max((amounts(at(one, "resources", "requests"))["cpu"] for one in mine), default=0)
+    found = [one for one in status.get("containerStatuses") or [] if one.get("name") == "trainer"]
+    kept = [at(one, "resources", "requests") for one in found] + [one.get("allocatedResources") for one in found]
+    held = max((amounts(part)["cpu"] for part in kept), default=0)
+    declared, counted_now = (dict[str, int](amounts_of).get("cpu", 0) for amounts_of in (request, request_of(spec)))
+    return max(0, declared - counted_now - max(0, held - asked))
+
+
 def role_spec(spec: Any, role: str) -> Any:
     """What of a pod of a role decides its size and its nodes, as edl creates it."""
     made, resources = dict(at(spec, role, "template", "spec") or {}), at(spec, role, "resources")
@@ -143,6 +154,7 @@ class Cluster:
         self.uid = {name: job["metadata"].get("uid") for name, job in found["TrainingJob"].items()}
         self.nodes = {name: self._node(name, node) for name, node in found["Node"].items()}
         self.own: dict[str, list[Any]] = {name: [] for name in self.uid}
+        self.lent: Counter[str] = Counter()
         self.waiting = {name: read for name, pod in found["Pod"].items() if (read := self._pod(name, pod))}
         self.jobs = {name: self._job(job, self.own[name]) for name, job in found["TrainingJob"].items()}
 
@@ -164,9 +176,12 @@ class Cluster:
         uid = self.uid.get(job := f"{name.partition('/')[0]}/{label}")
         mine = [o for o in owners if (o.get("uid") == uid if o.get("uid") and uid else o.get("name") == label)]
         ours = job in self.own and role in ("trainer", "pserver", "master") and (mine or not owners) and role
-        request = request_of(spec, at(meta, "annotations", cpu) if ours == "trainer" else None)
+        declared = at(meta, "annotations", cpu) if ours == "trainer" else None
+        request = request_of(spec, declared)
         if ours:
             read = {"name": meta["name"], "role": role, "live": live and not over, "node": node, "request": request}
+            read["lent"] = lent_of(spec, status, request) if declared and read["live"] else 0
+            self.lent[node] += read["lent"]
             self.own[job].append(read | {"done": role == "trainer" and phase == "Succeeded" and live})
         if node in self.nodes and not over and (live or not ours):
             there = self.nodes[node]["held" if ours else "free"]
@@ -201,9 +216,15 @@ class Cluster:
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
-    """What is wrong with the decisions, and with the nodes that get pods."""
-    found, change, asked = list[str](), defaultdict[str, Counter[str]](Counter), set[tuple[str, str]]()
-    planned = [(node, cluster.waiting[pod], 1) for pod, node in cert["pods"].items()]
+    """What is wrong with the decisions, and with the nodes that get pods.
+
+    What pods request may not exceed a node; trainers that lend request less than they declare. What pods declare may
+    exceed it only by the CPU that the placed serving pods take of what trainers lend.
+    """
+    found, change, asked = list[str](), defaultdict[str, Counter[str]](Counter), set[tuple[str, str, bool]]()
+    served = defaultdict[str, Counter[str]](Counter)
+    planned, lent = [(node, cluster.waiting[pod], 1) for pod, node in cert["pods"].items()], Counter(cluster.lent)
+    serving = len(planned)
     for key, decision in plan.items():
         job, facts, new, target = cluster.jobs[key], cert["jobs"].get(key), decision["nodes"], decision["target"]
         gone, trainers = Counter(decision["victims"]), Counter(pod["name"] for pod in job["trainers"])
@@ -213,6 +234,7 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         found += [f"job {key}: its numbers do not add up, or pservers move"] * bool(not agrees or decision["moves"])
         for pod in (p for p in job["live"] if p["name"] in gone or not (decision["admitted"] and facts)):
             change[pod["node"]].subtract(dict(pod["request"]))
+            lent[pod["node"]] -= pod["lent"]
         if not (decision["admitted"] and facts):
             is_off = not (decision["admitted"] or facts or target or new or trainers - gone)
             found += [f"job {key}: it has pods without admission, or PLAN and CERTIFICATE disagree"] * (not is_off)
@@ -223,13 +245,15 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         found += [f"job {key}: its trainers are not in one domain"] * apart(cluster, job, decision)
         planned += [(node, job["shapes"]["trainer"], n) for node, n in new.items()]
         planned += [(node, job["shapes"][role], 1) for role in job["missing"] for node in facts[role]]
-    for node, (request, placement), n in planned:
+    for number, (node, (request, placement), n) in enumerate(planned):
         if not (node in cluster.nodes and takes(cluster.nodes[node], placement)):
             found.append(f"node {node}: it does not exist or does not take a pod that is planned for it")
-        change[node].update({resource: value * n for resource, value in request})
-        asked |= {(node, resource) for resource, _ in request if node in cluster.nodes}
-    for node, name in sorted(asked):
+        (served if number < serving else change)[node].update({resource: value * n for resource, value in request})
+        asked |= {(node, resource, number < serving) for resource, _ in request if node in cluster.nodes}
+    for node, name, is_served in sorted(asked):
         used, free = cluster.nodes[node]["held"][name] + change[node][name], cluster.nodes[node]["free"][name]
+        beside = served[node][name] - (lent[node] if name == "cpu" else 0)
+        used += beside if is_served else max(0, beside)
         found += [f"node {node}: overcommitted: its pods request {used} of {name}, {free} is free"] * (used > free)
     return found
 
@@ -292,7 +316,8 @@ def bound_of(cluster: Cluster, plan: Any, cert: Any, name: str) -> Fraction:
         counts = {least, high, min(max(least, stuck), high)}
         total += max(fulfilment(job, facts, n) - cost * max(0, n - stuck) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
-    paid += sum(price.get(named[pod], 0) for pod in cert["pods"])
+    if not cluster.lent.total():  # where trainers lend, a plan may place serving on CPU that others declare
+        paid += sum(price.get(named[pod], 0) for pod in cert["pods"])
     return total + Fraction(earned(cluster.nodes, rooms, proof, price) - paid, unit)
 
 

@@ -148,5 +148,7 @@ class Status(Part):
         "node", limit=MAX_TROUBLES
     )
     """Nodes on which trainers failed or hung, if the controller avoids such nodes (--avoid-nodes-after)."""
+    lending_price: _Number | None = None
+    """Measured speed that the job loses for each core that its slowed trainers lend: 1 is what a core trains."""
     explanation: _Sentence | None = None
     """Reason for the current trainer count, in one line; condition Admitted has the details."""

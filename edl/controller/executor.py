@@ -31,6 +31,7 @@ from edl.controller.write_queue import (
     resize_lane,
     status_lane,
 )
+from edl.errors import PlanError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.action_order import degraded_update, status_updates
 from edl.lifecycle.allowance import as_allowed, missing_roles, next_index, wants_pods
@@ -39,6 +40,7 @@ from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.lifecycle.domains import require_domains
 from edl.lifecycle.lending import lend, nodes_without_lending
+from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.node_pinning import pin, update_unpinned
 from edl.lifecycle.node_requests import allow_eviction, node_request_actions
 from edl.lifecycle.pod_actions import needs
@@ -264,7 +266,11 @@ class Executor:
         if not self._limits.lend_running:
             return {}
         self._held = keep_refusals(self._held, snapshot, self._clock.monotonic_s())
-        return changed_requests(snapshot, self._limits, busy_nodes, self._held)
+        changes = changed_requests(snapshot, self._limits, busy_nodes, self._held)
+        judged = judge_requests(snapshot, self._limits, changes, busy_nodes, self._held)
+        for problem in judged.problems:
+            self._recorder.failed("CPU requests", PlanError(f"{problem}; this is a bug in edl"))
+        return judged.allowed
 
     def _desired(self, given: Given, requests: tuple[ResizePod, ...]) -> tuple[Action, ...]:
         """What a job lacks, with the changed requests of its trainers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import SystemRandom
 
 from edl.clock import Clock
@@ -30,6 +30,8 @@ from edl.lifecycle.data_progress import (
     roster_of,
     saving_trainers,
 )
+from edl.lifecycle.lent_cpu.price import WINDOW_S as PRICE_WINDOW_S
+from edl.lifecycle.lent_cpu.price import PriceMeter, observe_price, reading_of
 from edl.lifecycle.measurement import WINDOW_S, ProgressReading, SpeedMeter, is_close_to, observe, rounded
 from edl.model.jobs import Job
 from edl.model.names import JobKey
@@ -102,6 +104,7 @@ class _MonitoredMaster:
     report: MasterReport | None = None
     restored: str = ""
     meter: SpeedMeter = field(default_factory=SpeedMeter)
+    price: PriceMeter = field(default_factory=PriceMeter)
     progress: Progress | None = None
     progress_s: float = 0.0
     measured: Measured | None = None
@@ -140,11 +143,13 @@ class _MonitoredMaster:
         is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
         lending = self.job.status.lending if self.job.status is not None else None
         is_slowed = lending is not None and lending.slowed > 0  # its speed is not that of so many trainers
-        is_steady = is_open and not is_slowed and not must_restore(self.job, report, self.restored)
-        reading = ProgressReading(
-            now_s, report.epoch, report.consumed, len(live), len(live & report.working), is_steady
-        )
+        goes_on = is_open and not must_restore(self.job, report, self.restored)
+        working = len(live & report.working)
+        reading = ProgressReading(now_s, report.epoch, report.consumed, len(live), working, goes_on and not is_slowed)
         self.meter = observe(self.meter, reading, pace.window_s)
+        all_work = goes_on and working >= len(live)
+        slowed = reading_of(self.job, now_s, report.epoch, report.consumed, is_steady=all_work)
+        self.price = observe_price(self.price, slowed, self.meter.measured.speeds, min(pace.window_s, PRICE_WINDOW_S))
         if report.state is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s
         was_begun = self.progress is not None and self.progress.is_begun
@@ -161,7 +166,7 @@ class _MonitoredMaster:
             if is_last or is_worth_storing(self.progress, progress, now_s - self.progress_s):
                 self.progress, self.progress_s = progress, now_s
         stored = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
-        measured = rounded(self.meter.measured)
+        measured = rounded(replace(self.meter.measured, lending_price=self.price.price))
         is_due = not self.measured_s or now_s - self.measured_s >= pace.measured_interval_s
         if is_due and not is_close_to(stored, measured):
             self.measured, self.measured_s = measured, now_s
@@ -255,6 +260,7 @@ class MasterMonitor:
         master = _MonitoredMaster(job, changed_s=now_s, roster_s=now_s)
         if job.status is not None:
             master.meter = SpeedMeter(job.status.measured)
+            master.price = PriceMeter(job.status.measured.lending_price)
         master.task = asyncio.create_task(self._monitor(master), name=f"master of {job.key}")
         return master
 

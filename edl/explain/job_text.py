@@ -83,6 +83,7 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
         "message": decision.message,
         "account": decision.account,
         "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
+        "lendingPrice": _lending_price(_job_of(report, snapshot)),
         "victims": list(decision.victims),
         "fairShare": report.fair_share,
         "fulfilment": report.fulfilment,
@@ -113,6 +114,11 @@ def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Cons
         console.print(Text(printable(line)), soft_wrap=True)
 
 
+def _lending_price(job: Job | None) -> float | None:
+    """What a core costs that the job lends, as measured; None if it was not."""
+    return job.status.measured.lending_price if job is not None and job.status is not None else None
+
+
 def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     decision = report.decision
     state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
@@ -123,6 +129,8 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     yield f"  {decision.account}"
     if report.not_lending:
         yield f"  Lends no CPU: {report.not_lending}"
+    if (price := _lending_price(job)) is not None:
+        yield f"  Price of lending: it loses the speed of {price:g} cores for each core that its slow trainers lend"
     trouble = _trouble(job)
     if trouble is not None:
         yield f"  Degraded, {trouble.reason}: {trouble.message}"

@@ -80,6 +80,7 @@ EXPLAIN: Fields = (
     ("account", "the full account"),
     ("degraded.reason", "reason of the condition `Degraded`; `degraded` is null without it"),
     ("degraded.message", "its message"),
+    ("lendingPrice", "cores' worth of speed lost for each core that slow trainers lend; null if not measured"),
     ("victims[]", "trainers that are deleted"),
     ("fairShare", "trainers of its fair share; null if it does not run"),
     ("fulfilment", "1 if it has all of its fair share that it can use"),

@@ -43,6 +43,9 @@ NEW_RESIZE = 0.5
 MIN_SPEED_CHANGE, MIN_COST_CHANGE, MIN_COST_CHANGE_S = 0.05, 0.1, 1.0
 """Smaller changes of a speed (fraction) or of the resize cost (fraction, seconds) are not written to the status."""
 
+MIN_PRICE_CHANGE = 0.1
+"""Smaller changes of the price of lending are not written either."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressReading:
@@ -180,7 +183,12 @@ def _unsaved_s(job: Job, speeds: tuple[tuple[int, float], ...]) -> float:
 def rounded(measured: Measured) -> Measured:
     """The measurements with the digits that are stored: three of a speed, whole seconds of weight."""
     speeds = tuple(Speed(s.trainers, _three_digits(s.per_s), float(round(s.weight_s))) for s in measured.speeds)
-    return Measured(speeds, None if measured.resize_s is None else round(measured.resize_s, 1))
+    price = measured.lending_price
+    return Measured(
+        speeds,
+        None if measured.resize_s is None else round(measured.resize_s, 1),
+        None if price is None else round(price, 2),
+    )
 
 
 def is_close_to(stored: Measured, measured: Measured) -> bool:
@@ -188,6 +196,9 @@ def is_close_to(stored: Measured, measured: Measured) -> bool:
     if [s.trainers for s in stored.speeds] != [s.trainers for s in measured.speeds]:
         return False
     if (stored.resize_s is None) != (measured.resize_s is None):
+        return False
+    price, stored_price = measured.lending_price, stored.lending_price
+    if (stored_price is None) != (price is None) or abs((price or 0.0) - (stored_price or 0.0)) > MIN_PRICE_CHANGE:
         return False
     cost_s, stored_s = measured.resize_s or 0.0, stored.resize_s or 0.0
     if abs(cost_s - stored_s) > max(MIN_COST_CHANGE_S, MIN_COST_CHANGE * stored_s):

@@ -115,7 +115,7 @@ def _that_fit(
     raises: Iterable[tuple[Job, Pod, ResizePod]], snapshot: ClusterSnapshot, busy_nodes: Collection[str]
 ) -> Iterable[tuple[Job, ResizePod]]:
     """The raised requests for which CPU is free on their nodes; none while serving waits."""
-    wanted = list(raises)
+    wanted = sorted(raises, key=lambda one: -one[0].lending_price)  # those that lose most by lending come first
     if not wanted or any(pod.needs_room for pod in snapshot.pods):
         return
     free = _free_milli(snapshot)

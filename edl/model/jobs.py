@@ -164,6 +164,12 @@ class Job:
         return may_lend(self.lending, is_surplus=index >= self.min_trainers, is_synchronous=not self.fault_tolerant)
 
     @property
+    def lending_price(self) -> float:
+        """Cores' worth of speed that the job loses for each core lent; 1, all of it, until that was measured."""
+        price = self.status.measured.lending_price if self.status is not None else None
+        return 1.0 if price is None else price
+
+    @property
     def excess(self) -> str:
         """What the pods of a role have too much of for a decision, and the remedy; empty within all limits."""
         roles = ((Role.TRAINER, self.trainer, self.preferred), *((f.role, f.shape, f.preferred) for f in self.fixed))

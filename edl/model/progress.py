@@ -58,10 +58,13 @@ class Measured:
     Attributes:
         speeds: sorted by number of trainers.
         resize_s: the training time that a recent resize cost, in seconds; None if none was measured.
+        lending_price: cores' worth of speed that the job loses for each core that its slowed trainers lend; None if
+            it was not measured.
     """
 
     speeds: tuple[Speed, ...] = ()
     resize_s: float | None = None
+    lending_price: float | None = None
 
 
 NOTHING_MEASURED = Measured()

@@ -23,7 +23,8 @@ from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.interruption import price_in_trainers
-from edl.planner.lending import count_slowed
+from edl.planner.lending.clearing import count_slowed
+from edl.planner.lending.guard import check_lent_room
 from edl.planner.minimums import Served, serve
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
@@ -180,7 +181,8 @@ def _study(
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
         made = _in_owner_order(adapted, policy, rest, made, depth)
     watch.begin("check")
-    if problems := check(adapted, made.plan, limits.quotas):
+    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
+    if problems:
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")
     stages = tuple(watch.stages.items())

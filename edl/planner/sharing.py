@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from edl.model.headroom import KeptRoom
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import growth_hold_left_s
-from edl.planner.lending import clear_lent_room, keep_lent_room
+from edl.planner.lending.clearing import clear_lent_room, keep_lent_room
 from edl.planner.minimums import Served, for_serving, spare_victims, surplus
 from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room

@@ -1,13 +1,16 @@
-"""Nodes that start pods that were bound to them and end pods that were deleted, each after a while."""
+"""Nodes that start pods that were bound to them, change their CPU requests and end them, each after a while."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from edl.model.lending import RunningRequest
+from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.resources import CPU
 from edl.sim.scenario import LatencySpec
-from edl.sim.world import Engine, PodKey, World
+from edl.sim.world import Engine, PodKey, World, with_request
 
 SERVING = "serving"
 """The kind of a pod without a role in the latencies of a scenario."""
@@ -29,6 +32,9 @@ class Kubelet:
         if after.terminating and not (before is not None and before.terminating):
             grace = self._latency.stop_of(after.role or SERVING) if after.node else (0.0, 0.0)
             self._later(grace, key, after.uid, self._end)
+        running = after.running_request
+        if running is not None and running.requested_milli != running.granted_milli:
+            self._later((self._latency.resize_s,) * 2, key, after.uid, self._grant)
 
     def _later(
         self, between_s: tuple[float, float], key: PodKey, uid: str, what: Callable[[PodKey, str], None]
@@ -39,7 +45,18 @@ class Kubelet:
         pod = self._world.pods.get(key)
         if pod is not None and pod.uid == uid and pod.is_live:
             now_s = self._engine.now_s()
-            self._world.put(replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s))
+            running = None
+            if pod.role is Role.TRAINER:
+                running = RunningRequest(pod.shape.request[CPU], pod.requested[CPU], pod.requested[CPU])
+            started = replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s, running_request=running)
+            self._world.put(started)
+
+    def _grant(self, key: PodKey, uid: str) -> None:
+        """Grant the request that the spec of a running pod has now."""
+        pod = self._world.pods.get(key)
+        if pod is not None and pod.uid == uid and pod.running_request is not None:
+            running = replace(pod.running_request, granted_milli=pod.running_request.requested_milli)
+            self._world.put(with_request(pod, running))
 
     def _end(self, key: PodKey, uid: str) -> None:
         pod = self._world.pods.get(key)

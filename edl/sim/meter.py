@@ -161,22 +161,36 @@ class Meter:
             self._note_resize(pod.job, before, after)
             if was and before is not None and before.is_live and (after is None or after.terminating):
                 self.deleted_s.append(self._now_s())
+        if was and now and before is not None and after is not None:
+            self._changed_request(before, after)
         if was == now:
             return
-        sign, milli = (1 if now else -1), pod.requested[CPU]
-        self._use(pod, sign)
-        self._running_milli += sign * milli
-        if pod.job is None:
-            self._foreign_milli += sign * milli
-            if now:
-                self.waits_s.append(self._engine.now_s() - pod.created_s)
-        else:
-            self._of_job[pod.job] = self._of_job.get(pod.job, 0) + sign * milli
-            if pod.role is Role.TRAINER:
-                self._count += sign
-                steps = self.trainers.setdefault(pod.job, [])
-                steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
+        sign = 1 if now else -1
+        self._count_running(pod, sign)
+        if pod.job is None and now:
+            self.waits_s.append(self._engine.now_s() - pod.created_s)
+        if pod.job is not None and pod.role is Role.TRAINER:
+            self._count += sign
+            steps = self.trainers.setdefault(pod.job, [])
+            steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
         self.sample()
+
+    def _changed_request(self, before: Pod, after: Pod) -> None:
+        """Count a running pod anew whose request was resized in place."""
+        if before.lent_cpu_milli != after.lent_cpu_milli:
+            self._count_running(before, -1)
+            self._count_running(after, 1)
+            self.sample()
+
+    def _count_running(self, pod: Pod, sign: int) -> None:
+        """Count what a pod requests that runs from now on, or no more."""
+        milli = sign * pod.requested[CPU]
+        self._use(pod, sign)
+        self._running_milli += milli
+        if pod.job is None:
+            self._foreign_milli += milli
+        else:
+            self._of_job[pod.job] = self._of_job.get(pod.job, 0) + milli
 
     def _use(self, pod: Pod, sign: int) -> None:
         """Count a pod that runs from now on, or no more, in what its node's pods can use."""

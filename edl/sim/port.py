@@ -15,6 +15,7 @@ from edl.model.actions import (
     Outcome,
     PatchStatus,
     RequestNode,
+    ResizePod,
     Result,
     WithdrawNodeRequest,
 )
@@ -25,7 +26,7 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape, Toleration
 from edl.model.topology import in_domain
-from edl.sim.world import Engine, World
+from edl.sim.world import Engine, World, with_request
 from edl.waiting import is_set_within
 
 CORE, BASE, SURPLUS = -1, -5, -100
@@ -33,10 +34,14 @@ CORE, BASE, SURPLUS = -1, -5, -100
 
 
 class SimulatedCluster:
-    """Implements `ports.Cluster`. A snapshot always shows the controller's own writes."""
+    """Implements `ports.Cluster`. A snapshot always shows the controller's own writes.
 
-    def __init__(self, world: World, engine: Engine, write_s: float) -> None:
+    With `lends_by_resize`, trainers are created with all that they declare, as before lending was switched on.
+    """
+
+    def __init__(self, world: World, engine: Engine, write_s: float, *, lends_by_resize: bool = False) -> None:
         self._world, self._engine, self._write_s = world, engine, write_s
+        self._lends_by_resize = lends_by_resize
         self._changed = asyncio.Event()
         world.listeners.append(lambda *_: self._changed.set())
         world.job_listeners.append(lambda _: self._changed.set())
@@ -44,7 +49,7 @@ class SimulatedCluster:
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot."""
         self._changed.clear()
-        return self._world.snapshot(self._engine.now_s())
+        return replace(self._world.snapshot(self._engine.now_s()), resizes_pods=self._lends_by_resize)
 
     async def wait_for_change(self, timeout_s: float) -> bool:
         """Wait for a change after the last snapshot; False after that many seconds without one."""
@@ -63,8 +68,8 @@ class SimulatedCluster:
         match action:
             case CreatePod():
                 return self._create(action, job)
-            case MarkPod() | DeletePod():
-                return self._delete(action)
+            case MarkPod() | DeletePod() | ResizePod():
+                return self._resize(action) if isinstance(action, ResizePod) else self._delete(action)
             case PatchStatus():
                 was_set = self._changed.is_set()
                 self._world.put_job(replace(job, status=action.status))
@@ -87,7 +92,7 @@ class SimulatedCluster:
             return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is in use")
         pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s())
         declared = pod.shape.request[CPU]
-        lent = declared - requested_milli(declared, action.cpu_request)
+        lent = 0 if self._lends_by_resize else declared - requested_milli(declared, action.cpu_request)
         if action.label is not None and job.topology is not None:
             topology = replace(job.topology, domain=action.label[1])
             pod = replace(pod, shape=in_domain(pod.shape, topology))
@@ -106,6 +111,13 @@ class SimulatedCluster:
             created_s=self._engine.now_s(),
         )
         self._world.put_request(action.job, action.group.name, pod)
+        return Outcome(action, Result.DONE)
+
+    def _resize(self, action: ResizePod) -> Outcome:
+        pod = self._world.pods.get((action.job.namespace, action.pod))
+        if pod is None or pod.uid != action.pod_uid or pod.running_request is None:
+            return Outcome(action, Result.CONFLICT, "Conflict", "another pod")
+        self._world.put(with_request(pod, replace(pod.running_request, requested_milli=action.cpu_milli)))
         return Outcome(action, Result.DONE)
 
     def _delete(self, action: MarkPod | DeletePod) -> Outcome:

@@ -74,6 +74,7 @@ class LatencySpec(_Spec):
     start_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     stop_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     write_s: Seconds = 0.01
+    resize_s: Annotated[Seconds, Field(description="A kubelet grants a changed request of a running pod.")] = 0.2
     create_per_s: Annotated[float, Field(gt=0, description="Pods that a Deployment creates per second.")] = 100.0
 
     def start_of(self, role: str) -> tuple[float, float]:
@@ -103,6 +104,12 @@ class ControllerSpec(_Spec):
     surplus_cpu_request: Annotated[
         float, Field(gt=0, le=1, description="The part of their CPU that trainers above the minimum request.")
     ] = 1.0
+    lend_by_resize: Annotated[
+        bool,
+        Field(
+            description="Trainers request all until they run and lend by a resize in place; else they lend at once."
+        ),
+    ] = False
     clear_lending_after_s: Annotated[
         Seconds, Field(description="Trainers that are slowed for so long are deleted; 0 never deletes them for that.")
     ] = 30.0

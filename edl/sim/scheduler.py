@@ -56,9 +56,7 @@ class Scheduler:
             key = (before.namespace, before.name)
             self._waiting.pop(key, None)
             self._nominated.pop(key, None)
-        freed = (
-            before is not None and before.node and (after is None or (after.is_finished and not before.is_finished))
-        )
+        freed = before is not None and before.node and (after is None or _frees_room(before, after))
         if freed and before is not None and self._spec.retry == "events":
             self._room_on(self._world.row[before.node])
 
@@ -215,3 +213,8 @@ def _nodes_to_find(count: int) -> int:
         return count
     percentage = max(5, 50 - count // 125)
     return max(MIN_FEASIBLE, count * percentage // 100)
+
+
+def _frees_room(before: Pod, after: Pod) -> bool:
+    """True if a bound pod uses less of its node than before: it has finished, or its request was lowered in place."""
+    return (after.is_finished and not before.is_finished) or after.lent_cpu_milli > before.lent_cpu_milli

@@ -172,13 +172,16 @@ class _Simulation:
             max_load_desired=spec.max_load_desired,
             serving_headroom=spec.serving_headroom if isinstance(spec.serving_headroom, int) else 0,
             surplus_cpu_request=spec.surplus_cpu_request,
+            lend_running=spec.lend_by_resize,
             clear_lending_after_s=spec.clear_lending_after_s,
             deadline_s=spec.deadline_s,
         )
         if self._decide is None:
             raise AssertionError("policies of 2017 run without a controller")
         return Controller(
-            cluster=SimulatedCluster(self._world, self._engine, self._scenario.latency.write_s),
+            cluster=SimulatedCluster(
+                self._world, self._engine, self._scenario.latency.write_s, lends_by_resize=spec.lend_by_resize
+            ),
             clock=LoopClock(),
             lease=_AlwaysHeld(),
             recorder=self._decisions,

@@ -17,6 +17,7 @@ from edl.lifecycle.status import is_over
 from edl.model.actions import EmitEvent
 from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
 from edl.model.jobs import Job
+from edl.model.lending import RunningRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape
@@ -233,3 +234,8 @@ class World:
         requests.sort(key=lambda request: (request.job, request.pod.name))
         jobs = tuple(self.job(key) for key in sorted(self.jobs))
         return ClusterSnapshot(now_s, self._shown_nodes, self._shown_foreign, jobs, node_requests=tuple(requests))
+
+
+def with_request(pod: Pod, running: RunningRequest) -> Pod:
+    """The pod with another request; it lends what it declares beyond what kube-scheduler counts for it."""
+    return replace(pod, running_request=running, lent_cpu_milli=running.declared_milli - running.charged_milli)

@@ -10,9 +10,11 @@ from edl.lifecycle.running_requests import REFUSED_FOR_S, changed_requests, keep
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import Lending, RunningRequest
-from edl.model.names import LABEL_LENDING
+from edl.model.names import LABEL_LENDING, JobKey
 from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
+from edl.model.progress import Measured
+from edl.model.status import JobStatus
 from edl.model.tenants import TenantRule, Tenants
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 
@@ -155,3 +157,14 @@ def test_a_synchronous_job_does_not_lend_while_one_of_its_trainers_is_left_alone
 def test_what_a_trainer_declares_goes_with_the_change() -> None:
     (found,) = changed_requests(world(job_of(1000, 1000)), LENDS, (), ()).values()
     assert [(change.pod_uid, change.declared_milli) for change in found] == [("default-ctr-t1", 1000)]
+
+
+def test_a_request_goes_first_to_the_job_that_loses_most_by_lending() -> None:
+    cheap = job_of(100, lending=Lending.NEVER)
+    dear = replace(cheap, key=JobKey("default", "dear"), uid="dear")
+    dear = replace(dear, pods=tuple(replace(pod, name="dear-trainer-0", uid="dear-0") for pod in dear.pods))
+    dear = replace(dear, status=JobStatus(measured=Measured(lending_price=2.0)))
+    web = make_serving("web", cpu=6.5, node="n")
+    assert changes(world(cheap, dear, pods=(web,)), LENDS) == {"dear-trainer-0": 1000}, "1.3 of 1.8 cores"
+    even = replace(dear, status=None)
+    assert changes(world(cheap, even, pods=(web,)), LENDS) == {"ctr-trainer-0": 1000}

@@ -72,6 +72,7 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "status", "completed"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
     ("snapshot", "jobs", "status", "lending"),
+    ("snapshot", "jobs", "status", "measured", "lending_price"),
     ("snapshot", "jobs", "unsaved_s"),
     ("snapshot", "pods", "lent_cpu_milli"),
     ("snapshot", "pods", "scheduler"),

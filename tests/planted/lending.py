@@ -10,8 +10,9 @@ import numpy as np
 
 from tests.planted import Right, bug, targets
 
-PLANS = "planner/test_lending.py"
+PLANS = "planner/lending/test_clearing.py"
 RESIZES = "lifecycle/test_running_requests.py"
+GUARD, PLAN_GUARD = "lifecycle/lent_cpu/test_guard_of_requests.py", "planner/lending/test_guard.py"
 
 
 @bug(
@@ -112,3 +113,75 @@ def never_give_back(_: Right) -> Right:
 )
 def lend_alone(right: Right) -> Right:
     return lambda job, *rest: right(replace(job, fault_tolerant=True), *rest)
+
+
+@bug(
+    "the guard lets a trainer lend more than the floor allows",
+    at=targets.LENDS_TOO_MUCH,
+    caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[below the floor]",
+)
+def guard_without_floor(_: Right) -> Right:
+    return lambda *_: ""
+
+
+@bug(
+    "the guard lets a request be raised into room that serving took",
+    at=targets.HAS_NO_ROOM,
+    caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[into room that serving took]",
+)
+def guard_without_room(_: Right) -> Right:
+    return lambda *_, serving_waits: "" if not serving_waits else "serving pods wait"
+
+
+@bug(
+    "the guard does not miss a request that is never given back",
+    at=targets.FORGOTTEN,
+    caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[never given back]",
+)
+def guard_that_forgets(_: Right) -> Right:
+    return lambda *_: ()
+
+
+@bug(
+    "the guard accepts a plan that counts lent room twice",
+    at=targets.CHECK_SERVED,
+    caught_by=f"{PLAN_GUARD}::test_a_plan_that_counts_lent_room_twice_is_refused",
+)
+def guard_counts_twice(_: Right) -> Right:
+    return lambda *_: ()
+
+
+@bug(
+    "the guard accepts a plan that forgets to take back",
+    at=targets.CHECK_CLEARED,
+    caught_by=f"{PLAN_GUARD}::test_a_plan_that_forgets_to_take_back_is_refused",
+)
+def guard_never_clears(_: Right) -> Right:
+    return lambda *_: ()
+
+
+@bug(
+    "what a job loses by lending is never learned",
+    at=targets.OBSERVE_PRICE,
+    caught_by="lifecycle/lent_cpu/test_price.py::test_the_price_is_the_lost_speed_for_each_lent_core[all]",
+)
+def learn_no_price(_: Right) -> Right:
+    return lambda meter, *_: meter
+
+
+@bug(
+    "the price of lending decides nothing",
+    at=targets.PRICE_ON_NODE,
+    caught_by=f"{PLANS}::test_where_lending_costs_most_is_cleared_first[3.0-n000]",
+)
+def ignore_prices(_: Right) -> Right:
+    return lambda *_: 1.0
+
+
+@bug(
+    "a window of slow trainers moves the price without bound",
+    at=targets.PRICE_AT_MOST,
+    caught_by="lifecycle/lent_cpu/test_price.py::test_the_price_is_bounded",
+)
+def price_without_bound(_: float) -> float:
+    return float("inf")

@@ -38,6 +38,7 @@ EMPTY = {
     "Samples per second": "edl measures a speed in quiet windows of 30 s, and the scene has none",
     "Samples per second, by job": "as above",
     "Training time lost to a resize, mean": "as above",
+    "Price of lending, by job": "no trainer lends CPU",
 }
 
 # Metrics that may not move in the scene -> the test that sees them move.
@@ -46,10 +47,9 @@ _MASTER = "tests/master/test_metrics.py"
 _FAILURES = f"{_METRICS}::test_rounds_writes_and_failures_are_counted"
 _PLAN = f"{_METRICS}::test_a_plan_sets_targets_gap_and_duration"
 _REPLICA = f"{_METRICS}::test_leadership_admission_and_objects_left_out_follow_what_happens"
-_LENDING = (
-    "tests/observability/metric_groups/test_lending.py::test_offered_used_requested_and_declared_cpu_are_separate"
-)
 _NODES = "tests/observability/metric_groups/test_nodes.py::test_requests_idle_nodes_and_resting_groups_are_counted"
+_LENT = "tests/observability/metric_groups/test_lending.py"
+_LENDING = f"{_LENT}::test_offered_used_requested_and_declared_cpu_are_separate"
 _STATUS = f"{_MASTER}::test_the_epoch_and_a_full_disk_are_those_of_the_status"
 MOVED_ELSEWHERE = {
     "edl_avoided_nodes": (
@@ -63,6 +63,7 @@ MOVED_ELSEWHERE = {
     "edl_job_admitted": _REPLICA,
     "edl_job_samples_per_second": f"{_LOOP}::test_speed_and_epoch_are_those_of_the_status_and_end_with_the_job",
     "edl_leader": _REPLICA,
+    "edl_job_lending_price": f"{_LENT}::test_the_price_of_lending_is_that_of_the_status",
     "edl_lent_cpu_cores": _LENDING,
     "edl_master_epoch": _STATUS,
     "edl_master_hung_trainers": f"{_MASTER}::test_trainers_that_hang_are_counted",

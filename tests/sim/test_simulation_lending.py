@@ -85,3 +85,19 @@ def test_a_job_that_lends_never_gives_way_as_before() -> None:
     figures = run(wave(0.1, lending="Never")).figures
     assert figures["trainers_deleted_early"] == 8
     assert figures["trainers_slowed"] == 0
+
+
+def in_place(scenario: Scenario) -> Scenario:
+    """The scenario with trainers that request all from their start and lend once they run."""
+    controller = scenario.controller.model_copy(update={"lend_by_resize": True})
+    return scenario.model_copy(update={"controller": controller})
+
+
+def test_trainers_that_run_lend_by_a_resize_in_place() -> None:
+    asks_all, lends = run(in_place(wave(1.0))), run(in_place(wave(0.1)))
+    assert asks_all.figures["trainers_deleted_early"] == 8
+    assert lends.figures["trainers_deleted_early"] == 0
+    assert lends.figures["serving_shortfall_pod_s"] < asks_all.figures["serving_shortfall_pod_s"] / 4
+    assert trainers_at(lends, 59) == 16
+    requested = next(sample.requested for sample in reversed(lends.samples) if sample.at_s <= 59)
+    assert requested == pytest.approx(2 + 15 * 0.2), "one trainer of the minimum"

@@ -61,8 +61,8 @@ def certify_objects(objects: Object, folder: Path, limits: Limits | None = None)
     return Certified(objects, snapshot, made, plan, json.loads(json.dumps(certificate)))
 
 
-def random_objects(seed: int) -> Object:
-    """A cluster of two to six nodes and two to five jobs."""
+def random_objects(seed: int, *, may_lend: bool = False) -> Object:
+    """A cluster of two to six nodes and two to five jobs; with `may_lend`, trainers of every second one lend CPU."""
     random = Random(seed)  # noqa: S311
     nodes = [_node(random, i) for i in range(random.randint(2, 6))]
     sizes = random.sample(SIZES, random.randint(1, 3))
@@ -74,7 +74,29 @@ def random_objects(seed: int) -> Object:
             items += _running(random, job, nodes)
     for i in range(random.randint(0, 4)):
         items.append(_serving(random, i, random.choice(nodes)))
+    if may_lend:
+        _lend(Random(f"{seed} lends"), items)  # noqa: S311
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _lend(random: Random, items: list[Object]) -> None:
+    """Let trainers of some clusters lend, and let serving wait there: they request less CPU than they declare."""
+    if random.random() < 0.5:
+        return
+    for item in items:
+        labels = item["metadata"].get("labels", {})
+        if labels.get("paddlepaddle.org/role") != "trainer" or random.random() < 0.3:
+            continue
+        (container, *_), metadata = item["spec"]["containers"], item["metadata"]
+        declared = container["resources"]["requests"]["cpu"]
+        part = {"cpu": f"{int(declared.removesuffix('m')) // random.choice((2, 10))}m"}
+        limits = {**container["resources"].get("limits", {}), "cpu": declared}
+        requests = container["resources"]["requests"] | part
+        container["resources"] = {"requests": requests, "limits": limits}
+        metadata["annotations"] = {"paddlepaddle.org/declared-cpu": declared}
+    for i in range(random.randint(1, 4)):
+        requests = {"cpu": f"{random.randint(5, 40)}00m", "memory": "256Mi"}
+        items.append(_pod(f"api-{i}", {"containers": [{"name": "c", "resources": {"requests": requests}}]}, random))
 
 
 def _node(random: Random, i: int) -> Object:

@@ -21,7 +21,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
-from edl.model.resources import PodShape
+from edl.model.resources import CPU, PodShape
 from edl.planner.eligibility import takes
 from edl.planner.guard import check
 from tests.tools.certified_clusters import Certified, Object
@@ -104,21 +104,34 @@ class Judge:
             yield "a pod is placed that does not wait"
             return
         used: dict[str, Counter[str]] = defaultdict(Counter)
+        lent: Counter[str] = Counter()
         for pod in self.world.snapshot.pods:
             used[pod.node or pod.nominated].update(pod.shape.request.as_dict())
         for decision in plan["decisions"]:
             for pod in self.jobs[f"{decision['namespace']}/{decision['name']}"].pods:
                 if decision["admitted"] and pod.is_live and pod.name not in decision["victims"]:
                     used[pod.node or pod.nominated].update(pod.shape.request.as_dict())
-        asked: dict[str, set[str]] = defaultdict(set)
-        for node, shape, count in self._planned(plan, certificate):
+                    lent[pod.node or pod.nominated] += pod.lent_cpu_milli
+        planned = list(self._planned(plan, certificate))
+        serving = [(node, self.waiting[name].shape, 1) for name, node in certificate["pods"].items()]
+        for node, shape, _ in planned:
             if node not in self.nodes or not takes(self.nodes[node], shape.placement):
                 yield f"node {node} does not take a pod"
-                continue
+        yield from self._overcommitted(planned[: len(planned) - len(serving)], used, Counter())
+        yield from self._overcommitted(planned, used, lent)
+
+    def _overcommitted(
+        self, planned: list[tuple[str, PodShape, int]], held: dict[str, Counter[str]], lent: Counter[str]
+    ) -> Iterator[str]:
+        """Nodes that get a pod of which too much is used; `lent` of their CPU does not count."""
+        used = {node: +held[node] for node, _, _ in planned}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for node, shape, count in planned:
             used[node].update({name: count * amount for name, amount in shape.request.amounts})
             asked[node].update(shape.request)
-        for node, names in asked.items():
-            if any(used[node][name] > self.nodes[node].allocatable[name] for name in names):
+        for node in asked.keys() & self.nodes.keys():
+            used[node][CPU] -= lent[node]
+            if any(used[node][name] > self.nodes[node].allocatable[name] for name in asked[node]):
                 yield f"node {node} is overcommitted"
 
     def _bound_harms(self, plan: Object, certificate: Object) -> Iterator[str]:
@@ -159,7 +172,8 @@ class Judge:
                 missing = fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
                 if missing > 0:
                     groups.append((fixed.shape, missing, missing))
-        groups += [(self.waiting[name].shape, 1, 1) for name in serving]
+        if not any(pod.lent_cpu_milli for job in self.jobs.values() for pod in job.live_trainers):
+            groups += [(self.waiting[name].shape, 1, 1) for name in serving]
         names = sorted({name for shape, _, _ in groups for name in shape.request})
         nodes, rooms = list(self.nodes.values()), self._rooms(jobs, names)
         pods, counts = len(groups) * len(nodes), len(jobs)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from edl.errors import ConfigError
+from edl.planner.certificates.document import LENT
 from tests.tools.certified_clusters import Certified, Object, certify_objects
 from tests.tools.verifier import faults
 from tests.worlds.raw_objects import job, node, owned_by, pod
@@ -57,6 +56,61 @@ def test_bound_serving_on_lent_room_keeps_plan_and_proof_together(tmp_path: Path
     assert faults(found.objects, found.plan, found.certificate) == []
 
 
-def test_a_plan_that_places_waiting_serving_in_lent_room_has_no_certificate(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="in room that trainers lend"):
-        certified(tmp_path, serving("4"))
+def test_a_plan_that_places_waiting_serving_in_lent_room_has_a_certificate(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("4"))
+    (decision,) = found.plan["decisions"]
+    assert (decision["target"], decision["victims"]) == (6, []), (
+        "5.1 cores are free by requests, 1.75 by declared CPU"
+    )
+    assert found.certificate["pods"] == {"web/web": "n1"}
+    assert LENT in found.certificate["leftOut"]
+    assert faults(found.objects, found.plan, found.certificate) == []
+
+
+def test_serving_in_lent_room_keeps_to_what_trainers_lend(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("5.35"))  # 6.25 - 6 + 3.6 beside the new master of a quarter of a core
+    assert found.plan["decisions"][0]["victims"] == []
+    assert faults(found.objects, found.plan, found.certificate) == []
+    more = change_of(found.objects, "web", "5360m")
+    assert any("overcommitted" in line for line in faults(more, found.plan, found.certificate))
+
+
+def test_lent_room_is_counted_once(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("5"))
+    twin = deepcopy(found.objects)
+    (web,) = (item for item in twin["items"] if item["metadata"]["name"] == "web")
+    twin["items"].append(web | {"metadata": web["metadata"] | {"name": "api"}})
+    found.plan["serving"].update(waiting=2, placed=2)
+    found.certificate["pods"]["web/api"] = "n1"
+    assert any("overcommitted" in line for line in faults(twin, found.plan, found.certificate))
+
+
+def test_memory_is_not_lent(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("4"))
+    more = change_of(found.objects, "web", "4", memory="30Gi")
+    assert any("of memory" in line for line in faults(more, found.plan, found.certificate))
+
+
+def test_a_new_trainer_may_not_use_room_that_others_lend(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("4", "n1"))
+    (decision,) = found.plan["decisions"]
+    decision["nodes"], decision["target"] = {"n1": 1}, decision["target"] + 1
+    assert any("overcommitted" in line for line in faults(found.objects, found.plan, found.certificate))
+
+
+def test_a_request_that_the_kubelet_has_not_lowered_yet_is_not_lent(tmp_path: Path) -> None:
+    found = certified(tmp_path, serving("4"))
+    later = deepcopy(found.objects)
+    for item in later["items"]:
+        if item["metadata"].get("annotations"):
+            reported = {"name": "trainer", "resources": {"requests": {"cpu": "1"}}}
+            item["status"]["containerStatuses"] = [reported]
+    assert any("overcommitted" in line for line in faults(later, found.plan, found.certificate))
+
+
+def change_of(objects: Object, name: str, cpu: str, memory: str = "1Gi") -> Object:
+    """The objects with another size of a serving pod."""
+    changed = deepcopy(objects)
+    (found,) = (item for item in changed["items"] if item["metadata"]["name"] == name)
+    found["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu, "memory": memory}
+    return changed

@@ -347,7 +347,11 @@ def _measured(status: Mapping[str, Any]) -> Measured:
         and (per_s := _amount(entry.get("samplesPerSecond")))
         and (weight_s := _amount(entry.get("seconds")))
     }
-    return Measured(tuple(speeds[count] for count in sorted(speeds)), _amount(status.get("resizeSeconds")))
+    return Measured(
+        tuple(speeds[count] for count in sorted(speeds)),
+        _amount(status.get("resizeSeconds")),
+        _amount(status.get("lendingPrice")),
+    )
 
 
 def _amount(value: object) -> float | None:

@@ -37,6 +37,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "explanation": status.explanation,
         "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
         "resizeSeconds": status.measured.resize_s,
+        "lendingPrice": status.measured.lending_price,
     }
 
 

@@ -7,7 +7,13 @@ from collections import Counter
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import ScalePlan
 from edl.model.resources import CPU
-from edl.observability.metric_groups.declarations import Dashboard, GaugeMetric, Panel
+from edl.observability.metric_groups.declarations import (
+    JOB_LABELS,
+    SELECTED_NAMESPACES,
+    Dashboard,
+    GaugeMetric,
+    Panel,
+)
 from edl.observability.metric_groups.events import ControllerMetricGroup
 
 _STATES = ("offered", "used")
@@ -65,6 +71,25 @@ class LendingMetrics(ControllerMetricGroup):
         ),
     )
 
+    price = GaugeMetric(
+        "edl_job_lending_price",
+        "Cores' worth of speed that a job loses for each core that slowed trainers lend; no series until measured.",
+        JOB_LABELS,
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Price of lending, by job",
+                (
+                    (
+                        f"max by (namespace, job) (edl_job_lending_price{{{SELECTED_NAMESPACES}}})",
+                        "{{namespace}}/{{job}}",
+                    ),
+                ),
+                "1 is what a core trains. Nodes where it is high are cleared first.",
+            ),
+        ),
+    )
+
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set what is offered, used and declared."""
         declared: Counter[str] = Counter()
@@ -78,6 +103,11 @@ class LendingMetrics(ControllerMetricGroup):
         self.declared_cpu.set(declared.total() / _MILLI)
         self.cpu.labels("offered").set(offered.total() / _MILLI)
         self.cpu.labels("used").set(used / _MILLI)
+        self.price.clear()
+        for job in snapshot.jobs:
+            price = job.status.measured.lending_price if job.status is not None else None
+            if price is not None and not job.finished:
+                self.price.labels(*job.key).set(price)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
         """Set how many trainers are slow."""

@@ -19,7 +19,7 @@ from edl.model.plan import Limits
 from edl.model.resources import PodShape
 from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
 from edl.planner.certificates.prices import fluid_prices, given_prices, grid_of
-from edl.planner.certificates.rules import Rules, rules_of, trainer_rule
+from edl.planner.certificates.rules import Rules, lends, rules_of, trainer_rule
 from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine
@@ -32,6 +32,8 @@ LEFT_OUT = (
     "room for DaemonSet pods that are not on their nodes yet",
     "room that --serving-headroom keeps",
 )
+
+LENT = "places of serving pods, which may use CPU that trainers lend"
 
 
 def certify(study: Study, limits: Limits) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def certify(study: Study, limits: Limits) -> dict[str, Any]:
         "plan": {"achieved": stated.achieved, "bound": stated.bound, **_engine(study.proof)},
         "weakerBy": float(weaker),
         "note": _note(weaker, stated.bound, study.proof),
-        "leftOut": list(LEFT_OUT),
+        "leftOut": [*LEFT_OUT, *([LENT] if lends(study.context.problem.snapshot) and rules.serving else [])],
         "jobs": {
             str(job.key): {
                 "cap": job.cap,

@@ -2,7 +2,8 @@
 
 They are weaker than the planner's own rules, so that a stranger can read them from the Kubernetes objects alone: no
 quota, no room for DaemonSet pods to come, no cap on a job but its maximum, and trainers that have no slot of their
-job count without one. A weaker rule allows more plans, so a bound under these rules holds for edl's plans too.
+job count without one. Where trainers lend CPU, serving pods take no place, because they may use what others declare.
+A weaker rule allows more plans, so a bound under these rules holds for edl's plans too.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Rules:
         shapes: what plans place: trainers, missing masters and pservers, and waiting serving pods.
         labels: for each shape, a pod that has it: `ads/ctr trainer`, or the name of a serving pod.
         request: for each shape, what one pod requests.
-        needs: for each shape, the pods that every plan places besides trainers.
+        needs: for each shape, the pods that every plan places besides trainers. Serving pods are left out where
+            trainers lend CPU.
         serving: the node of each waiting serving pod that the plan places.
     """
 
@@ -122,11 +124,6 @@ def rules_of(study: Study) -> Rules:
         )
     if any(decision.moves for decision in plan.decisions):
         raise ConfigError("--certificate: pservers move in this plan; leave out --consolidate-after-s")
-    if _uses_lent_room(study):
-        raise ConfigError(
-            "--certificate: waiting serving pods are placed in room that trainers lend, which a certificate does not"
-            " cover; plan again once they are bound"
-        )
     shapes = _Shapes()
     jobs = tuple(_job_rules(study, shapes))
     serving = _serving_places(study, shapes)
@@ -150,11 +147,9 @@ def rules_of(study: Study) -> Rules:
     )
 
 
-def _uses_lent_room(study: Study) -> bool:
-    """True if the plan places serving pods on a node whose trainers declare what they use."""
-    packing = study.context.shared.packing
-    nodes = [place.node for place in packing.placed if place.owner == SERVING]
-    return packing.problem.lends and bool((packing.free[nodes] < 0).any())
+def lends(snapshot: ClusterSnapshot) -> bool:
+    """True if a trainer lends CPU: a plan may then place serving pods in room that trainers go on declaring."""
+    return any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.live_trainers)
 
 
 def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
@@ -213,6 +208,7 @@ def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
     for pod in problem.snapshot.pods:
         if pod.needs_room:
             waiting[pod.shape].append(pod)
+    needed = 0 if lends(problem.snapshot) else 1
     left = {
         shape: served.due.get(shape, 0) + served.in_grace.get(shape, 0) for shape in {*served.due, *served.in_grace}
     }
@@ -223,7 +219,7 @@ def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
             continue
         left[place.shape] -= 1
         pod = waiting[shape].pop(0)
-        shapes.add(shape, f"{pod.namespace}/{pod.name}", 1)
+        shapes.add(shape, f"{pod.namespace}/{pod.name}", needed)
         found[f"{pod.namespace}/{pod.name}"] = problem.snapshot.nodes[place.node].name
     return found
 

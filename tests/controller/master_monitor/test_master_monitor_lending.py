@@ -15,6 +15,7 @@ from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.progress import NOTHING_MEASURED, Measured, Speed
 from edl.model.status import JobStatus, LentCpu
 from tests.worlds.builders import make_shape
 from tests.worlds.controller_with_masters import sharded
@@ -70,5 +71,27 @@ async def test_a_slow_trainer_teaches_no_speed(lending: LentCpu | None, is_measu
         monitor.update([job])
         await eventually(lambda: master.calls >= CALLS and (is_known() or not is_measured))
         assert is_known() is is_measured
+    finally:
+        await monitor.close()
+
+
+async def test_the_price_of_lending_is_learned_and_the_speed_stays() -> None:
+    """The trainer of 1 core lends 0.5, and does next to nothing of what it did before: 2 cores' worth for each."""
+    master, job = Master(), training(LentCpu(500, 1))
+    measured = Measured((Speed(1, 1e9, 60.0),))
+    assert job.status is not None
+    pods = tuple(replace(pod, lent_cpu_milli=500 if pod.role is Role.TRAINER else 0) for pod in job.pods)
+    job = replace(job, pods=pods, status=replace(job.status, measured=measured))
+    monitor = MasterMonitor(master, SystemClock(), FakeLease(), lambda *_: None, PACE)
+
+    def found() -> Measured:
+        view = monitor.master_view(job)
+        return view.measured if view is not None and view.measured is not None else NOTHING_MEASURED
+
+    try:
+        monitor.update([job])
+        await eventually(lambda: found().lending_price is not None)
+        assert found().lending_price == pytest.approx(2.0, abs=0.01)
+        assert found().speeds == measured.speeds
     finally:
         await monitor.close()

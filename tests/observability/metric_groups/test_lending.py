@@ -8,6 +8,7 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
+from edl.model.progress import Measured
 from edl.observability.metrics import Metrics
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import plan_for, with_status
@@ -51,3 +52,16 @@ def test_lent_requests_hold_headroom(lends: bool, held: int) -> None:
     free = cluster(lends=lends)
     bigger = replace(free, nodes=make_nodes(1, 13.5))
     assert values(bigger)['edl_headroom_pods{state="held"}'] == held
+
+
+def test_the_price_of_lending_is_that_of_the_status() -> None:
+    snapshot = cluster(lends=True)
+    (job,) = snapshot.jobs
+    assert job.status is not None
+    measured = replace(job.status, measured=Measured(lending_price=0.8))
+    metrics = Metrics()
+    name = 'edl_job_lending_price{job="ctr",namespace="default"}'
+    metrics.observed(replace(snapshot, jobs=(replace(job, status=measured),)), leader=True)
+    assert f"{name} 0.8" in metrics.render().decode()
+    metrics.observed(snapshot, leader=True)
+    assert name not in metrics.render().decode()

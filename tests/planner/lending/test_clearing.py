@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.plan import Limits, ScalePlan
 from edl.model.pods import Pod
+from edl.model.progress import Measured
 from edl.model.resources import CPU
 from edl.model.status import Reason, Resize
-from edl.planner.lending import slowed_since_s
+from edl.planner.lending.clearing import clear_lent_room, keep_lent_room, slowed_since_s
+from edl.planner.problem_reader import read_problem
+from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets, with_status
 
@@ -163,6 +167,45 @@ def test_the_nodes_that_are_slowed_most_come_first() -> None:
         for i, c, n in ((0, 3, "n000"), (1, 5, "n001"))
     ]
     assert cleared(plan_for(make_snapshot(make_nodes(2, 12), (job,), tuple(old)), CLEAR)) == ("ctr-trainer-3",)
+
+
+def priced(job: Job, price: float) -> Job:
+    """The job with a measured price of lending."""
+    assert job.status is not None
+    return replace(job, status=replace(job.status, measured=Measured(lending_price=price)))
+
+
+@pytest.mark.parametrize(("price", "cleared_node"), [(1.0, "n001"), (3.0, "n000")])
+def test_where_lending_costs_most_is_cleared_first(price: float, cleared_node: str) -> None:
+    """Both jobs are due; `dear` is beside less serving."""
+    jobs = []
+    for name, node in (("dear", "n000"), ("slow", "n001")):
+        job = with_status(lending(make_job(name, trainers=2, cpu=5, max_trainers=4, on=(node,))), admitted=True)
+        jobs.append(priced(job, price if name == "dear" else 1.0))
+    old = [
+        replace(make_serving(f"web-{i}", cpu=c, node=n), created_s=0.0)
+        for i, c, n in ((0, 3, "n000"), (1, 5, "n001"))
+    ]
+    packing = TrialPacking(read_problem(make_snapshot(make_nodes(2, 12), tuple(jobs), tuple(old)), CLEAR), range(2))
+    clear_lent_room(packing)
+    first = packing.problem.live_trainers[packing.victims[0]]
+    assert first.pod.node == cleared_node
+
+
+@pytest.mark.parametrize(("prices", "kept_on"), [((1.0, 1.0), 0), ((1.0, 0.2), 1), ((0.2, 1.0), 0)])
+def test_headroom_counts_on_the_cheapest_lenders_first(prices: tuple[float, float], kept_on: int) -> None:
+    jobs = [
+        priced(
+            with_status(lending(make_job(n, trainers=2, cpu=5, max_trainers=2, on=(f"n00{i}",))), admitted=True), p
+        )
+        for i, (n, p) in enumerate(zip(("a", "b"), prices, strict=True))
+    ]
+    running = make_serving("web-0", cpu=4, node="n002")
+    snapshot = make_snapshot((*make_nodes(2, 10), make_node("n002", 4)), tuple(jobs), (running,))
+    packing = TrialPacking(read_problem(snapshot, Limits(serving_headroom=1)), range(2))
+    before = packing.lent.copy()
+    assert keep_lent_room(packing, packing.problem.headroom[0], 1) == 1
+    assert np.flatnonzero((packing.lent < before).any(axis=1)).tolist() == [kept_on]
 
 
 def test_headroom_that_trainers_lend_costs_no_trainer() -> None:

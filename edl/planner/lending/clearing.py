@@ -49,7 +49,7 @@ def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
     other = request.copy()
     other[cpu] = 0
     left = count
-    for node in np.flatnonzero(slots).tolist():
+    for node in _cheapest_first(packing, np.flatnonzero(slots).tolist()):
         kept = min(left, int(slots[node]))
         packing.lent[node, cpu] -= kept * request[cpu]
         packing.free[node] -= kept * other
@@ -63,8 +63,8 @@ def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
 def clear_lent_room(packing: TrialPacking) -> frozenset[int]:
     """Delete trainers that are slowed where serving has used lent CPU for long; the packing is changed.
 
-    The nodes whose trainers are slowed most come first. No job falls below its minimum, and each job gives trainers
-    at most once in its cooldown.
+    The nodes where slow trainers lose most speed come first, as far as that was measured. No job falls below its
+    minimum, and each job gives trainers at most once in its cooldown.
 
     Returns:
         The deleted trainers, by index.
@@ -80,7 +80,7 @@ def clear_lent_room(packing: TrialPacking) -> frozenset[int]:
     since_s = _used_since_s(packing, slowed)
     allowance = {j: n for j in packing.members if (n := _may_give(packing, j, now_s)) > 0}
     deleted: list[int] = []
-    for node in sorted(slowed, key=lambda n: (-over[n] / packing.lent[n, cpu], n)):
+    for node in sorted(slowed, key=lambda n: (-over[n] / packing.lent[n, cpu] * _price(packing, n), n)):
         if now_s - since_s[node] < after_s:
             continue
         for index in deletion_order(packing, node, allowance):
@@ -91,6 +91,21 @@ def clear_lent_room(packing: TrialPacking) -> frozenset[int]:
                 deleted.append(index)
                 allowance[problem.live_trainers[index].demand] -= 1
     return frozenset(deleted)
+
+
+def _cheapest_first(packing: TrialPacking, nodes: list[int]) -> list[int]:
+    """The nodes in the order of what a core costs that is lent there."""
+    return sorted(nodes, key=lambda node: (_price(packing, node), node))
+
+
+def _price(packing: TrialPacking, node: int) -> float:
+    """What a core costs that trainers of a node lend: the mean over these cores; 1 if nothing is lent."""
+    problem = packing.problem
+    cpu = problem.names.index(CPU)
+    lent = [(i, float(problem.trainer_lent[i, cpu])) for i in packing.at[node] if problem.trainer_lent[i, cpu]]
+    jobs = {i: problem.demands[problem.live_trainers[i].demand].job for i, _ in lent}
+    paid = sum(milli * jobs[i].lending_price for i, milli in lent)
+    return paid / sum(milli for _, milli in lent) if lent else 1.0
 
 
 def clearing_times_s(snapshot: ClusterSnapshot, limits: Limits) -> Iterator[float]:
