@@ -318,11 +318,12 @@ def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: Decisi
             "lower the requests of its pods or spec.trainer.min-instance, relax node selectors, or add a larger node"
         ]
     if decision.reason is Reason.QUOTA_REACHED:
-        return [_within_quota(demand, context), "lower spec.trainer.min-instance of this job"]
+        fewer = ["lower spec.trainer.min-instance of this job"] if demand.min_trainers > 1 else []
+        return [_within_quota(demand, context), *fewer]
     head = context.admission.head.get(demand.index, demand.index)
     if head != demand.index:
         return [f"wait until {context.problem.demands[head].job.key}, the first in the queue, starts, or suspend it"]
     return [
         "end another job or lower its min-instance, scale serving down, or add a node",
-        "lower spec.trainer.min-instance of this job",
+        *(["lower spec.trainer.min-instance of this job"] if demand.min_trainers > 1 else []),
     ]

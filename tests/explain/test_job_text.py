@@ -97,11 +97,11 @@ def test_the_text_reads_like_a_report() -> None:
 @pytest.mark.parametrize(
     ("cores", "says", "remedy"),
     [(2, "2 of 6: queue default uses 2 cores of its quota of 2 cores; a trainer requests 1 core\n", ""),
-     (0, "does not run (min 1, max 6), QuotaReached", "lower spec.trainer.min-instance of this job")],
+     (0, "does not run (min 2, max 6), QuotaReached", "lower spec.trainer.min-instance of this job")],
     ids=["runs", "cannot start"],
 )  # fmt: skip
 def test_a_job_that_its_quota_holds_reads_so_and_what_would_help(cores: int, says: str, remedy: str) -> None:
-    alone = make_snapshot(make_nodes(1), (make_job("a", max_trainers=6),))
+    alone = make_snapshot(make_nodes(1), (make_job("a", min_trainers=1 if cores else 2, max_trainers=6),))
     text = printed(alone, "a", Limits(quotas=(Quota("default", ((CPU, cores * 1000),)),)))
     assert says in text
     assert "QuotaReached" in text
@@ -118,6 +118,22 @@ def test_another_job_of_the_queue_is_a_remedy_only_above_its_minimum(minimum: in
     jobs = (make_job("a", max_trainers=6), make_job("b", min_trainers=minimum, max_trainers=6))
     text = printed(make_snapshot(make_nodes(1), jobs), "a", Limits(quotas=(Quota("default", ((CPU, 4900),)),)))
     assert f"  - raise the quota of queue default{more}\n" in text
+
+
+def test_a_job_that_fits_on_no_node_is_not_told_to_raise_a_quota() -> None:
+    text = printed(
+        make_snapshot(make_nodes(2), (make_job("a", cpu=9),)), "a", Limits(quotas=(Quota("default", ((CPU, 1),)),))
+    )
+    assert "Unschedulable" in text
+    assert "quota" not in text
+
+
+def test_a_job_with_a_minimum_of_one_is_not_told_to_lower_it() -> None:
+    for least, expected in ((1, False), (2, True)):
+        job = make_job("a", min_trainers=least)
+        text = printed(make_snapshot(make_nodes(1), (job,)), "a", Limits(quotas=(Quota("default", ((CPU, 1),)),)))
+        assert "QuotaReached" in text
+        assert ("lower spec.trainer.min-instance" in text) is expected
 
 
 @pytest.mark.parametrize("phase", [JobPhase.FAILED, JobPhase.SUCCEEDED])

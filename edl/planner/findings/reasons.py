@@ -186,6 +186,8 @@ def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, 
 
 def _not_admitted(demand: JobDemand, context: DecisionContext) -> Finding:
     admission, key = context.admission, _key_of_head(demand, context)
+    if _is_too_large(demand, context):
+        return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
     if most_alone(demand.quota_uses) < demand.min_trainers:
         return _found(Reason.QUOTA_REACHED, Cause.QUOTA_TOO_SMALL)
     if (shortage := admission.short.get(demand.index)) is not None:
@@ -194,9 +196,14 @@ def _not_admitted(demand: JobDemand, context: DecisionContext) -> Finding:
         return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
     if demand.job.was_admitted and any(context.served.due.values()):
         return _found(Reason.SERVING_NEEDS_ROOM, Cause.LOST_TO_SERVING)
-    if key is None:
-        return _found(Reason.MIN_UNSATISFIED, Cause.HEAD_OF_QUEUE)
-    return _found(Reason.MIN_UNSATISFIED, Cause.BEHIND_HEAD, other=key)
+    return _found(Reason.MIN_UNSATISFIED, Cause.HEAD_OF_QUEUE if key is None else Cause.BEHIND_HEAD, other=key)
+
+
+def _is_too_large(demand: JobDemand, context: DecisionContext) -> bool:
+    """True if no node that accepts a trainer is large enough for one, so that no quota would help."""
+    problem, request = context.problem, context.problem.request[demand.shape]
+    accepting = problem.opened[demand.shape]
+    return bool(accepting.any()) and not (problem.allocatable[accepting] >= request).all(axis=1).any()
 
 
 def _key_of_head(demand: JobDemand, context: DecisionContext) -> JobKey | None:
