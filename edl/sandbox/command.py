@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import shutil
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from edl.dashboard.serve import Address, PageSettings, serve_page
 from edl.errors import ConfigError, EdlError
-from edl.sandbox.demo import Demo, demo_jobs, summary
+from edl.sandbox.demo import Demo, demo_jobs, summary, why_slow
 from edl.sandbox.kubelet.command import make_folder, unwritable
 from edl.sandbox.kubelet.images import default_images, table
 from edl.sandbox.kubelet.node import NodeShape
@@ -97,12 +98,13 @@ async def _forever() -> int:
 async def _demonstrate(stack: Stack, view: View) -> int:
     """Play the demonstration and print its summary."""
     demo = Demo(stack.session, stack.kubelet, view)
-    problems = demo.account.problems
+    problems, is_whole = demo.account.problems, False
     try:
         await demo.play()
+        is_whole = True
     except EdlError as error:
-        problems.append(str(error))
-    lines = summary(demo.account, view.seconds)
+        problems.append(f"{error}; {why_slow(os.getloadavg()[0], os.cpu_count() or 1)}")
+    lines = summary(demo.account, view.seconds, is_whole=is_whole)
     sys.stdout.write("\n".join(["", "What happened", *(f"  {line}" for line in lines), ""]))
     for problem in problems:
         sys.stderr.write(f"edl: {problem}\n")

@@ -39,6 +39,7 @@ _STEP_S, _TRAINING_S = 180.0, 600.0
 _SCORE = re.compile(r"AUC (\d\.\d+) on \d+ held-out flights, (\d+) pushes")
 _LEAST_AUC = 0.7
 _CORES = 2  # for which example/sandbox.yaml is written
+BUSY = 2.0  # processes that want each core: with more, a step may take longer than the demonstration waits
 _MOST_EPOCHS = 4.0  # times those of two cores: beyond, the parameter servers are the limit
 
 
@@ -310,8 +311,11 @@ def serving_manifest() -> Object:
     }
 
 
-def summary(account: Account, seconds: float) -> list[str]:
-    """What happened, as lines; `problems` of the account grow if a result is missing or bad."""
+def summary(account: Account, seconds: float, *, is_whole: bool = True) -> list[str]:
+    """What happened, as lines; `problems` of the account grow if a result is missing or bad.
+
+    A demonstration that was not played to its end (`is_whole` is False) has no results.
+    """
     largest = max((value for line in (*account.trainers.values(), account.serving) for _, value in line), default=0)
     lines = [*account.notes, f"serving pods were missing for {account.short:.1f} pod-seconds in all"]
     lines.append(f"trainers and serving pods over {seconds:.0f} s (a full block is {largest}):")
@@ -321,7 +325,7 @@ def summary(account: Account, seconds: float) -> list[str]:
         f"  {name:<{width}} {chart(line, seconds, largest)} {max((v for _, v in line), default=0)} at most"
         for name, line in rows.items()
     ]
-    for job in account.trainers:
+    for job in account.trainers if is_whole else ():
         score, report = account.scores.get(job), account.audits.get(job)
         if score is None or score < _LEAST_AUC:
             account.problems.append(f"{job}: the AUC is {score}, expected at least {_LEAST_AUC}")
@@ -332,6 +336,13 @@ def summary(account: Account, seconds: float) -> list[str]:
         else:
             lines += [audit_line(job, report)]
     return lines
+
+
+def why_slow(load: float, cores: int) -> str:
+    """What to try if a step took too long, by the load of the machine over the last minute."""
+    if load > BUSY * cores:
+        return f"this machine is busy (load {load:.1f} on {cores} cores); try again when it is not"
+    return "the log of the controller, and of each job (edl logs), say what went on"
 
 
 def audit_line(job: str, report: AuditReport) -> str:

@@ -14,7 +14,7 @@ import pytest
 from edl.kube.client.session import ApiSession
 from edl.ledger.audit import EpochAudit
 from edl.master.journal_audit import AuditReport
-from edl.sandbox.demo import Account, Demo, audit_line, demo_jobs, summary
+from edl.sandbox.demo import Account, Demo, audit_line, demo_jobs, summary, why_slow
 from edl.sandbox.kubelet.kubelet import Kubelet
 from edl.sandbox.view.live import View
 from tests.sandbox.sandboxes import launch, leftovers
@@ -79,6 +79,18 @@ def test_a_bad_model_and_a_bad_or_missing_journal_are_problems() -> None:
     ):
         summary(bad, 10.0)
         assert len(bad.problems) == 1
+
+
+def test_a_demonstration_that_was_cut_short_is_not_said_to_have_bad_results() -> None:
+    cut = account(None, None)
+    lines = summary(cut, 10.0, is_whole=False)
+    assert cut.problems == []
+    assert "serving pods were missing for 4.2 pod-seconds in all" in lines
+
+
+def test_a_step_that_took_too_long_is_blamed_on_a_busy_machine_only_if_it_is_busy() -> None:
+    assert why_slow(9.0, 2) == "this machine is busy (load 9.0 on 2 cores); try again when it is not"
+    assert "busy" not in why_slow(2.0, 2)
 
 
 def test_the_records_that_came_back_are_read_from_the_journals_of_the_job(tmp_path: Path) -> None:
