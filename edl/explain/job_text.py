@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -184,10 +185,14 @@ def _stuck(job: Job) -> Iterator[str]:
         return
     ready = sum(pod.ready for pod in job.live_trainers)
     yield f"  {ready} of {count(len(job.live_trainers), 'trainer')} ready; {count(len(stuck), 'pod')} cannot start:"
-    for pod in stuck[:NAMES_OFFERED]:
-        yield f"    {pod.name}: {pod.container_message}"
-    if (more := len(stuck) - NAMES_OFFERED) > 0:
-        yield f"    and {count(more, 'more pod')}"
+    names: dict[str, list[str]] = defaultdict(list)
+    for pod in stuck:
+        names[pod.container_message].append(pod.name)
+    for message, those in list(names.items())[:NAMES_OFFERED]:
+        rest = f" and {count(more, 'more pod')}" if (more := len(those) - NAMES_OFFERED) > 0 else ""
+        yield f"    {', '.join(those[:NAMES_OFFERED])}{rest}: {message}"
+    if (more := len(names) - NAMES_OFFERED) > 0:
+        yield f"    and pods with {count(more, 'other message')}"
 
 
 def _avoided(report: JobReport) -> Iterator[str]:

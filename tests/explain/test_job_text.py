@@ -53,6 +53,18 @@ def test_pods_that_cannot_start_are_named_with_their_cause() -> None:
     assert "cannot start" not in printed(make_snapshot(make_nodes(1), (job,)), "a")
 
 
+def test_pods_with_the_same_cause_are_named_in_one_line() -> None:
+    job = make_job("a", max_trainers=8, trainers=8, on=("n000",))
+    causes = ["no such image"] * 7 + ["no such path"]
+    stuck = tuple(
+        replace(pod, phase=PodPhase.PENDING, ready=False, container_message=cause)
+        for pod, cause in zip(job.pods, causes, strict=True)
+    )
+    text = printed(make_snapshot(make_nodes(1), (replace(job, pods=stuck),)), "a")
+    assert (text.count("no such image"), text.count("no such path")) == (1, 1)
+    assert f"{stuck[4].name} and 2 more pods: no such image\n" in text
+
+
 def test_what_keeps_a_job_from_working_comes_before_its_count_and_no_remedy_hides_it() -> None:
     job = make_job("a", max_trainers=1, trainers=1, on=("n000",))
     failing = Condition("Degraded", "True", "MasterFailing", "the glob matches no file", 0.0)
