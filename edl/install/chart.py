@@ -23,34 +23,34 @@ _WRONG_NAMESPACE = (
     f'{{{{- fail "edl runs in namespace {objects.NAMESPACE}: add --namespace {objects.NAMESPACE}" }}}}\n'
     "{{- end }}\n"
 )
+_FLAG_OF_TEXT = {"tenants": "tenants", "queues": "queues", "expectedNodes": "expect-nodes"}
+"""A value that is the text of a file -> the flag that reads the file."""
 _MORE_FLAGS = (
     "        - --log-level={{ .Values.logLevel }}\n"
     "{{- range .Values.flags }}\n"
     "        - {{ . | quote }}\n"
     "{{- end }}\n"
-    "{{- if .Values.tenants }}\n"
-    "        - --tenants=/etc/edl/tenants.yaml\n"
-    "{{- end }}\n"
-    "{{- if .Values.queues }}\n"
-    "        - --queues=/etc/edl/queues.yaml\n"
-    "{{- end }}\n"
+    + "".join(
+        f"{{{{- if .Values.{value} }}}}\n        - --{flag}=/etc/edl/{flag}.yaml\n{{{{- end }}}}\n"
+        for value, flag in _FLAG_OF_TEXT.items()
+    )
 )
-_IF_FILES = "{{- if or .Values.tenants .Values.queues }}\n"
-_FILES = f"""{_IF_FILES}apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: edl-files
-  namespace: {objects.NAMESPACE}
-data:
-  tenants.yaml: {{{{ .Values.tenants | default "" | quote }}}}
-  queues.yaml: {{{{ .Values.queues | default "" | quote }}}}
-{{{{- end }}}}
-"""
+_IF_FILES = f"{{{{- if or {' '.join(f'.Values.{value}' for value in _FLAG_OF_TEXT)} }}}}\n"
+_FILES = (
+    f"{_IF_FILES}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: edl-files\n"
+    f"  namespace: {objects.NAMESPACE}\ndata:\n"
+    + "".join(
+        f'  {flag}.yaml: {{{{ .Values.{value} | default "" | quote }}}}\n' for value, flag in _FLAG_OF_TEXT.items()
+    )
+    + "{{- end }}\n"
+)
+_FORMAT = "\\n".join(["%s"] * len(_FLAG_OF_TEXT))
+_TEXTS = " ".join(f'(.Values.{value} | default "")' for value in _FLAG_OF_TEXT)
 _CHECKSUM = f"""{_IF_FILES}      annotations:
-        checksum/files: {{{{ printf "%s\\n%s" .Values.tenants .Values.queues | sha256sum | quote }}}}
+        checksum/files: {{{{ printf "{_FORMAT}" {_TEXTS} | sha256sum | quote }}}}
 {{{{- end }}}}
 """
-"""A change of a file starts new pods: the controller reads --tenants only at its start."""
+"""A change of a file starts new pods: the controller reads them only at its start."""
 _MOUNT = f"""{_IF_FILES}        - name: files
           mountPath: /etc/edl
           readOnly: true
@@ -69,8 +69,7 @@ VALUES: Object = {
     "replicas": _REPLICAS,
     "logLevel": _LOG_LEVEL,
     "flags": [],
-    "tenants": "",
-    "queues": "",
+    **dict.fromkeys(_FLAG_OF_TEXT, ""),
 }
 _SCHEMA: Object = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -94,13 +93,12 @@ _SCHEMA: Object = {
             "items": {"type": "string", "pattern": "^--[a-z][a-z-]*(=.*)?$"},
             "description": "More flags of `edl controller`, such as --serving-headroom=2.",
         },
-        "tenants": {
-            "type": "string",
-            "description": "Text of the file of flag --tenants; empty for none. Use --set-file tenants=FILE.",
-        },
-        "queues": {
-            "type": "string",
-            "description": "Text of the file of flag --queues; empty for none. Use --set-file queues=FILE.",
+        **{
+            value: {
+                "type": "string",
+                "description": f"Text of the file of flag --{flag}; empty for none. Use --set-file {value}=FILE.",
+            }
+            for value, flag in _FLAG_OF_TEXT.items()
         },
     },
 }

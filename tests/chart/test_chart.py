@@ -59,23 +59,28 @@ def test_values_reach_the_deployment(program: Path) -> None:
     assert not [kind for kind, _ in found if kind == "PodDisruptionBudget"]
 
 
-def test_the_files_of_tenants_and_queues_are_mounted_and_read(program: Path, tmp_path: Path) -> None:
-    texts = {"tenants": 'namespaces:\n  "*": {max-priority: 0}\n', "queues": "blue: {cpu: 64}\n"}
+def test_the_files_that_values_have_as_texts_are_mounted_and_read(program: Path, tmp_path: Path) -> None:
+    flags = {"tenants": "tenants", "queues": "queues", "expectedNodes": "expect-nodes"}
+    texts = {
+        "tenants": 'namespaces:\n  "*": {max-priority: 0}\n',
+        "queues": "blue: {cpu: 64}\n",
+        "expectedNodes": "groups: []\n",
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     sets = {name: ("--set-file", f"{name}={tmp_path / name}") for name in texts}
     checksums = set()
-    for names in (("tenants",), ("queues",), ("tenants", "queues")):
+    for names in (("tenants",), ("queues",), ("expectedNodes",), ("tenants", "queues", "expectedNodes")):
         found = rendered(program, *(word for name in names for word in sets[name]))
         template = found["Deployment", "training-job-controller"]["spec"]["template"]
         (container,) = template["spec"]["containers"]
-        assert container["args"][4:] == [f"--{name}=/etc/edl/{name}.yaml" for name in names]
+        assert container["args"][4:] == [f"--{flags[name]}=/etc/edl/{flags[name]}.yaml" for name in names]
         assert {"name": "files", "mountPath": "/etc/edl", "readOnly": True} in container["volumeMounts"]
         assert {"name": "files", "configMap": {"name": "edl-files"}} in template["spec"]["volumes"]
         data = found["ConfigMap", "edl-files"]["data"]
-        assert data == {f"{name}.yaml": text if name in names else "" for name, text in texts.items()}
+        assert data == {f"{flags[name]}.yaml": text if name in names else "" for name, text in texts.items()}
         checksums.add(template["metadata"]["annotations"]["checksum/files"])
-    assert len(checksums) == 3, "a changed file starts new pods"
+    assert len(checksums) == 4, "a changed file starts new pods"
 
 
 @pytest.mark.parametrize(
