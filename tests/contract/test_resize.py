@@ -109,8 +109,9 @@ def test_a_quota_and_a_limit_range_count_what_is_added(server: Server) -> None:
         other = alone("q", {"cpu": cpu, "memory": "1Gi"}, {"cpu": "4", "memory": "1Gi"})
         return server.send("POST", path, other, query={"dryRun": "All"}).code
 
+    # Beside the first pod, 2 cores are too much: they are refused once the quota counts that pod.
     server.kube.wait_until(
-        lambda: [beside(cpu) for cpu in ("3", "100m", "10m")] == [403, 201, 403], 20, "both limits are known"
+        lambda: [beside(cpu) for cpu in ("2", "100m", "10m")] == [403, 201, 403], 60, "both limits are known"
     )
 
     def resize(cpu: str) -> int:
