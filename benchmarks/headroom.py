@@ -107,17 +107,24 @@ def simulated(name: str, scenario: Scenario) -> dict[str, Any]:
     }
 
 
+def _always(pods: int) -> Callable[[object], int]:
+    return lambda _: pods
+
+
+def _for_slo(rule: Callable[[float, float], Room], slo: int) -> Callable[[object], Room]:
+    return lambda _: rule(POD_CORES, slo)
+
+
 def accounts() -> Iterator[dict[str, Any]]:
     """The figures of each rule over the two weeks, the mean of three loads."""
-    makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Room | int]] = {"none": lambda _: 0}
-    for pods in FIXED:
-        makers[f"fixed {pods}"] = lambda _, pods=pods: pods  # type: ignore[misc]  # mypy does not infer a default
-    for slo in WEEKS_SLOS:
-        makers[f"auto, slo {slo}"] = lambda _, slo=slo: Learner(POD_CORES, slo)  # type: ignore[misc]
-    for slo in (100, 500):
-        makers[f"conformal, slo {slo}"] = lambda _, slo=slo: Conformal(POD_CORES, slo)  # type: ignore[misc]
-    makers["peak"] = lambda _: Peak()
-    makers["foresight"] = lambda serving: Foresight([serving], 5.0, pays=True)
+    makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Room | int]] = {
+        "none": lambda _: 0,
+        **{f"fixed {pods}": _always(pods) for pods in FIXED},
+        **{f"auto, slo {slo}": _for_slo(Learner, slo) for slo in WEEKS_SLOS},
+        **{f"conformal, slo {slo}": _for_slo(Conformal, slo) for slo in (100, 500)},
+        "peak": lambda _: Peak(),
+        "foresight": lambda serving: Foresight([serving], 5.0, pays=True),
+    }
     for name, make in makers.items():
         done = []
         for seed in SEEDS:

@@ -71,7 +71,8 @@ def watch_nodes(snapshot: ClusterSnapshot, limits: Limits) -> NodeWatch:
     if not limits.avoid_nodes_after:
         return UNWATCHED
     first_s, now_s = limits.avoid_nodes_for_s, snapshot.observed_at_s
-    found = [node for name, told in _told(snapshot).items() if (node := _judge(name, told, limits, now_s))]
+    reports = _reports_by_node(snapshot)
+    found = [node for name in reports if (node := _judge(name, reports[name], limits, now_s))]
     if not found:
         return NodeWatch(first_s)
     last_s = {node.name: node.until_s - wait_s(first_s, node.waits) for node in found}
@@ -157,27 +158,29 @@ def excluding(shape: PodShape, names: Iterable[str]) -> PodShape:
     return replace(shape, placement=replace(placement, required=required))
 
 
-def _told(snapshot: ClusterSnapshot) -> dict[str, list[tuple[JobKey, NodeTrouble]]]:
+def _reports_by_node(snapshot: ClusterSnapshot) -> dict[str, list[tuple[JobKey, NodeTrouble]]]:
     """The confirmed troubles of all jobs, by the name of a node that exists."""
-    told: dict[str, list[tuple[JobKey, NodeTrouble]]] = defaultdict(list)
+    reports: dict[str, list[tuple[JobKey, NodeTrouble]]] = defaultdict(list)
     for job in snapshot.jobs:
         if job.status is not None and job.status.troubles:
             for trouble in job.status.troubles:
                 if trouble.confirmed:
-                    told[trouble.node].append((job.key, trouble))
-    names = {node.name for node in snapshot.nodes} if told else set()
-    return {name: told[name] for name in sorted(told) if name in names}
+                    reports[trouble.node].append((job.key, trouble))
+    names = {node.name for node in snapshot.nodes} if reports else set()
+    return {name: reports[name] for name in sorted(reports) if name in names}
 
 
-def _judge(name: str, told: Sequence[tuple[JobKey, NodeTrouble]], limits: Limits, now_s: float) -> AvoidedNode | None:
+def _judge(
+    name: str, reports: Sequence[tuple[JobKey, NodeTrouble]], limits: Limits, now_s: float
+) -> AvoidedNode | None:
     """The node if enough jobs had trouble there at about the same time, or one after it was avoided; else None."""
     first_s = limits.avoid_nodes_for_s
-    told = [(key, trouble) for key, trouble in told if now_s < forgotten_s(trouble, first_s)]
-    if not told:
+    reports = [(key, trouble) for key, trouble in reports if now_s < forgotten_s(trouble, first_s)]
+    if not reports:
         return None
-    last_s = max(trouble.time_s for _, trouble in told)
-    waits = max(trouble.waits for _, trouble in told)
-    jobs = sorted(key for key, trouble in told if waits or last_s - trouble.time_s <= WINDOW * first_s)
+    last_s = max(trouble.time_s for _, trouble in reports)
+    waits = max(trouble.waits for _, trouble in reports)
+    jobs = sorted(key for key, trouble in reports if waits or last_s - trouble.time_s <= WINDOW * first_s)
     if len(jobs) < limits.avoid_nodes_after and not waits:
         return None
     return AvoidedNode(name, last_s + wait_s(first_s, waits), tuple(jobs), waits)

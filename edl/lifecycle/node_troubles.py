@@ -37,7 +37,7 @@ def node_troubles(
         watch: what is known about nodes.
         now_s: seconds since the epoch.
         master_view: what its master reports; None if nothing is known.
-        is_over: the job has ended: what it told stays until it is forgotten.
+        is_over: the job has ended: what it reported stays until it is forgotten.
     """
     if not watch.first_s or job.owner_count is not None:
         return ()

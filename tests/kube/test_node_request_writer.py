@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from edl.api.manifest import PRIORITY_TRAINING
 from edl.model.actions import RequestNode, Result, WithdrawNodeRequest
 from edl.model.node_groups import NodeGroup
@@ -44,9 +46,11 @@ async def test_a_request_pod_can_only_go_to_its_group_and_preempts_nobody(tmp_pa
         assert here.seen.expected == [("created", "Pod", "ads", "ctr-node-0", metadata["uid"])]
 
 
-async def test_without_its_priority_class_no_request_pod_is_created(tmp_path: Path) -> None:
+async def test_without_its_priority_class_no_request_pod_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with bench(tmp_path) as here:
-        here.seen.priority_classes = frozenset  # type: ignore[method-assign] # the cluster has none
+        monkeypatch.setattr(here.seen, "priority_classes", frozenset)
         outcome = await here.apply(ACTION)
         assert (outcome.result, outcome.reason) == (Result.REFUSED, "PriorityClassMissing")
         assert here.stored(PODS, "ctr-node-0") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edl.lifecycle.data_progress import HungTrainer
 from edl.lifecycle.desired_state import JobContext
@@ -19,9 +20,9 @@ FIRST_S = 600.0
 WATCH = NodeWatch(FIRST_S)
 
 
-def elastic(**fields: object) -> Life:
+def elastic(**fields: Any) -> Life:
     """Four trainers on four nodes that have run for long."""
-    life = fault_tolerant(**fields)  # type: ignore[arg-type] # fields of a job
+    life = fault_tolerant(**fields)
     life.context = JobContext(nodes=WATCH)
     assert len({pod.node for pod in life.job.live_trainers}) == 4
     return life

@@ -13,6 +13,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
+from edl.model.status import Condition
 from tests.worlds.builders import make_job, make_nodes, make_serving
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
@@ -28,10 +29,24 @@ def jobs(*names: str) -> list[Job]:
     return [make_job(name, min_trainers=1, max_trainers=12, cpu=1) for name in names]
 
 
+def add(living: Living, job: Job) -> None:
+    living.do(lambda world: world.add(job))
+
+
+def fail_for_long(living: Living, key: JobKey) -> None:
+    living.do(lambda world: world.edit(key, backoff_limit=10_000))
+
+
+def degraded(living: Living, key: JobKey) -> Condition:
+    found = living.status_of(key).condition("Degraded")
+    assert found is not None
+    return found
+
+
 def start(limits: Limits = LIMITS, *names: str) -> Living:
     living = Living(make_nodes(4, cpu=4), limits)
     for job in jobs(*(names or ("a", "b"))):
-        living.do(lambda world, job=job: world.add(job))  # type: ignore[misc] # the loop's own job
+        add(living, job)
     return living
 
 
@@ -70,7 +85,7 @@ def until_avoided(living: Living) -> None:
     assert len(on(living, BROKEN)) == 4
     for _ in range(60):
         run(living, 1, is_on_broken)
-        if all(living.status_of(key).condition("Degraded").reason == NODE_AVOIDED for key in (A, B)):  # type: ignore[union-attr] # every status has it
+        if all(degraded(living, key).reason == NODE_AVOIDED for key in (A, B)):
             run(living, 8, is_on_broken)  # trainers that were on their way
             assert not on(living, BROKEN)
             return
@@ -123,7 +138,7 @@ def test_a_node_that_is_sound_again_fills_after_one_trainer_did_well(living: Liv
     assert len(on(living, BROKEN)) == 4
     assert all(living.status_of(key).troubles == () for key in (A, B))
     run(living, 10)
-    assert all(living.status_of(key).condition("Degraded").status == "False" for key in (A, B))  # type: ignore[union-attr] # every status has it
+    assert all(degraded(living, key).status == "False" for key in (A, B))
 
 
 def test_a_restarted_controller_avoids_the_same_nodes(living: Living) -> None:
@@ -149,7 +164,7 @@ def test_trainers_that_run_on_an_avoided_node_stay() -> None:
 def test_a_job_that_fails_everywhere_condemns_no_node() -> None:
     with closing(start(LIMITS, "a", "b", "c")) as living:
         for key in (A, B):
-            living.do(lambda world, key=key: world.edit(key, backoff_limit=10_000))  # type: ignore[misc] # the loop's own key
+            fail_for_long(living, key)
         run(living, 20)
         run(living, 90, lambda pod: pod.job in {A, B})
         assert not any(e.reason == NODE_AVOIDED for e in living.world.events)
