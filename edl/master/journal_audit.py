@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from edl.errors import ConfigError
@@ -25,11 +26,13 @@ class AuditReport:
         epochs: the epochs of the journal.
         problems: one sentence for each broken rule.
         dataset: the data set of the job; None if the journal has none.
+        leased: trainer -> positions of the open epoch that are leased to it.
     """
 
     epochs: tuple[EpochAudit, ...]
     problems: tuple[str, ...]
     dataset: DatasetSet | None = None
+    leased: Counter[str] = field(default_factory=Counter)
 
     def quarantined_records(self, epoch: EpochAudit) -> list[int]:
         """The records at the quarantined positions of an epoch, at most 1000 of them."""
@@ -69,7 +72,7 @@ def audit(path: Path) -> AuditReport:
             problems.append(f"{snapshots[first].name}: the snapshot contradicts the records before it")
         number = _follow(folder, file, number, follower, state)
     epochs = follower.finish(state)
-    return AuditReport(tuple(epochs), (*problems, *follower.problems), state.dataset)
+    return AuditReport(tuple(epochs), (*problems, *follower.problems), state.dataset, _leased(state))
 
 
 def audit_json(report: AuditReport) -> str:
@@ -108,6 +111,13 @@ def audit_text(report: AuditReport) -> str:
     else:
         lines.append("ok: no position is lost, none is counted twice")
     return "\n".join(lines)
+
+
+def _leased(state: LedgerState) -> Counter[str]:
+    positions = Counter[str]()
+    for lease in state.leases.values():
+        positions[state.sessions[lease.session].name] += lease.end - lease.start
+    return positions
 
 
 def _snapshot_values(folder: JournalFolder, path: Path) -> object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,8 @@ Object = dict[str, Any]
 NAMESPACE, SERVING = "default", "web"
 SERVING_PODS = 5
 _POLL_S = 0.25
-_MOST_KILLS = 3
-_RETURN_S, _READ_S = 60.0, 1.0  # beyond the 30 s of a lease; how often the journal is read meanwhile
+_MOST_KILLS = 5
+_SETTLE_S, _RETURN_S = 1.0, 60.0  # the second is beyond the 30 s of a lease
 _STEP_S, _TRAINING_S = 180.0, 600.0
 """When the demonstration gives up: a step takes seconds on two free cores, and far longer on busy ones."""
 _SCORE = re.compile(r"AUC (\d\.\d+) on \d+ held-out flights, (\d+) pushes")
@@ -93,7 +94,7 @@ class Demo:
             await self._start(second)
             await self._until(lambda: self._running(second) >= 1, f"{name_of(second)} runs")
             await self._serve()
-            await self._kill_trainers(name_of(first))
+            await self.kill_trainers(name_of(first))
             await self.kill_master(name_of(first))
             await self._scale(0)
             jobs = [name_of(first), name_of(second)]
@@ -128,65 +129,62 @@ class Demo:
         path = f"{collection_of('Deployment', NAMESPACE)}/{SERVING}/scale"
         await self._session.patch(path, {"spec": {"replicas": count}})
 
-    async def _kill_trainers(self, job: str) -> None:
-        """Kill a trainer, and one more if it held no records, until records are dispatched again."""
-        await self._until(lambda: self._has_begun(job), f"{job} has trained on its first records")
-        before = self.returned(job)
+    async def kill_trainers(self, job: str) -> None:
+        """Kill a trainer that holds records, and another one if it had finished them by then."""
         for _ in range(_MOST_KILLS):
-            if not await self._kill_trainer(job):
+            await self._until(lambda: self._holder(job) is not None or self._has_ended(job), f"{job} holds records")
+            if (victim := self._holder(job)) is None:
                 break
-            since_s = self._view.seconds
-            while self._view.seconds - since_s < _RETURN_S and not self._has_ended(job):
-                if self.returned(job) > before:
-                    break
-                await asyncio.sleep(_READ_S)
-            if (again := self.returned(job) - before) > 0:
-                detail = f"{again} records that it held are dispatched again"
-                self.account.notes.append(f"{job}: a trainer was killed; {detail}")
+            before = self.returned(job)
+            await self._kill_trainer(victim)
+            if (again := await self._records_that_came_back(job, name_of(victim), before)) > 0:
+                self.account.notes.append(
+                    f"{job}: a trainer was killed; {again} records that it held are dispatched again"
+                )
                 return
         if self._has_ended(job):
-            self.account.notes.append(f"{job}: it ended before a killed trainer held records")
+            self.account.notes.append(f"{job}: it ended before a trainer that held records was killed")
         else:
             self.account.problems.append(f"{job}: trainers were killed, and no record was dispatched again")
+
+    async def _records_that_came_back(self, job: str, trainer: str, before: int) -> int:
+        """Wait for the records of a killed trainer; 0 if it held none, or if the job has ended."""
+        # Its master may still write down what the trainer reported last; what is leased after that comes back.
+        await asyncio.sleep(_SETTLE_S)
+        since_s = self._view.seconds
+        while self.returned(job) == before and self._leased(job)[trainer] and not self._has_ended(job):
+            if self._view.seconds - since_s > _RETURN_S:
+                break
+            await asyncio.sleep(_POLL_S)
+        return self.returned(job) - before
 
     def _has_ended(self, job: str) -> bool:
         return self._job(job).phase == "Succeeded"
 
     def returned(self, job: str) -> int:
         """How many records of a job came back undone so far, by its journal."""
-        return sum(epoch.redispatched for report in self._audits(job) for epoch in report.epochs)
+        return sum(epoch.redispatched for report in self.audits(job) for epoch in report.epochs)
 
-    def _has_begun(self, job: str) -> bool:
-        return self._has_ended(job) or any(epoch.done for report in self._audits(job) for epoch in report.epochs)
+    def _leased(self, job: str) -> Counter[str]:
+        """Trainer -> the records that it holds, by the journal."""
+        return sum((report.leased for report in self.audits(job)), Counter[str]())
 
-    def _audits(self, job: str) -> list[AuditReport]:
+    def _holder(self, job: str) -> Object | None:
+        """The running trainer that holds most records; None if none holds any."""
+        leased = self._leased(job)
+        trainers = [pod for pod in running_trainers(self._view["Pod"], job) if leased[name_of(pod)]]
+        return max(trainers, key=lambda pod: (leased[name_of(pod)], name_of(pod)), default=None)
+
+    def audits(self, job: str) -> list[AuditReport]:
         """The audits of a job's journals so far; none before its master has begun one."""
         try:
             return [audit(claim) for claim in self._journals(job)]
         except ConfigError:
             return []
 
-    async def _kill_trainer(self, job: str) -> bool:
-        """Kill the trainer that has trained longest, and wait for another one; False if there is none."""
-        trainers = sorted(running_trainers(self._view["Pod"], job), key=name_of)
-        if not trainers:
-            return False
-        victim = trainers[0]
+    async def _kill_trainer(self, victim: Object) -> None:
         self._view.say(f"trainer {name_of(victim)} is killed with SIGKILL")
-        container = self._container(victim, "trainer")
-        await container.kill()
-        uid = victim["metadata"]["uid"]
-        await self._until(
-            lambda: (
-                any(
-                    name_of(pod) == name_of(victim) and pod["metadata"]["uid"] != uid
-                    for pod in running_trainers(self._view["Pod"], job)
-                )
-                or self._has_ended(job)
-            ),
-            f"another {name_of(victim)} runs, or {job} has ended",
-        )
-        return True
+        await self._container(victim, "trainer").kill()
 
     async def kill_master(self, job: str) -> None:
         """Kill the master of a job, and wait until it is ready again or the job has ended."""

@@ -174,9 +174,14 @@ async def test_after_a_crash_at_any_sync_the_master_serves_again(tmp_path: Path)
     records = run(3, steps=80).journal
     for number in range(1, len(records) + 1):
         folder = write_journal(tmp_path / str(number), records[:number])
-        assert audit(folder).problems == ()
+        report = audit(folder)
+        assert report.problems == ()
         async with serving(folder, None, ttl_s=0.1) as served:
             state = served.master._ledger.state
+            leased = {session.name: session.leases.values() for session in state.sessions.values()}
+            assert report.leased == {
+                name: sum(lease.end - lease.start for lease in leases) for name, leases in leased.items() if leases
+            }
             assert state_to_json(state) == state_to_json(replayed(records[:number]))
         shutil.rmtree(folder)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from edl.master.journal_audit import AuditReport
 from edl.sandbox.demo import Account, Demo, audit_line, demo_jobs, summary, why_slow
 from edl.sandbox.kubelet.kubelet import Kubelet
 from edl.sandbox.view.live import View
+from edl.sandbox.view.picture import JOB, ROLE
 from tests.sandbox.sandboxes import launch, leftovers
 
 Object = dict[str, Any]
@@ -154,3 +156,59 @@ async def test_a_job_that_ends_needs_no_master_again(training: Training, kills: 
     demo = Demo(cast("ApiSession", None), cast("Kubelet", training), cast("View", training))
     await demo.kill_master("flights")
     assert (training.kills, demo.account.notes, demo.account.problems) == (kills, [note], [])
+
+
+class Trainers:
+    """Three running trainers; whoever is killed loses what `leased` says, unless it had just reported it."""
+
+    def __init__(self, leased: dict[str, int], reported: set[str]) -> None:
+        self.leased, self._reported = Counter(leased), reported
+        self.redispatched, self.killed, self.seconds = 0, list[str](), 0.0
+        self.host = SimpleNamespace(folder=Path("/nowhere"))
+
+    def picture(self) -> SimpleNamespace:
+        return SimpleNamespace(jobs=[SimpleNamespace(name="flights", phase="Running")])
+
+    def __getitem__(self, _kind: str) -> list[Object]:
+        labels = {JOB: "flights", ROLE: "trainer"}
+        names = [f"flights-trainer-{number}" for number in range(3)]
+        return [{"metadata": {"name": name, "labels": labels}, "status": {"phase": "Running"}} for name in names]
+
+    def say(self, _text: str) -> None:
+        pass
+
+    def container(self, _namespace: str, pod: str, _name: str) -> SimpleNamespace:
+        async def kill() -> None:
+            self.killed.append(pod)
+            held = self.leased.pop(pod)
+            self.redispatched += 0 if pod in self._reported else held
+
+        return SimpleNamespace(kill=kill)
+
+    def report(self, _job: str) -> list[AuditReport]:
+        return [AuditReport((EpochAudit(epoch=0, total=10, redispatched=self.redispatched),), (), None, self.leased)]
+
+
+@pytest.mark.parametrize(
+    ("leased", "reported", "killed", "again"),
+    [
+        ({"flights-trainer-1": 40, "flights-trainer-2": 7}, set[str](), ["flights-trainer-1"], 40),
+        (
+            {"flights-trainer-1": 40, "flights-trainer-2": 7},
+            {"flights-trainer-1"},
+            ["flights-trainer-1", "flights-trainer-2"],
+            7,
+        ),
+    ],
+    ids=["held records", "had just reported them"],
+)
+async def test_a_trainer_that_holds_records_is_killed(
+    monkeypatch: pytest.MonkeyPatch, leased: dict[str, int], reported: set[str], killed: list[str], again: int
+) -> None:
+    world = Trainers(leased, reported)
+    demo = Demo(cast("ApiSession", None), cast("Kubelet", world), cast("View", world))
+    monkeypatch.setattr("edl.sandbox.demo._SETTLE_S", 0.0)
+    monkeypatch.setattr(demo, "audits", world.report)
+    await demo.kill_trainers("flights")
+    note = f"flights: a trainer was killed; {again} records that it held are dispatched again"
+    assert (world.killed, demo.account.notes, demo.account.problems) == (killed, [note], [])
