@@ -20,11 +20,10 @@ import msgspec
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 
-from edl import __version__
 from edl.errors import EdlError, TemporaryError
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
+from edl.kube.client.connections import connections
 from edl.kube.client.credentials import (
-    bypasses_proxy,
     configuration_of_caller,
     impersonation_of,
     load_configuration,
@@ -36,9 +35,6 @@ from edl.kube.json_depth import UNREADABLE, decode
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-
-READ_BUFFER_BYTES = 2 * 1024 * 1024
-"""A watch event can be as large as etcd's limit for an object (1.5 MiB)."""
 
 CONNECTIONS, EXEMPT_CONNECTIONS = 100, 2
 """The most connections of ordinary requests, and those that only the lease uses; watches have no limit."""
@@ -97,7 +93,7 @@ class ApiSession:
         # A watch keeps its connection for minutes, and there is one for each namespace: watches must not take those
         # of other requests, and nothing may take that of the lease.
         self._client, self._watches, self._exempt_client = (
-            _client(configuration, connections) for connections in (CONNECTIONS, 0, EXEMPT_CONNECTIONS)
+            connections(configuration, most, self._check_fence) for most in (CONNECTIONS, 0, EXEMPT_CONNECTIONS)
         )
 
     @classmethod
@@ -144,7 +140,8 @@ class ApiSession:
         """From now on, call `may_write` right before each request that can change something.
 
         One action may need several requests, and each can take as long as its timeout. So the lease can be lost
-        between the first and the last of them.
+        between the first and the last of them. It is asked when the request has a connection, too: a process that
+        was stopped while it connected would send the request when it continues.
 
         Args:
             may_write: returns True while the request may be sent.
@@ -152,6 +149,11 @@ class ApiSession:
                 get the lease back.
         """
         self._may_write, self._exempt = may_write, exempt
+
+    def _check_fence(self, method: str, path: str) -> None:
+        if method == "GET" or self._exempt is None or path.startswith(self._exempt) or self._may_write():
+            return
+        raise FencedError(f"{method} {path} was not sent: this replica does not hold the lease any more")
 
     @property
     def _configuration(self) -> Configuration:
@@ -354,9 +356,8 @@ class ApiSession:
         """Send the request once, if this replica may write now: reloading credentials may have taken long."""
         own = {**call.headers, **await self._authorization()}
         headers = [*own.items(), *impersonation_of(self._configuration)]  # a user's groups have one header each
+        self._check_fence(call.method, call.path)
         is_exempt = self._exempt is not None and call.path.startswith(self._exempt)
-        if call.method != "GET" and self._exempt is not None and not is_exempt and not self._may_write():
-            raise FencedError(f"{call} was not sent: this replica does not hold the lease any more")
         client = self._watches if call.is_watch else self._exempt_client if is_exempt else self._client
         sent_s = time.time()
         with translated(str(call), self.host):
@@ -383,16 +384,6 @@ class ApiSession:
             raise TemporaryError(f"the token of the service account cannot be read: {error}") from error
         token = settings.get("BearerToken")
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
-
-
-def _client(configuration: Configuration, connections: int) -> aiohttp.ClientSession:
-    """A pool of so many connections; 0 for no limit."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections),
-        trust_env=not bypasses_proxy(str(configuration.host)),
-        read_bufsize=READ_BUFFER_BYTES,
-        headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
-    )
 
 
 def _accepting(form: str) -> dict[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +149,15 @@ def staged(plane: ControlPlane) -> Iterator[Stage]:
             yield stage
 
 
-def most_often(asked: list[Asked]) -> tuple[str, int]:
-    """The collection (or the part of it that was chosen) that was asked for most often, and how often."""
-    ((what, times),) = Counter(f"{a.method} {a.path} {a.chosen} {a.is_watch=}" for a in asked).most_common(1)
-    return what, times
+def failures_in_a_row(asked: list[Asked]) -> Iterator[tuple[str, list[Asked]]]:
+    """For each collection, or the part of it that was chosen, its requests without a success in between."""
+    by_what: defaultdict[str, list[Asked]] = defaultdict(list)
+    for one in asked:
+        by_what[f"{one.method} {one.path} {one.chosen}"].append(one)
+    for what, requests in by_what.items():
+        for failed, row in groupby(requests, lambda a: not HTTPStatus.OK <= a.status < HTTPStatus.MULTIPLE_CHOICES):
+            if failed:
+                yield what, list(row)
 
 
 def attempts_within(seconds: float, first_s: float) -> int:

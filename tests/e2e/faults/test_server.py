@@ -30,7 +30,7 @@ from tests.e2e.faults.proxy import (
     with_objects,
     without_additions,
 )
-from tests.e2e.faults.stage import GROWN, STEADY, Stage, attempts_within, most_often, seconds_since
+from tests.e2e.faults.stage import GROWN, STEADY, Stage, attempts_within, failures_in_a_row, seconds_since
 
 JOBS = "/trainingjobs$"
 PODS = "/pods$"
@@ -39,11 +39,11 @@ FIRST_PAUSE_S = 0.5
 WRITES_PAUSE_S = 1.0
 
 
-def assert_nobody_hurries(stage: Stage, since_s: float, *, successes: int = 0) -> None:
+def assert_nobody_hurries(stage: Stage, since_s: float) -> None:
     """No request was repeated more often than a doubling pause allows, which each success starts anew."""
-    asked = [a for a in stage.proxy.since(since_s) if not a.is_of_lease]
-    path, times = most_often(asked)
-    assert times <= (1 + successes) * attempts_within(seconds_since(since_s), FIRST_PAUSE_S) + 2, path
+    for what, failed in failures_in_a_row([a for a in stage.proxy.since(since_s) if not a.is_of_lease]):
+        most = attempts_within(failed[-1].at_s - failed[0].at_s, FIRST_PAUSE_S) + 2
+        assert len(failed) <= most, (what, [round(a.at_s - since_s, 2) for a in failed])
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,7 @@ def test_a_server_that_is_down_is_waited_for_and_what_it_forgot_is_listed_again(
     gone = [a for a in asked if a.is_watch and a.status == 410]
     assert gone, "a version that the server had forgotten was asked for"
     kube.wait_until(lambda: all(is_listed_after(a, stage.proxy.since(began_s)) for a in gone), 20, "and listed again")
-    # A server that starts may answer a list and refuse the watch that follows, until it serves every kind.
-    assert_nobody_hurries(stage, began_s, successes=1)
+    assert_nobody_hurries(stage, began_s)
 
 
 def is_listed_after(gone: Asked, asked: list[Asked]) -> bool:
