@@ -42,9 +42,8 @@ WRITES_PAUSE_S = 1.0
 def assert_nobody_hurries(stage: Stage, since_s: float) -> None:
     """No request was repeated more often than a doubling pause allows, which each success starts anew."""
     for what, failed in failures_in_a_row([a for a in stage.proxy.since(since_s) if not a.is_of_lease]):
-        most = (
-            attempts_within(failed[-1].at_s - failed[0].at_s, FIRST_PAUSE_S) + 2
-        )  # a watch that breaks is opened at once, and its list begins at once
+        # A watch that breaks is opened again at once, and so is the list that follows it.
+        most = 2 + attempts_within(failed[-1].at_s - failed[0].at_s, FIRST_PAUSE_S)
         assert len(failed) <= most, (what, [round(a.at_s - since_s, 2) for a in failed])
 
 
