@@ -245,7 +245,7 @@ class Executor:
     def _node_requests(self, given: Given, requests: Sequence[NodeRequest]) -> tuple[Action, ...]:
         """The request pods of a job that come and go."""
         now_s, groups = self._clock.monotonic_s(), self._limits.expected_nodes
-        actions = node_request_actions(given.job, requests, given.decision, groups)
+        actions = node_request_actions(given.job, requests, given.decision, groups, self._clock.now_s())
         return tuple(a for a in actions if self._backoff.allows(given.job.uid, type(a), now_s))
 
     def _repairs(self, job: Job) -> tuple[Action, ...]:

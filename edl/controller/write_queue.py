@@ -64,7 +64,7 @@ Lane = tuple[tuple[Write, ...], ...]
 def deletion_lane(actions: Iterable[Action]) -> Lane:
     """The marks and deletions of a job's pods, which do not wait for each other."""
     ends = MarkPod | DeletePod | WithdrawNodeRequest
-    return (tuple(Write((a,), _worth_of_end(a)) for a in actions if isinstance(a, ends)),)
+    return (tuple(Write(_with_event(a), _worth_of_end(a)) for a in actions if isinstance(a, ends)),)
 
 
 def creation_lane(job: Job, actions: Iterable[Action]) -> Lane:
@@ -100,7 +100,7 @@ def request_lane(actions: Iterable[Action]) -> Lane:
 
 def node_lane(actions: Iterable[Action]) -> Lane:
     """The new request pods of a job, which do not wait for each other."""
-    return (tuple(Write((a,), Worth.SURPLUS) for a in actions if isinstance(a, RequestNode)),)
+    return (tuple(Write(_with_event(a), Worth.SURPLUS) for a in actions if isinstance(a, RequestNode)),)
 
 
 def is_shrink(actions: Iterable[Action]) -> bool:
@@ -115,6 +115,12 @@ def status_lane(job: Job, updates: tuple[Action, ...]) -> Lane:
         job.status is None or (patch.status.phase.is_final and not job.status.phase.is_final)
     )
     return ((Write(updates, Worth.NEWS if is_news else Worth.WORDS),),) if updates else ()
+
+
+def _with_event(action: Action) -> tuple[Action, ...]:
+    """The action, and its event, which is sent only if the action succeeded: it is never sent again."""
+    event = action.event if isinstance(action, RequestNode | WithdrawNodeRequest) else None
+    return (action,) if event is None else (action, event)
 
 
 def _worth_of_end(action: MarkPod | DeletePod | WithdrawNodeRequest) -> Worth:

@@ -52,6 +52,8 @@ Any other word here is the `reason` of the API server.
 - `Admitted`; `ScaledUp` and `ScaledDown` (`4 -> 8` and why).
 - `Moved`: trainers or pservers start again on another node. `Preempted`: kube-scheduler took room for serving.
 - `PodFailed`: exit codes, and how many failures are tolerated.
+- `NodeRequested`, `NodeCame`, `NodeDidNotCome` (a warning), `NodeRequestWithdrawn`: [nodes on
+  demand](../how-to/nodes-on-demand.md).
 - `Restarting`, `Suspended`, `Succeeded`, `Failed`.
 - The reason itself, when a job begins to wait or becomes `Degraded`.
 

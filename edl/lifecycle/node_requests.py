@@ -1,4 +1,4 @@
-"""The request pods of a job: which are created and which are withdrawn, as the plan asks.
+"""The request pods of a job: which are created and which are withdrawn, as the plan asks, and what the user hears.
 
 They are no pods of the job: nothing in its life waits for them, counts them or ends with them.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from itertools import count
 
-from edl.model.actions import Action, CreatePod, RequestNode, WithdrawNodeRequest
+from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, RequestNode, WithdrawNodeRequest
 from edl.model.cluster import NodeRequest
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -17,30 +18,79 @@ from edl.model.node_groups import NodeGroup
 from edl.model.plan import Limits, ScaleDecision
 
 
+class NodeEvent(StrEnum):
+    """The reasons of events about request pods."""
+
+    REQUESTED = "NodeRequested"
+    CAME = "NodeCame"
+    DID_NOT_COME = "NodeDidNotCome"
+    WITHDRAWN = "NodeRequestWithdrawn"
+
+
 def node_request_actions(
-    job: Job, requests: Sequence[NodeRequest], decision: ScaleDecision | None, groups: Sequence[NodeGroup]
+    job: Job,
+    requests: Sequence[NodeRequest],
+    decision: ScaleDecision | None,
+    groups: Sequence[NodeGroup],
+    now_s: float,
 ) -> tuple[RequestNode | WithdrawNodeRequest, ...]:
-    """Withdrawals first, then new request pods under the lowest free numbers.
+    """Withdrawals first, then new request pods under the lowest free numbers; each with its event.
 
     Args:
         job: the job.
         requests: its request pods that exist.
         decision: what the plan decides about it; None leaves everything as it is, unless the job needs nothing more.
         groups: what can be asked.
+        now_s: seconds since the epoch.
     """
     if decision is None and job.is_schedulable:
         return ()
     asks = decision.asks if decision is not None and job.is_schedulable else None
     kept = set(asks.kept) if asks is not None else set()
-    gone = [each for each in requests if not each.pod.terminating and each.pod.name not in kept]
-    withdrawn = [WithdrawNodeRequest(job.key, job.uid, each.pod.name, each.pod.uid) for each in gone]
-    group = next((each for each in groups if asks is not None and each.name == asks.group), None)
+    by_name = {group.name: group for group in groups}
+    withdrawn = [
+        WithdrawNodeRequest(
+            job.key,
+            job.uid,
+            each.pod.name,
+            each.pod.uid,
+            _end_of(job, each, decision, by_name.get(each.group), now_s),
+        )
+        for each in requests
+        if not each.pod.terminating and each.pod.name not in kept
+    ]
+    group = by_name.get(asks.group) if asks is not None else None
     if asks is None or group is None:
         return tuple(withdrawn)
     names = {each.pod.name for each in requests}
     numbers = (i for i in count() if f"{job.key.name}-node-{i}" not in names)
-    created = [RequestNode(job.key, job.uid, next(numbers), group, request) for request in asks.new]
+    said = f"edl asks for a node of group {group.name} at {group.price_per_hour:g} an hour"
+    event = _event(job, NodeEvent.REQUESTED, said)
+    created = [RequestNode(job.key, job.uid, next(numbers), group, request, event) for request in asks.new]
     return (*withdrawn, *created)
+
+
+def _end_of(
+    job: Job, request: NodeRequest, decision: ScaleDecision | None, group: NodeGroup | None, now_s: float
+) -> EmitEvent:
+    """Why a request pod goes: its node came, its node did not come in time, or nobody needs it any more."""
+    is_running = decision is not None and decision.admitted and job.is_schedulable
+    if not request.is_open:
+        node = f"node {request.pod.node} of group {request.group} came"
+        if is_running:
+            return _event(job, NodeEvent.CAME, node)
+        return _event(job, NodeEvent.WITHDRAWN, f"{node}, and the job does not use it now")
+    if group is not None and now_s - request.pod.created_s >= group.give_up_s:
+        in_time = f"in {group.give_up_s:.0f} s"
+        said = f"group {group.name} brought no node {in_time}; edl withdraws the request and asks again later"
+        return _event(job, NodeEvent.DID_NOT_COME, said)
+    why = "the job found room elsewhere" if is_running else "the job no longer asks for it"
+    return _event(job, NodeEvent.WITHDRAWN, f"edl withdraws the request for a node of group {request.group}: {why}")
+
+
+def _event(job: Job, reason: NodeEvent, message: str) -> EmitEvent:
+    kind = EventKind.WARNING if reason is NodeEvent.DID_NOT_COME else EventKind.NORMAL
+    return EmitEvent(job.key, job.uid, kind, reason.value, message)
 
 
 def allow_eviction(actions: Iterable[Action], job: Job, limits: Limits) -> tuple[Action, ...]:

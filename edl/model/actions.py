@@ -217,6 +217,7 @@ class RequestNode:
     Attributes:
         group: the node is asked of this group; the pod requires its labels and tolerates its taints.
         request: what the pods that are meant for the node request together.
+        event: is sent once the pod exists; None if the user hears nothing.
     """
 
     job: JobKey
@@ -224,6 +225,7 @@ class RequestNode:
     index: int
     group: NodeGroup
     request: Resources
+    event: EmitEvent | None = None
 
     @property
     def pod_name(self) -> str:
@@ -233,12 +235,17 @@ class RequestNode:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawNodeRequest:
-    """Delete a request pod at once, if it still has that UID: it runs nothing that needs time to end."""
+    """Delete a request pod at once, if it still has that UID: it runs nothing that needs time to end.
+
+    Attributes:
+        event: is sent once the pod is deleted; None if the user hears nothing.
+    """
 
     job: JobKey
     job_uid: str
     pod: str
     pod_uid: str
+    event: EmitEvent | None = None
 
 
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup

@@ -13,10 +13,23 @@ from edl.controller.write_queue import (
     WriteQueue,
     creation_lane,
     deletion_lane,
+    node_lane,
     status_lane,
 )
-from edl.model.actions import CreatePod, DeletePod, EmitEvent, EnsureService, EventKind, MarkPod, PatchStatus
+from edl.model.actions import (
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsureService,
+    EventKind,
+    MarkPod,
+    PatchStatus,
+    RequestNode,
+    WithdrawNodeRequest,
+)
 from edl.model.names import Role
+from edl.model.node_groups import NodeGroup
+from edl.model.resources import Resources
 from edl.model.status import JobPhase, JobStatus
 from tests.worlds.builders import make_job
 
@@ -138,3 +151,14 @@ def test_the_first_and_the_last_status_are_news_and_their_events_go_with_them() 
     assert worth(JobStatus(JobPhase.RUNNING), JobPhase.SCALING) is Worth.WORDS
     assert worth(JobStatus(JobPhase.FAILED), JobPhase.FAILED) is Worth.WORDS
     assert status_lane(JOB, ()) == ()
+
+
+def test_the_event_of_a_request_pod_belongs_to_its_write() -> None:
+    event = EmitEvent(JOB.key, JOB.uid, EventKind.NORMAL, "NodeRequested", "asks")
+    group = NodeGroup("spot", Resources(), (("pool", "spot"),))
+    asks = [RequestNode(JOB.key, JOB.uid, number, group, Resources(), event) for number in (0, 1)]
+    assert node_lane(asks) == (tuple(Write((ask, event), Worth.SURPLUS) for ask in asks),)
+    gone = WithdrawNodeRequest(JOB.key, JOB.uid, "a-node-0", "uid", event)
+    assert deletion_lane([gone]) == ((Write((gone, event), Worth.SHRINK),),)
+    silent = replace(gone, event=None)
+    assert deletion_lane([silent]) == ((Write((silent,), Worth.SHRINK),),)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edl.lifecycle.node_requests import allow_eviction, node_request_actions
-from edl.model.actions import CreatePod, RequestNode, WithdrawNodeRequest
+import pytest
+
+from edl.lifecycle.node_requests import NodeEvent, allow_eviction, node_request_actions
+from edl.model.actions import CreatePod, EmitEvent, EventKind, RequestNode, WithdrawNodeRequest
 from edl.model.cluster import NodeRequest
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -17,36 +19,66 @@ from tests.worlds.builders import make_job, make_resources, make_shape
 
 SPOT = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4)
 JOB = make_job("a", min_trainers=2)
+NOW_S = 30.0
 BIG, SMALL = make_resources(4, 4), make_resources(2, 2)
 
 
-def decision(asks: NodeAsk | None) -> ScaleDecision:
-    return ScaleDecision(JOB.key, 1, 0, 0, 2, 10, admitted=False, reason=Reason.UNSCHEDULABLE, message="", asks=asks)
+def said_of(reason: NodeEvent, message: str) -> EmitEvent:
+    return EmitEvent(JOB.key, JOB.uid, EventKind.NORMAL, reason, message)
 
 
-def request(number: int, *, terminating: bool = False) -> NodeRequest:
+def decision(asks: NodeAsk | None, *, admitted: bool = False) -> ScaleDecision:
+    reason = Reason.AT_MAX if admitted else Reason.UNSCHEDULABLE
+    return ScaleDecision(JOB.key, 1, 0, 0, 2, 10, admitted=admitted, reason=reason, message="", asks=asks)
+
+
+def request(number: int, *, terminating: bool = False, node: str = "") -> NodeRequest:
     name = f"a-node-{number}"
-    return NodeRequest(JOB.key, "spot", Pod("default", name, name, make_shape(3), terminating=terminating))
+    return NodeRequest(JOB.key, "spot", Pod("default", name, name, make_shape(3), terminating=terminating, node=node))
 
 
 def named(job: Job, requests: list[NodeRequest], given: ScaleDecision | None) -> list[str]:
-    actions = node_request_actions(job, requests, given, (SPOT,))
+    actions = node_request_actions(job, requests, given, (SPOT,), NOW_S)
     return [f"+{a.pod_name}" if isinstance(a, RequestNode) else f"-{a.pod}" for a in actions]
 
 
 def test_new_requests_take_the_lowest_free_numbers() -> None:
     asks = NodeAsk("spot", kept=("a-node-1",), new=(BIG, SMALL))
-    actions = node_request_actions(JOB, [request(1)], decision(asks), (SPOT,))
+    actions = node_request_actions(JOB, [request(1)], decision(asks), (SPOT,), NOW_S)
+    said = said_of(NodeEvent.REQUESTED, "edl asks for a node of group spot at 0 an hour")
     assert actions == (
-        RequestNode(JOB.key, JOB.uid, 0, SPOT, BIG),
-        RequestNode(JOB.key, JOB.uid, 2, SPOT, SMALL),
+        RequestNode(JOB.key, JOB.uid, 0, SPOT, BIG, said),
+        RequestNode(JOB.key, JOB.uid, 2, SPOT, SMALL, said),
     )
 
 
 def test_a_request_that_no_plan_asks_for_is_withdrawn_once() -> None:
     assert named(JOB, [request(0), request(1, terminating=True)], decision(None)) == ["-a-node-0"]
-    actions = node_request_actions(JOB, [request(0)], decision(None), (SPOT,))
-    assert actions == (WithdrawNodeRequest(JOB.key, JOB.uid, "a-node-0", "a-node-0"),)
+    actions = node_request_actions(JOB, [request(0)], decision(None), (SPOT,), NOW_S)
+    said = said_of(
+        NodeEvent.WITHDRAWN, "edl withdraws the request for a node of group spot: the job no longer asks for it"
+    )
+    assert actions == (WithdrawNodeRequest(JOB.key, JOB.uid, "a-node-0", "a-node-0", said),)
+
+
+@pytest.mark.parametrize(
+    ("node", "admitted", "now_s", "reason", "words"),
+    [
+        ("n1", True, 10.0, NodeEvent.CAME, "node n1 of group spot came"),
+        ("n1", False, 10.0, NodeEvent.WITHDRAWN, "node n1 of group spot came, and the job does not use it now"),
+        ("", True, 10.0, NodeEvent.WITHDRAWN, "the job found room elsewhere"),
+        ("", False, SPOT.give_up_s - 1, NodeEvent.WITHDRAWN, "the job no longer asks for it"),
+        ("", False, SPOT.give_up_s, NodeEvent.DID_NOT_COME, "group spot brought no node in 300 s"),
+    ],
+)
+def test_the_user_hears_why_a_request_goes(
+    node: str, *, admitted: bool, now_s: float, reason: NodeEvent, words: str
+) -> None:
+    actions = node_request_actions(JOB, [request(0, node=node)], decision(None, admitted=admitted), (SPOT,), now_s)
+    (event,) = [action.event for action in actions]
+    assert event is not None
+    assert (event.reason, event.kind is EventKind.WARNING) == (reason, reason is NodeEvent.DID_NOT_COME)
+    assert words in event.message
 
 
 def test_without_a_decision_requests_stay_unless_the_job_needs_nothing_more() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from edl.controller.write_queue import Worth, Write
+from edl.model.actions import Action, RequestNode
 from tests.planted import Right, bug, targets
 
 ASKS = "planner/nodes/test_asking.py"
 IDLE = "planner/nodes/test_idle.py"
+LANES = "controller/test_write_queue.py"
+REQUESTS = "lifecycle/test_node_requests.py"
 RUNS = "sim/test_simulation_nodes.py"
 
 
@@ -45,6 +50,32 @@ def forget_who_waits(_: Right) -> Right:
 )
 def never_rest(_: Right) -> Right:
     return lambda *_: None
+
+
+@bug(
+    "a node that came for a job is reported as a request that nobody needs any more",
+    at=targets.END_OF_REQUEST,
+    caught_by=f"{REQUESTS}::test_the_user_hears_why_a_request_goes",
+)
+def forget_the_node(right: Right) -> Right:
+    def wrong(job: Any, request: Any, decision: Any, group: Any, _now_s: float) -> Any:
+        return right(job, replace(request, pod=replace(request.pod, node="")), decision, group, 0.0)
+
+    return wrong
+
+
+@bug(
+    "the event of a request pod is sent although the pod was refused",
+    at=targets.NODE_LANE,
+    caught_by=f"{LANES}::test_the_event_of_a_request_pod_belongs_to_its_write",
+)
+def tell_before(_: Right) -> Right:
+    def wrong(actions: Any) -> Any:
+        asked = [action for action in actions if isinstance(action, RequestNode)]
+        writes: list[Action] = [*asked, *(action.event for action in asked if action.event is not None)]
+        return (tuple(Write((action,), Worth.SURPLUS) for action in writes),)
+
+    return wrong
 
 
 @bug(

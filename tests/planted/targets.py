@@ -7,6 +7,7 @@ LIVE_TRAINERS = "edl.model.jobs:Job.live_trainers"
 REQUESTED_MILLI = "edl.model.lending:requested_milli"
 
 # lifecycle
+END_OF_REQUEST = "edl.lifecycle.node_requests:_end_of"
 DESCRIBE = "edl.lifecycle.status:describe"
 IS_OVER = "edl.lifecycle.status:is_over"
 DESIRED_STATE = "edl.lifecycle.desired_state:desired_state"
@@ -64,6 +65,7 @@ POSTPONED = "edl.controller.loop:Controller._postponed"
 UPDATE_MASTERS = "edl.controller.master_monitor:MasterMonitor.update"
 PUBLISH_ROSTER = "edl.controller.master_monitor:MasterMonitor._publish"
 TO_EMPTY = "edl.controller.node_memory:NodeMemory._to_empty"
+NODE_LANE = "edl.controller.write_queue:node_lane"
 NOTE_REQUESTS = "edl.controller.node_memory:NodeMemory._note_requests"
 
 # headroom
