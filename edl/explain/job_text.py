@@ -13,6 +13,7 @@ from rich.text import Text
 
 from edl.errors import ConfigError
 from edl.explain.job_report import Confirmed, JobReport, OneMore
+from edl.explain.node_asks import asks_dict
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
@@ -86,6 +87,7 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
         "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
         "lendingPrice": _lending_price(_job_of(report, snapshot)),
         "victims": list(decision.victims),
+        "asks": asks_dict(decision.asks),
         "fairShare": report.fair_share,
         "fulfilment": report.fulfilment,
         "nodes": [

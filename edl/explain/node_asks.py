@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.node_groups import NodeAsk, NoNode
@@ -22,6 +23,19 @@ def with_node_sentences(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan
     """The plan whose lines say what each job asks for; the same object if nobody asks and no node is emptied."""
     is_quiet = all(d.asks is None and d.shrink_reason != Reason.NODE_IDLE for d in plan.decisions)
     return plan if is_quiet else replace(plan, decisions=tuple(_worded(d, snapshot) for d in plan.decisions))
+
+
+def asks_dict(asks: NodeAsk | None) -> dict[str, Any] | None:
+    """What a job asks for, for scripts; None if it may not ask or lacks no room."""
+    if asks is None:
+        return None
+    return {
+        "group": asks.group,
+        "nodes": asks.nodes,
+        "pricePerHour": asks.price_per_hour,
+        "gain": asks.gain,
+        "obstacle": asks.obstacle.value if asks.obstacle is not None else None,
+    }
 
 
 def _worded(decision: ScaleDecision, snapshot: ClusterSnapshot) -> ScaleDecision:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from edl.explain.comparison import Changes
 from edl.explain.headroom import headroom_line
+from edl.explain.node_asks import asks_dict
 from edl.explain.whatif import changes_dict, print_changes
 from edl.model.headroom import KeptRoom
 from edl.model.names import Role
@@ -130,6 +131,7 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
         "reason": decision.reason.value,
         "message": decision.message,
         **_lending_dict(decision),
+        **({"asks": asks_dict(decision.asks)} if decision.asks is not None else {}),
     }
 
 

@@ -21,7 +21,9 @@ from edl.errors import PlanFailure
 from edl.explain.plan_table import plan_dict, plan_json, print_plan
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.names import JobKey, Role
+from edl.model.node_groups import NodeAsk, NoNode
 from edl.model.plan import Certificate, Limits, Price, ScaleDecision, ScalePlan, ServingReport
+from edl.model.resources import Resources
 from edl.model.status import Reason
 
 INPUTS = sorted(Path(__file__).parent.joinpath("plan").glob("*.input.yaml"))
@@ -127,6 +129,19 @@ def test_the_json_has_the_fields_that_scripts_read() -> None:
         "serving": {"waiting": 3, "placed": 2, "short": 1},
         "seconds": 0.01,
     }
+
+
+def test_the_json_says_which_nodes_a_job_asks_for_and_nothing_of_a_job_that_may_not_ask() -> None:
+    asks = NodeAsk("spot", kept=("bad-node-0",), new=(Resources(),), price_per_hour=0.4, gain=6)
+    none = NodeAsk("", obstacle=NoNode.RESTS)
+    for ask, shown in (
+        (asks, {"group": "spot", "nodes": 2, "pricePerHour": 0.4, "gain": 6, "obstacle": None}),
+        (none, {"group": "", "nodes": 0, "pricePerHour": 0.0, "gain": 0, "obstacle": "rests"}),
+    ):
+        plan = replace(PLAN, decisions=(PLAN.decisions[0], replace(PLAN.decisions[1], asks=ask)))
+        bad, ctr = json.loads(plan_json(plan))["decisions"]
+        assert bad["asks"] == shown
+        assert "asks" not in ctr
 
 
 def test_the_table_says_all_of_it_without_colour_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
