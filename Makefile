@@ -158,6 +158,10 @@ volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the fi
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
 	@$(PYTEST) --on cluster tests/volcano
 
+karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on-demand.md); the first run builds it from its Go module (three minutes)
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_karpenter; ensure_karpenter()"
+	@$(PYTEST) --on cluster tests/karpenter
+
 prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60
 	@$(BIN)/python -m tests.prometheus.hour --minutes $(or $(MINUTES),60)
 

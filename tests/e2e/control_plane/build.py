@@ -22,6 +22,7 @@ from tests.e2e.control_plane.processes import locked
 from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
     CHART_PROGRAMS,
+    KARPENTER_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PREVIOUS_PROGRAMS,
@@ -79,6 +80,19 @@ class VolcanoBinaries:
         return self.vc_scheduler.parent / "volcano-scheduler.conf"
 
 
+@dataclass(frozen=True, slots=True)
+class KarpenterBinary:
+    """Where Karpenter with its kwok provider is."""
+
+    karpenter: Path
+
+    @property
+    def crds(self) -> tuple[Path, Path]:
+        """The folder with the CustomResourceDefinitions of Karpenter, and the file with that of the provider."""
+        folder = self.karpenter.parent
+        return folder / "crds", folder / "karpenter.kwok.sh_kwoknodeclasses.yaml"
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -106,6 +120,15 @@ def ensure_volcano() -> VolcanoBinaries:
         ControlPlaneError: there is no Go and none can be fetched, or a build failed.
     """
     return VolcanoBinaries(**_ensure(VOLCANO_PROGRAMS))
+
+
+def ensure_karpenter() -> KarpenterBinary:
+    """The same for Karpenter.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return KarpenterBinary(**_ensure(KARPENTER_PROGRAMS))
 
 
 def ensure_helm() -> Path:

@@ -233,6 +233,9 @@ def _kwok(layout: Layout, settings: Settings, binaries: Binaries, ready: str) ->
         f"--kubeconfig={layout.kubeconfig('kwok')}",
         f"--manage-nodes-with-label-selector={MANAGED_LABEL}={MANAGED_VALUE}",
         f"--node-lease-duration-seconds={settings.node_grace_s}",
+        # For nodes that came without a range of their own; multicast, as `nodes.manifest` says.
+        "--cidr=239.224.0.1/16",
+        "--node-ip=239.225.0.1",
     )
     return Command("kwok", (str(binaries.kwok), *flags), ready)
 

@@ -69,6 +69,16 @@ VOLCANO_PROGRAMS = (
     Program("vc-webhook-manager", "volcano", "volcano.sh/volcano/cmd/webhook-manager"),
 )
 
+# What only the tests beside Karpenter need: its own provider, whose machines are nodes of kwok.
+KARPENTER_PROGRAMS = (
+    Program(
+        "karpenter",
+        "karpenter",
+        "sigs.k8s.io/karpenter/kwok",
+        ("kwok/charts/crds", "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml"),
+    ),
+)
+
 # What only the tests of the chart need.
 CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
 
@@ -84,7 +94,14 @@ _REQUIRED_OF_NODES = {"nodes": "github.com/coredns/coredns"}
 _REQUIRED_OF_CHARTS = {"helm": "helm.sh/helm/v3"}
 _REQUIRED_OF_UPGRADES = {"kubernetes-1.35": "k8s.io/kubernetes"}
 _REQUIRED_OF_VOLCANO = {"volcano": "volcano.sh/volcano"}
-_REQUIRED_OF_TESTS = {**_REQUIRED_OF_NODES, **_REQUIRED_OF_CHARTS, **_REQUIRED_OF_UPGRADES, **_REQUIRED_OF_VOLCANO}
+_REQUIRED_OF_KARPENTER = {"karpenter": "sigs.k8s.io/karpenter"}
+_REQUIRED_OF_TESTS = {
+    **_REQUIRED_OF_NODES,
+    **_REQUIRED_OF_CHARTS,
+    **_REQUIRED_OF_UPGRADES,
+    **_REQUIRED_OF_VOLCANO,
+    **_REQUIRED_OF_KARPENTER,
+}
 
 
 def required_by(module: str) -> str:

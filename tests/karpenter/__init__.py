@@ -1,0 +1,1 @@
+"""Tests beside the real Karpenter, whose own provider brings nodes of kwok (`make karpenter-test`)."""
