@@ -20,6 +20,7 @@ LONGEST = (
     "tests/e2e/scenarios/test_masters.py",
     "tests/sandbox/test_stack.py",
     "tests/sandbox/test_demo.py",
+    "tests/e2e/scenarios/test_nodes_on_demand.py",
     "tests/e2e/calls/test_calls.py",
     "tests/e2e/control_plane/test_control_plane.py",
     "tests/example/test_fit_flights.py",
