@@ -141,6 +141,8 @@ TERMINATION_MESSAGE = "edl.kube.translate.pods:_termination_message"
 RESTORE_LEDGER = "edl.kube.master_client:HttpMasterClient.restore"
 
 # ledger, master and worker
+RECORDS_OF_ORDER = "edl.ledger.permutation:EpochOrder.records"
+UNSHUFFLED = "edl.ledger.permutation:EpochOrder._unshuffled"
 APPLY_TRUNCATES = "edl.ledger.ledger:Ledger._apply_truncates"
 SCAN_LINES = "edl.master.datasets:_scan_lines"
 REOPEN_DATASET = "edl.master.datasets:Catalog.reopen"
