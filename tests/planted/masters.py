@@ -173,7 +173,7 @@ def speed_before_all_work(right: Right) -> Right:
     at=targets.COURSE,
     caught_by="kube/test_master_client.py::test_trainers_in_step_are_read_and_their_epochs_are_one_stretch",
 )
-def epochs_of_trainers_in_step_apart(_: Right) -> Right:
+def epochs_of_trainers_in_step_apart(_: property) -> property:
     return property(lambda report: (report.epoch, report.consumed))
 
 
