@@ -2,9 +2,10 @@
 
     python -m benchmarks.worker_overhead                  # in a Python with PyTorch: .venv-torch/bin/python
 
-Two trainers do the same steps, one with a plain loop over the data and one with `edl.worker_torch.Elastic` and a
-master. Each is a process of its own, alone in its world, so nothing is sent to other trainers. CPU seconds are those
-of the whole process with all of its threads; they depend little on what else the machine does.
+The cost of a step is measured within one process, which does some steps of a plain loop over the data, then as many
+with `edl.worker_torch.Elastic` and a master, and so on: whatever else the machine does slows both down. Two more
+trainers, one of each kind, are processes of their own and show the memory, and what a whole run costs. Each trainer
+is alone in its world, so nothing is sent to other trainers. All times are CPU time.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from example.fit_flights.local import ROOT, LocalJob, Plan
 
 BATCH, RECORDS = 64, 6400
+_TURN = 25  # steps of one loop before the other's
 _TRAINER = "benchmarks.elastic_torch_trainer"
 
 
@@ -41,7 +44,7 @@ class _Master(LocalJob):
 def main() -> int:
     """Measure everything, and print a table; with --child, be one of the trainers."""
     parser = argparse.ArgumentParser(description="Measure what edl.worker costs a trainer.")
-    parser.add_argument("--child", choices=["plain", "edl", "start-plain", "start-edl"])
+    parser.add_argument("--child", choices=["start-plain", "start-edl", "plain", "edl", "in-turn"])
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=float, default=100.0, help="steps per second")
@@ -52,16 +55,21 @@ def main() -> int:
     flags = ["--steps", str(chosen.steps), "--rate", str(chosen.rate)]
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(chosen.runs):
-        for kind in ("start-plain", "start-edl", "plain", "edl"):
+        for kind in ("start-plain", "start-edl", "plain", "edl", "in-turn"):
             found.setdefault(kind, []).append(_run(kind, flags, chosen.steps))
-    middle = {
-        kind: {name: statistics.median(run[name] for run in runs) for name in runs[0]} for kind, runs in found.items()
-    }
-    for kind, values in middle.items():
-        print(f"{kind}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
-    extra_ms = 1000 * (middle["edl"]["cpu_s_per_step"] - middle["plain"]["cpu_s_per_step"])
-    percent = extra_ms * chosen.rate / 10
-    print(f"edl costs {extra_ms:.3f} CPU ms a step, {percent:.2f} % of a core at {chosen.rate:g} steps/s")
+    for kind, runs in found.items():
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        print(f"{kind}: " + ", ".join(f"{name} {value:.4g}" for name, value in middle.items()))
+    pairs = zip(found["plain"], found["edl"], strict=True)
+    apart = [1000 * (edl["cpu_ms_of_step"] - plain["cpu_ms_of_step"]) for plain, edl in pairs]
+    in_turn = [1000 * (run["extra_ms_of_step"] + run["threads_ms_of_step"]) for run in found["in-turn"]]
+    for how, extra_us in (("steps in turn", in_turn), ("whole runs of two processes", apart)):
+        part = statistics.median(extra_us) * chosen.rate / 1e4
+        print(
+            f"{how}: edl costs {statistics.median(extra_us):.0f} us of CPU a step ({min(extra_us):.0f} to"
+            f" {max(extra_us):.0f}), {part:.2f} % of a core at {chosen.rate:g} steps/s"
+        )
+    print(f"load {os.getloadavg()[1]:.1f} over 5 minutes")
     return 0
 
 
@@ -69,7 +77,8 @@ def _run(kind: str, flags: list[str], steps: int) -> dict[str, float]:
     """One trainer in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plan = Plan(0, 1, 0, records=RECORDS, epochs=steps * BATCH // RECORDS)
+        epochs = 2 + steps * BATCH // RECORDS  # so that the job goes on until the end of the run
+        plan = Plan(0, 1, 0, records=RECORDS, epochs=epochs)
         with _Master(folder, plan) as master:
             environment = {
                 **os.environ,
@@ -100,39 +109,74 @@ def _child(kind: str, steps: int, pause_s: float) -> dict[str, float]:
     x, y = trainer.data(RECORDS)
     model = trainer.network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-    loop = _plain if kind == "plain" else _elastic
-    used_s = loop(trainer, (x, y), model, optimizer, (steps, pause_s))
-    return {"cpu_s_per_step": used_s / steps, "peak_mib": _peak_mib()}
-
-
-def _plain(trainer: Any, data: Any, model: Any, optimizer: Any, course: tuple[int, float]) -> float:  # noqa: ANN401
-    """A loop over the data; returns its CPU seconds."""
-    (x, y), (steps, pause_s) = data, course
     loss = trainer.nn.functional.cross_entropy
-    order = trainer.torch.randperm(RECORDS)
-    began_s, due_s = time.process_time(), time.monotonic()
-    for step in range(steps):
-        first = step * BATCH % RECORDS
+    if kind == "plain":
+        plain = _plain(torch, (x, y), model, optimizer, loss)
+        return {"cpu_ms_of_step": _whole_run(plain, steps, pause_s), "peak_mib": _peak_mib()}
+    with trainer.connect(environment=os.environ) as job:
+        elastic = trainer.Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=BATCH)
+        if kind == "edl":
+            return {
+                "cpu_ms_of_step": _whole_run(_elastic(elastic, model, loss), steps, pause_s),
+                "peak_mib": _peak_mib(),
+            }
+        other = trainer.network()
+        plain = _plain(torch, (x, y), other, torch.optim.Adam(other.parameters(), lr=0.001), loss)
+        return _in_turn(plain, _elastic(elastic, model, loss), steps, pause_s)
+
+
+def _plain(torch: Any, data: Any, model: Any, optimizer: Any, loss: Any) -> Iterator[None]:  # noqa: ANN401
+    """A loop over the data that has no end; it stops after each step."""
+    x, y = data
+    order, first = torch.randperm(RECORDS), 0
+    while True:
         chosen = order[first : first + BATCH].tolist()
-        features, answers = trainer.torch.stack([x[n] for n in chosen]), trainer.torch.stack([y[n] for n in chosen])
+        features, answers = torch.stack([x[n] for n in chosen]), torch.stack([y[n] for n in chosen])
         loss(model(features), answers).backward()
         optimizer.step()
         optimizer.zero_grad()
+        first = (first + BATCH) % RECORDS
+        yield
+
+
+def _elastic(elastic: Any, model: Any, loss: Any) -> Iterator[None]:  # noqa: ANN401
+    """The same loop with edl."""
+    for features, answers in elastic.batches():
+        loss(model(features), answers).backward()
+        yield
+
+
+def _whole_run(loop: Iterator[None], steps: int, pause_s: float) -> float:
+    """CPU time of a step in ms, with all threads of the process and with the beginning."""
+    began_s, due_s = time.process_time(), time.monotonic()
+    for _ in range(steps):
+        next(loop)
         due_s = _pause(due_s, pause_s)
-    return time.process_time() - began_s
+    return 1000 * (time.process_time() - began_s) / steps
 
 
-def _elastic(trainer: Any, data: Any, model: Any, optimizer: Any, course: tuple[int, float]) -> float:  # noqa: ANN401
-    """The same loop with edl; returns its CPU seconds."""
-    (x, y), (_, pause_s) = data, course
-    loss = trainer.nn.functional.cross_entropy
-    with trainer.connect(environment=os.environ) as job:
-        elastic = trainer.Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=BATCH)
-        began_s, due_s = time.process_time(), time.monotonic()
-        for features, answers in elastic.batches():
-            loss(model(features), answers).backward()
-            due_s = _pause(due_s, pause_s)
-        return time.process_time() - began_s
+def _in_turn(plain: Iterator[None], elastic: Iterator[None], steps: int, pause_s: float) -> dict[str, float]:
+    """CPU time in ms of a step of each loop, and of the threads that edl has beside them."""
+    used_ms: dict[str, list[float]] = {"plain": [], "edl": []}
+    loops, due_s = {"plain": plain, "edl": elastic}, time.monotonic()
+    began_s, process_s, thread_s = due_s, 0.0, 0.0
+    for turn in range(-2, steps // _TURN):  # the first turns only warm up
+        if turn == 0:
+            used_ms = {"plain": [], "edl": []}
+            began_s, process_s, thread_s = time.monotonic(), time.process_time(), time.thread_time()
+        for kind in ("plain", "edl") if turn % 2 else ("edl", "plain"):
+            before_s = time.thread_time()
+            for _ in range(_TURN):
+                next(loops[kind])
+                due_s = _pause(due_s, pause_s)
+            used_ms[kind].append(1000 * (time.thread_time() - before_s) / _TURN)
+    threads_s = (time.process_time() - process_s) - (time.thread_time() - thread_s)
+    return {
+        "plain_ms_of_step": statistics.median(used_ms["plain"]),
+        "edl_ms_of_step": statistics.median(used_ms["edl"]),
+        "extra_ms_of_step": statistics.median(b - a for a, b in zip(used_ms["plain"], used_ms["edl"], strict=True)),
+        "threads_ms_of_step": 1000 * threads_s / (time.monotonic() - began_s) * pause_s,
+    }
 
 
 def _pause(due_s: float, pause_s: float) -> float:

@@ -145,10 +145,10 @@ class _MonitoredMaster:
         is_slowed = lending is not None and lending.slowed > 0  # its speed is not that of so many trainers
         goes_on = is_open and not must_restore(self.job, report, self.restored)
         working = len(live & report.working)
-        reading = ProgressReading(now_s, report.epoch, report.consumed, len(live), working, goes_on and not is_slowed)
+        reading = ProgressReading(now_s, *report.course, len(live), working, goes_on and not is_slowed)
         self.meter = observe(self.meter, reading, pace.window_s)
         all_work = goes_on and working >= len(live)
-        slowed = reading_of(self.job, now_s, report.epoch, report.consumed, is_steady=all_work)
+        slowed = reading_of(self.job, now_s, *report.course, is_steady=all_work)
         self.price = observe_price(self.price, slowed, self.meter.measured.speeds, min(pace.window_s, PRICE_WINDOW_S))
         if report.state is MasterState.FINISHED and self.finished_s is None:
             self.finished_s = now_s

@@ -65,9 +65,10 @@ class _HungTrainer(msgspec.Struct):
 
 
 class _Group(msgspec.Struct):
-    """The trainers that train in step; a master from before the field `hung` leaves it out."""
+    """The trainers that train in step; masters from before these fields leave them out."""
 
     hung: list[_HungTrainer] = []
+    working: list[str] = []
 
 
 class _Status(msgspec.Struct):
@@ -129,6 +130,7 @@ class HttpMasterClient:
         """Return what the master reports; see `ports.MasterClient`."""
         status = await self._call("GET", master, "/v1/status", _Status)
         closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
+        working = {h.pod_uid for h in status.holders if h.done or h.rate is not None}
         return MasterReport(
             state=status.state,
             epoch=status.epoch,
@@ -139,7 +141,8 @@ class HttpMasterClient:
             waiting=status.todo,
             quarantined=status.quarantined,
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
-            working=frozenset(h.pod_uid for h in status.holders if h.done or h.rate is not None),
+            working=frozenset(working.union(status.group.working if status.group is not None else ())),
+            in_step=status.group is not None,
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
             hung=tuple(

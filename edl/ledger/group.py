@@ -292,15 +292,17 @@ class Group:
         return generation, frozenset(self._gone), joiners, sum(1 for _ in self._training()), state.is_open
 
     def status(self, now_s: float) -> dict[str, object] | None:
-        """What people read: the world, who waits, who hangs, and the last losses; None if nobody trains in step."""
+        """The world, who works, waits or hangs, and the last losses; None if nobody trains in step."""
         world = self.world
         if world is None:
             return None
-        names = [self._members[session].name for session in self._present()]
+        present, known = [self._members[session] for session in self._present()], self._ledger.state.sessions
+        at_work = [m.session for m in present if not self._gone and (m.position or 0) > world.position]
         return {
             "generation": world.generation,
             "position": self._ledger.position,
-            "members": names,
+            "members": [member.name for member in present],
+            "working": [known[session].pod_uid for session in at_work if session in known],
             "waiting": [member.name for member in self._joiners()],
             "hung": [
                 {"pod_uid": one.pod_uid, "name": one.name, "reason": one.reason, "seconds": now_s - one.since_s}

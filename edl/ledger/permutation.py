@@ -78,8 +78,7 @@ class EpochOrder:
         last = -(-total // block) - 1
         self._tail_place = self._blocks.preimage(last)  # the last block, which may be short
         self._tail = total - last * block
-        self._window: tuple[int, list[int]] = (-1, [])
-        self._places: dict[int, int] = {}  # place -> block, for the blocks of the current window
+        self._window: tuple[int, list[int]] = (-1, [])  # the number of a window, and its records
 
     def record(self, position: int) -> int:
         """The record at a position.
@@ -88,38 +87,56 @@ class EpochOrder:
             position: in `[0, total)`.
         """
         number, offset = divmod(position, WINDOW)
-        return self._unshuffled(number * WINDOW + self._shuffled(number)[offset])
+        return self._records_of(number)[offset]
 
     def records(self, start: int, end: int) -> Iterator[int]:
-        """The records at the positions `[start, end)`, in that order."""
-        return map(self.record, range(start, end))
+        """The records at the positions `[start, end)`, in that order.
+
+        Raises:
+            IndexError: the epoch has fewer positions.
+        """
+        if end > self._total:
+            raise IndexError(f"position {end - 1}: the epoch has {self._total} positions")
+        while start < end:
+            number, offset = divmod(start, WINDOW)
+            count = min(end - start, WINDOW - offset)
+            yield from self._records_of(number)[offset : offset + count]
+            start += count
 
     def records_at(self, ranges: Iterable[tuple[int, int]], limit: int) -> list[int]:
         """The records at the first `limit` positions of some ranges, in ascending order."""
         positions = (position for start, end in ranges for position in range(start, end))
         return sorted(map(self.record, islice(positions, limit)))
 
-    def _unshuffled(self, position: int) -> int:
-        """The record at a position before the shuffle within the window."""
-        edge = self._tail_place * self._block
-        if position < edge:
-            place, offset = divmod(position, self._block)
-        elif position < edge + self._tail:
-            place, offset = self._tail_place, position - edge
-        else:
-            place, offset = divmod(position - edge - self._tail, self._block)
-            place += self._tail_place + 1
-        number = self._places.get(place)
-        if number is None:
-            number = self._places[place] = self._blocks.image(place)
-        return number * self._block + offset
+    def _records_of(self, number: int) -> list[int]:
+        """The records of a window, sorted by `random()`: Python may change `shuffle`, but not `random`.
 
-    def _shuffled(self, number: int) -> list[int]:
-        """The shuffled offsets of a window, sorted by `random()`: Python may change `shuffle`, but not `random`."""
+        A trainer needs them one after the other in each step, so all of them are looked up at once.
+        """
         if self._window[0] != number:
-            size = min(WINDOW, self._total - number * WINDOW)
+            start = number * WINDOW
+            unshuffled = self._unshuffled(start, min(start + WINDOW, self._total))
             draw = random.Random(f"{self._name} {number}").random  # noqa: S311 - an order, not a secret
-            keys = [draw() for _ in range(size)]
-            self._window = (number, sorted(range(size), key=keys.__getitem__))
-            self._places = {}
+            keys = [draw() for _ in unshuffled]
+            offsets = sorted(range(len(keys)), key=keys.__getitem__)
+            self._window = (number, [unshuffled[offset] for offset in offsets])
         return self._window[1]
+
+    def _unshuffled(self, start: int, end: int) -> list[int]:
+        """The records at the positions `[start, end)` before the shuffle within windows."""
+        edge = self._tail_place * self._block
+        found: list[int] = []
+        while start < end:
+            length = self._block
+            if start < edge:
+                place, offset = divmod(start, length)
+            elif start < edge + self._tail:
+                place, offset, length = self._tail_place, start - edge, self._tail
+            else:
+                place, offset = divmod(start - edge - self._tail, length)
+                place += self._tail_place + 1
+            first = self._blocks.image(place) * self._block + offset
+            count = min(length - offset, end - start)
+            found.extend(range(first, first + count))
+            start += count
+        return found

@@ -70,11 +70,13 @@ class MasterReport:
         waiting: positions without a lease.
         quarantined: positions of the epoch that are left out.
         left_out: positions of all epochs so far that were left out.
-        working: UIDs of pods that hold leases and have made progress with them.
+        working: UIDs of pods that hold leases and have made progress with them; in step, of those that have applied a
+            step since their world began.
         roster: (generation, number of pods) of the current roster; None if there is none.
         blocked: why the master cannot write its journal; empty if it can.
         hung: the trainers in step that hang, by the time of the report.
         unsaved: positions that training would repeat if the model were lost now.
+        in_step: the trainers train in step, so an epoch begins where the one before it ends.
     """
 
     state: MasterState
@@ -90,6 +92,15 @@ class MasterReport:
     blocked: str = ""
     hung: tuple[HungTrainer, ...] = ()
     unsaved: int = 0
+    in_step: bool = False
+
+    @property
+    def course(self) -> tuple[int, int]:
+        """(stretch, positions consumed in it): work can be counted within a stretch.
+
+        That is an epoch, at whose end trainers wait for the last leases. Trainers in step go through all epochs.
+        """
+        return (0, self.epoch * self.total + self.consumed) if self.in_step else (self.epoch, self.consumed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,10 @@ class ProgressReading:
 
     Attributes:
         at_s: monotonic seconds.
-        epoch: the epoch of `consumed`.
+        epoch: the epoch of `consumed`; 0 if the trainers train in step, whose work is counted through all epochs.
         consumed: positions that the trainers have processed.
         trainers: live trainers, ready or not.
-        working: those of them that hold leases and have made progress with them.
+        working: those of them that have made progress with their leases, or in their world.
         is_steady: there is work for every trainer: positions are waiting, the journal is writable, and no restore is
             due.
     """

@@ -133,9 +133,10 @@ def read_records(source: Source, numbers: list[int], read: Reader | None) -> lis
         EdlError: the data set cannot be read; no record is to blame.
     """
     found = []
+    record_of = source.record
     for index, number in enumerate(numbers):
         try:
-            record = source.record(number)
+            record = record_of(number)
             found.append(record if read is None else read(record))
         except EdlError:
             raise

@@ -75,8 +75,10 @@ class TorchReplica:
         self._is_broken: Callable[[], bool] = lambda: False
         self._group: Any = None
         self._is_abandoned = False
+        self._first_slot = 0
         self._rows = torch.zeros(0)
-        self._views: list[list[Any]] = []
+        self._views: list[list[Any]] = []  # of each row: the part of each parameter
+        self._flags = self._rows  # the end of the first row
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """See `Replica.connect`."""
@@ -84,8 +86,10 @@ class TorchReplica:
         parts = self.logical_ranks or world.size
         # All trainers of a world send as many rows as the one with the most parts.
         rows = max(len(parts_of(parts, rank, world.size)) for rank in range(world.size))
+        self._first_slot = parts_of(parts, world.rank, world.size).start
         self._rows = torch.zeros(rows, self._count + len(Flags._fields))
         self._views = [self._split(row) for row in self._rows]
+        self._flags = self._rows[0, self._count :]
         if world.size == 1:
             return
         with _peers_may_be_lost():
@@ -159,18 +163,20 @@ class TorchReplica:
 
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
-        views = self._views[piece.slot - self._first_slot]
-        pairs = [(view, p.grad) for view, p in zip(views, self._parameters, strict=True) if p.grad is not None]
-        if pairs:
-            sums, gradients = map(list, zip(*pairs, strict=True))
+        sums, gradients = [], []
+        for view, parameter in zip(self._views[piece.slot - self._first_slot], self._parameters, strict=True):
+            gradient, parameter.grad = parameter.grad, None
+            if gradient is not None:
+                sums.append(view)
+                gradients.append(gradient)
+        if sums:
             torch._foreach_add_(sums, gradients, alpha=piece.weight)
-        self._forget_gradients()
 
     def end_step(self, flags: Flags) -> Flags:
         """See `Replica.end_step`."""
-        total, found = self._sum(flags)
-        for view, parameter in zip(self._split(total), self._parameters, strict=True):
-            parameter.grad = view
+        gradients, found = self._sum(flags)
+        for gradient, parameter in zip(gradients, self._parameters, strict=True):
+            parameter.grad = gradient
         self._optimizer.step()
         self._forget_gradients()
         if self._scheduler is not None:
@@ -219,28 +225,34 @@ class TorchReplica:
             ) from error
         self._load_state(io.BytesIO(data))
 
-    def _sum(self, flags: Flags) -> tuple[Any, Flags]:
-        """The gradient of the step, and the flags of all trainers."""
-        tail = slice(self._count, None)
-        self._rows[0, tail] = torch.tensor(flags)
-        if self._group is None:
-            rows = [self._rows]
-        elif not self.logical_ranks:
-            with _peers_may_be_lost():
-                self._finish(self._group.allreduce([self._rows]))
-            rows = [self._rows]
-        else:
-            rows = [torch.empty_like(self._rows) for _ in range(self._size)]
-            with _peers_may_be_lost():
-                self._finish(self._group.allgather([rows], [self._rows]))
-        found = Flags(*sum(part[0, tail] for part in rows).tolist())
+    def _sum(self, flags: Flags) -> tuple[list[Any], Flags]:
+        """The gradient of the step for each parameter, and the flags of all trainers.
+
+        Each step pays for what is done here, so a trainer that is alone sends nothing to itself.
+        """
+        rows, found = [self._rows], flags
+        if self._group is not None:
+            if any(flags):  # the row is zero until here
+                self._flags.copy_(torch.tensor(flags))
+            rows = self._of_all_trainers()
+            found = Flags(*sum(part[0, self._count :] for part in rows).tolist())
         if not self.logical_ranks:
-            return self._rows[0], found
+            return self._views[0], found
         total = torch.zeros_like(self._rows[0])
         for rank, part in enumerate(rows):
             for index in range(len(parts_of(self.logical_ranks, rank, self._size))):
                 total += part[index]
-        return total, found
+        return self._split(total), found
+
+    def _of_all_trainers(self) -> list[Any]:
+        """The sum of all trainers' rows; with logical ranks, which need their order, the rows of each trainer."""
+        with _peers_may_be_lost():
+            if not self.logical_ranks:
+                self._finish(self._group.allreduce([self._rows]))
+                return [self._rows]
+            rows = [torch.empty_like(self._rows) for _ in range(self._size)]
+            self._finish(self._group.allgather([rows], [self._rows]))
+            return rows
 
     def _finish(self, work: Any) -> None:  # noqa: ANN401
         """Wait for a collective, at most until the master knows that a trainer of the world is gone.
@@ -265,12 +277,6 @@ class TorchReplica:
     @property
     def _size(self) -> int:
         return self._world.size if self._world is not None else 1
-
-    @property
-    def _first_slot(self) -> int:
-        world = self._world
-        assert world is not None  # noqa: S101 - for the type checker
-        return parts_of(self.logical_ranks or world.size, world.rank, world.size).start
 
     def _split(self, row: Any) -> list[Any]:  # noqa: ANN401
         """The part of a row that belongs to each parameter, in its shape."""

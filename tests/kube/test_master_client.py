@@ -92,6 +92,24 @@ async def test_trainers_that_hang_are_read(tmp_path: Path) -> None:
         assert (await client.report(AT)).hung == (), "a master from before this field"
 
 
+async def test_trainers_in_step_are_read_and_their_epochs_are_one_stretch(tmp_path: Path) -> None:
+    status = {
+        **GOOD,
+        "epoch": 2,
+        "total": 100,
+        "consumed": 30,
+        "group": {"generation": 3, "working": ["uid-a", "uid-b"]},
+    }
+    async with responding(tmp_path, responder(status)) as client:
+        found = await client.report(AT)
+    assert found.working == {"uid-a", "uid-b"}
+    assert found.course == (0, 230)
+    async with responding(tmp_path, responder({**status, "group": {"generation": 3}})) as client:
+        assert (await client.report(AT)).working == frozenset(), "a master from before this field"
+    async with responding(tmp_path, responder({**status, "group": None})) as client:
+        assert (await client.report(AT)).course == (2, 30), "these trainers lease ranges"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "error", "says"),
     [

@@ -125,6 +125,30 @@ def test_a_killed_trainer_is_lost_as_soon_as_its_connection_stays_broken() -> No
     assert [(loss.name, loss.reason) for loss in world.group.losses] == [("b", "connection lost")]
 
 
+def test_trainers_work_once_their_world_has_made_a_step() -> None:
+    world = Clocked()
+    assert world.enter(A, size=2) is None
+    assert world.enter(B, size=2) is not None
+    assert world.status()["working"] == []
+    world.group.watch(A, 1, 10, world.now_s)
+    assert world.status()["working"] == ["pod-a"]
+    world.group.watch(B, 1, 10, world.now_s)
+    assert world.status()["working"] == ["pod-a", "pod-b"]
+    world.enter(C)
+    assert world.status()["working"] == ["pod-a", "pod-b"], "they go on until the step is done"
+    for key in (A, B):
+        world.enter(key, 1, 20)
+    assert world.status()["generation"] == 2
+    assert world.status()["working"] == []
+    for key in (A, B, C):
+        world.group.watch(key, 2, 30, world.now_s)
+    assert world.status()["working"] == ["pod-a", "pod-b", "pod-c"]
+    world.group.unwatch(B, world.now_s, dropped=True)
+    world.now_s += 0.31
+    world.group.tick(world.now_s)
+    assert world.status()["working"] == [], "a world that has lost a trainer makes no step"
+
+
 def test_a_trainer_that_comes_back_in_time_is_not_lost() -> None:
     world = Clocked()
     world.two()

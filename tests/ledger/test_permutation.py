@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +47,27 @@ def test_the_order_of_old_journals_does_not_change() -> None:
         49258546771428005,
         127878210038063822,
     ]
+    orders = [
+        list(EpochOrder(total, 7, 2, block).records(0, total)) for total, block in ((24_581, BLOCK), (50_000, 20_000))
+    ]
+    assert [zlib.crc32(json.dumps(order).encode()) for order in orders] == [3855989165, 918475775]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_neighbouring_positions_have_the_same_records_as_one_at_a_time(data: st.DataObject) -> None:
+    total = data.draw(st.integers(1, 3 * WINDOW))
+    order = EpochOrder(total, 5, 1, data.draw(st.sampled_from([BLOCK, 3000, 2 * WINDOW])))
+    start = data.draw(st.integers(0, total - 1))
+    end = data.draw(st.integers(start, min(total, start + WINDOW + 100)))
+    assert list(order.records(start, end)) == [order.record(position) for position in range(start, end)]
+
+
+def test_positions_beyond_the_end_of_an_epoch_are_refused() -> None:
+    order = EpochOrder(100, 0, 0)
+    assert len(list(order.records(90, 100))) == 10
+    with pytest.raises(IndexError, match="100 positions"):
+        list(order.records(90, 101))
 
 
 def test_a_huge_data_set_takes_no_memory() -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from edl.errors import EdlError
+from edl.ledger.permutation import WINDOW
 from edl.worker.files import DatasetError, SourceFile
 from edl.worker.lease import PositionBatch
 from tests.planted import Right, bug, targets
@@ -19,6 +20,35 @@ DATASETS = "master/test_datasets.py"
 REFUSED = "master/test_datasets_refused.py"
 BATCHES = "worker/test_job_batches.py"
 BAD_INPUT = "master/test_http_api_bad_input.py"
+
+# --- the order of an epoch
+
+
+@bug(
+    "records that cross the border of a window come from the window before",
+    at=targets.RECORDS_OF_ORDER,
+    caught_by="ledger/test_permutation.py::test_every_record_has_exactly_one_position",
+)
+def window_border_ignored(_: Right) -> Right:
+    def wrong(self: Any, start: int, end: int) -> Iterator[int]:
+        window = self._records_of(start // WINDOW)
+        return (window[position % WINDOW % len(window)] for position in range(start, end))
+
+    return wrong
+
+
+@bug(
+    "the order forgets that the last block of a data set may be short",
+    at=targets.UNSHUFFLED,
+    caught_by="ledger/test_permutation.py::test_odd_sizes_lose_no_record",
+)
+def short_block_forgotten(_: Right) -> Right:
+    def wrong(self: Any, start: int, end: int) -> list[int]:
+        places = (divmod(position, self._block) for position in range(start, end))
+        return [self._blocks.image(place) * self._block + offset for place, offset in places]
+
+    return wrong
+
 
 # --- files
 

@@ -169,6 +169,30 @@ def speed_before_all_work(right: Right) -> Right:
 
 
 @bug(
+    "trainers in step are measured within one epoch only",
+    at=targets.COURSE,
+    caught_by="kube/test_master_client.py::test_trainers_in_step_are_read_and_their_epochs_are_one_stretch",
+)
+def epochs_of_trainers_in_step_apart(_: property) -> property:
+    return property(lambda report: (report.epoch, report.consumed))
+
+
+@bug(
+    "trainers in step work as soon as their world has formed",
+    at=targets.STATUS_OF_GROUP,
+    caught_by="ledger/test_group.py::test_trainers_work_once_their_world_has_made_a_step",
+)
+def a_formed_world_works(right: Right) -> Right:
+    def wrong(self: Any, now_s: float) -> Any:
+        status = right(self, now_s)
+        if status is not None:
+            status["working"] = [f"pod-{name}" for name in status["members"]]
+        return status
+
+    return wrong
+
+
+@bug(
     "a resize costs trainers that keep working as much as if they had stopped",
     at=targets.OBSERVE_SPEED,
     caught_by=f"{MEASURING}::test_trainers_that_join_while_others_work_cost_what_they_do_not_do_yet",

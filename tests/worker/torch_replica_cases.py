@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from edl.worker.group import World
-from edl.worker.steps import PeerLostError
+from edl.worker.steps import Flags, PeerLostError, Piece
 from edl.worker_torch.replica import TorchReplica
 from example.fit_flights.local import free_ports
 
@@ -45,3 +45,67 @@ def test_a_trainer_that_is_lost_while_a_world_forms_costs_no_timeout(rank: int) 
             done.result()
         for done in [pool.submit(one.copy_state, 0) for one in (mine, other)]:
             done.result()
+
+
+def gradients_of(model: torch.nn.Module, value: float) -> None:
+    """As if the loop had computed this gradient for every weight."""
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, value)
+
+
+def both_step(replicas: list[TorchReplica], values: list[float], flags: list[Flags]) -> list[Flags]:
+    def step(rank: int) -> Flags:
+        one = replicas[rank]
+        one.begin_step()
+        piece = Piece(0, rank, rank + 1, rank, 0.5)
+        one.begin_piece(0, piece)
+        gradients_of(one._model, values[rank])
+        one.end_piece(piece)
+        return one.end_step(flags[rank])
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(step, range(2)))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("logical_ranks", [0, 2])
+def test_a_step_sums_gradients_and_flags_and_leaves_nothing_to_the_next_one(logical_ranks: int) -> None:
+    pair = [replica(), replica()]
+    endpoints = [one.endpoint for one in pair]
+    for one in pair:
+        one.logical_ranks = logical_ranks
+        for parameter in one._parameters:
+            parameter.data.zero_()
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(one.connect, world(1, rank, *endpoints), bool) for rank, one in enumerate(pair)]:
+            done.result()
+    assert both_step(pair, [1.0, 3.0], [Flags(1.0, 0.0), Flags(1.0, 1.0)]) == [Flags(2.0, 1.0)] * 2
+    for one in pair:
+        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one._parameters), (
+            "lr 0.1 times the mean of 1 and 3"
+        )
+    assert both_step(pair, [0.0, 0.0], [Flags(0.0, 0.0)] * 2) == [Flags(0.0, 0.0)] * 2
+    for one in pair:
+        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one._parameters)
+        assert all(p.grad is None for p in one._parameters)
+        one.disconnect()
+
+
+@pytest.mark.parametrize("logical_ranks", [0, 3])
+def test_a_trainer_that_is_alone_sums_its_pieces(logical_ranks: int) -> None:
+    alone = replica()
+    alone.logical_ranks = logical_ranks
+    weight, bias = alone._parameters
+    for parameter in (weight, bias):
+        parameter.data.zero_()
+    alone.connect(world(1, 0, alone.endpoint), bool)
+    for _ in range(2):
+        alone.begin_step()
+        for slot, value in enumerate((1.0, 2.0, 6.0)):
+            piece = Piece(0, slot, slot + 1, slot if logical_ranks else 0, 0.25)
+            alone.begin_piece(0, piece)
+            weight.grad = torch.full_like(weight, value)  # the bias has none
+            alone.end_piece(piece)
+        assert alone.end_step(Flags(0.0, 1.0)) == Flags(0.0, 1.0)
+    assert torch.allclose(weight, torch.full_like(weight, -0.45))
+    assert torch.equal(bias, torch.zeros_like(bias))

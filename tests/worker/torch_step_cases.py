@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.elastic_node import EVENTS, NodeRun
+from benchmarks.elastic_node import Run as NodeResult
 from benchmarks.elastic_torch import ElasticRun, Run, lost_seconds
 from edl.ledger.group import GroupSettings
 from example.torch_elastic.local import LocalElasticJob
@@ -43,6 +45,23 @@ def test_a_stopped_trainer_holds_the_others_up_for_the_time_limit_of_the_master(
     assert GroupSettings().unwatched_s - 1 < lost_s < 20, "that is not much less than the 30 s of a collective"
     assert {step[4] for step in found.steps} == {1, 2}, "the trainer does not come back"
     assert len(found.weights) == 1
+
+
+def test_a_lost_node_and_kills_cost_no_record_and_change_no_bit(tmp_path: Path) -> None:
+    runs: list[NodeResult] = []
+    for name, trainers, events, pace_s in (("calm", 2, (), 0.0), ("stormy", 1, EVENTS, 0.05)):
+        (tmp_path / name).mkdir()
+        with NodeRun(
+            tmp_path / name, seed=1, epochs=40, trainers=trainers, events=events, pace_s=pace_s, logical_ranks=4
+        ) as job:
+            runs.append(job.measure())
+    calm, stormy = runs
+    assert calm.problems == []
+    assert stormy.problems == []
+    assert [one.event for one in stormy.happened] == [*EVENTS]
+    assert stormy.endings == calm.endings, "the weights or the accuracy depend on who trained"
+    node_lost = [event.how for event in EVENTS].index("stop")
+    assert stormy.lost_s(node_lost) > GroupSettings().unwatched_s - 1, "the others went on before they could know"
 
 
 def test_the_example_trains_while_trainers_come_and_go(tmp_path: Path) -> None:

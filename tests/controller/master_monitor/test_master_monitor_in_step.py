@@ -1,0 +1,60 @@
+"""The speed of trainers in step is measured through the ends of short epochs, and their resizes have a price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.clock import SystemClock
+from edl.controller.master_monitor import MasterMonitor
+from edl.controller.ports import MasterAddress
+from edl.lifecycle.data_progress import MasterReport, MasterState
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.progress import NOTHING_MEASURED, Measured
+from tests.controller.master_monitor.test_master_monitor_lending import PACE, Master, training
+from tests.worlds.fake_api import eventually
+from tests.worlds.fakes import FakeLease
+
+EPOCH = 300  # three calls: much less than a window
+
+
+class InStep(Master):
+    """A master whose trainers are in step; with two of them they begin to work after some calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.working = frozenset({"trainer"})
+
+    async def report(self, master: MasterAddress) -> MasterReport:
+        await super().report(master)
+        epoch, consumed = divmod(100 * self.calls, EPOCH)
+        return MasterReport(
+            MasterState.RUNNING, epoch, consumed, EPOCH, consumed, EPOCH, working=self.working, in_step=True
+        )
+
+
+def with_another_trainer(job: Job) -> Job:
+    (trainer,) = (pod for pod in job.pods if pod.role is Role.TRAINER)
+    return replace(job, pods=(*job.pods, replace(trainer, name="ctr-trainer-1", uid="other", index=1)))
+
+
+async def test_trainers_in_step_are_measured_however_short_their_epochs_are() -> None:
+    master, job = InStep(), training(None)
+    monitor = MasterMonitor(master, SystemClock(), FakeLease(), lambda *_: None, PACE)
+
+    def found() -> Measured:
+        view = monitor.master_view(job)
+        return view.measured if view is not None and view.measured is not None else NOTHING_MEASURED
+
+    try:
+        monitor.update([job])
+        await eventually(lambda: bool(found().speeds))
+        monitor.update([with_another_trainer(job)])
+        calls = master.calls
+        await eventually(lambda: master.calls > calls + 20)
+        assert [speed.trainers for speed in found().speeds] == [1], "the new trainer has made no step yet"
+        master.working = frozenset({"trainer", "other"})
+        await eventually(lambda: found().resize_s is not None)
+        assert [speed.trainers for speed in found().speeds] == [2]
+    finally:
+        await monitor.close()
