@@ -27,6 +27,7 @@ SOURCES = (
     "explain/plan_table.py",
     "explain/whatif.py",
     "explain/job_text.py",
+    "explain/tiers.py",
     "observability/replay.py",
     "master/journal_audit.py",
 )
