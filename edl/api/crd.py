@@ -31,6 +31,7 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", "time since the job was created"),
 )
 _WIDE_COLUMNS = (
+    ("QoS", "string", ".status.qosClass", "QoS class of the trainers"),
     ("Lent", "string", ".status.lending.cpu", "CPU that the trainers declare and do not request"),
     ("Slowed", "integer", ".status.lending.slowed", "number of trainers that serving slows"),
 )

@@ -89,6 +89,8 @@ class QueueSpec(Part):
     """Queues from which it takes back what it lent, as soon as its own jobs need it."""
     cohort: Annotated[str, Field(max_length=MAX_QUEUE_NAME)] = ""
     """Queues of one cohort lend to each other; the queues without a name of a cohort are one cohort too."""
+    best_effort: Literal["Allowed", "Refused"] = "Refused"
+    """Whether its jobs may have trainers that request neither cpu nor memory; each counts as one pod."""
 
     rules = (
         Rule(

@@ -89,6 +89,17 @@ _HAS_REQUESTS = " || ".join(
 )
 
 
+def _check_trainer_requests(part: RoleSpec) -> Iterator[Values]:
+    resources = part.resources
+    if resources and (resources.requests or resources.limits) and not resources.has_cpu_or_memory:
+        yield {}
+
+
+_NO_AMOUNTS = " && ".join(
+    f"(!has(self.resources.{field}) || size(self.resources.{field}) == 0)" for field in ("requests", "limits")
+)
+
+
 def _requests_rule(role: Role, unless: str) -> Rule:
     return Rule(
         cel=f"{unless} || (has(self.resources) && ({_HAS_REQUESTS}))",
@@ -214,7 +225,12 @@ class TrainerSpec(RoleSpec):
             "the planner decide, or a number in this range",
             check=_check_instances,
         ),
-        _requests_rule(Role.TRAINER, "false"),
+        Rule(
+            cel=f"!has(self.resources) || ({_NO_AMOUNTS}) || {_HAS_REQUESTS}",
+            message="the trainer requests neither cpu nor memory, but something else; set one of them in "
+            "spec.trainer.resources, or leave it empty for trainers of QoS class BestEffort",
+            check=_check_trainer_requests,
+        ),
         *_container_rules(Role.TRAINER),
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from edl.api.base import MAX_INT32, MAX_SAFE, Part, WholeNumber, keyed_list, unique_by
+from edl.model.qos import QosClass
 from edl.model.status import JobPhase
 
 MAX_SPEEDS = 64
@@ -130,6 +131,8 @@ class Status(Part):
     """Time at which the job ended."""
     last_resize: ResizeStatus | None = None
     """Last change of the trainer count."""
+    qos_class: Annotated[QosClass, Field(strict=False)] | None = None
+    """QoS class of the trainers: Guaranteed, Burstable or BestEffort."""
     lending: LendingStatus | None = None
     """CPU that the trainers lend to serving."""
     dataset: DatasetStatus | None = None

@@ -16,7 +16,7 @@ from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
-from edl.lifecycle.tenancy import as_held, as_permitted
+from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
 from edl.lifecycle.unreachable_pods import unreachable_pods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -54,6 +54,7 @@ class Observer:
         self._viewed: dict[str, tuple[Job, bool, Job]] = {}
         self._queues: frozenset[str] = frozenset()
         self._unknown: frozenset[str] = frozenset()
+        self._allowing: frozenset[str] = frozenset()
 
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
@@ -73,8 +74,9 @@ class Observer:
         queues = frozenset(queue.name for queue in snapshot.queues)
         unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
         avoided = watch_nodes(snapshot, self._limits).avoided
-        if (queues, unknown) != (self._queues, self._unknown):
-            self._queues, self._unknown, self._viewed = queues, unknown, {}
+        allowing = best_effort_queues(snapshot.queues, self._limits.quotas)
+        if (queues, unknown, allowing) != (self._queues, self._unknown, self._allowing):
+            self._queues, self._unknown, self._allowing, self._viewed = queues, unknown, allowing, {}
         jobs = tuple(self._viewed_job(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
         self._viewed = {job.uid: self._viewed[job.uid] for job in snapshot.jobs}
         await asyncio.sleep(0)
@@ -100,6 +102,7 @@ class Observer:
         known = self._viewed.get(job.uid)
         if known is None or known[0] is not job or known[1] is not is_finishing:
             view = as_permitted(as_planned(job, is_finishing=is_finishing), self._limits, self._queues)
+            view = as_requested(view, self._allowing)
             self._viewed[job.uid] = known = (job, is_finishing, as_held(view, self._unknown))
         return known[2]
 

@@ -17,7 +17,7 @@ from edl.explain.sentences import with_comparison_sentences
 from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
-from edl.lifecycle.tenancy import as_held, as_permitted
+from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
@@ -97,7 +97,9 @@ def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSna
     queues = frozenset(queue.name for queue in snapshot.queues)
     unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
     avoided = watch_nodes(snapshot, limits).avoided
-    jobs = (as_held(as_permitted(as_planned(job), limits, queues), unknown) for job in snapshot.jobs)
+    allowing = best_effort_queues(snapshot.queues, limits.quotas)
+    permitted = (as_requested(as_permitted(as_planned(job), limits, queues), allowing) for job in snapshot.jobs)
+    jobs = (as_held(job, unknown) for job in permitted)
     seen = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
     view = replace(snapshot, jobs=seen, avoided=avoided)
     if limits.serving_slo and not view.headroom:  # nobody has watched this cluster

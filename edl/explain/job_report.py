@@ -155,8 +155,8 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         decision,
         policy,
         objective,
-        fair_share=context.shared.level[demand.index],
-        fulfilment=packing.fulfilment(demand.index),
+        fair_share=None if demand.job.is_best_effort else context.shared.level[demand.index],
+        fulfilment=None if demand.job.is_best_effort else packing.fulfilment(demand.index),
         standing=tuple(_standing(demand, decision, context)),
         full=tuple(_full(demand, context, one) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
@@ -247,7 +247,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     node, lacks = nearest(packing, demand.shape)
     if node < 0:
         return ["make a node ready that accepts its trainers"]
-    if packing.count[demand.index] >= demand.max_trainers:
+    if packing.count[demand.index] >= demand.max_trainers and not demand.job.is_best_effort:
         return ["add a node that accepts its trainers: more would not fit even without other jobs"]
     found = []
     if scarce.kept and context.problem.limits.serving_headroom:
@@ -309,6 +309,7 @@ def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: Decisi
             Reason.PODS_REFUSED: _ACCEPTED,
             Reason.QUOTA_REACHED: _accepted(next(j for j in context.problem.snapshot.jobs if j.key == decision.job)),
             Reason.QUEUE_NOT_ALLOWED: "set spec.queue to a queue that its namespace may use",
+            Reason.BEST_EFFORT_NOT_ALLOWED: "the line above says what to change",
             Reason.NOT_RESIZED: "the line above says why, and what to change",
             Reason.INVALID_SPEC: "correct the spec: the lines above name each wrong value, its rule and the remedy",
         }

@@ -14,6 +14,7 @@ from rich.text import Text
 from edl.errors import ConfigError
 from edl.explain.job_report import Confirmed, JobReport, OneMore
 from edl.explain.node_asks import asks_dict
+from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
@@ -85,6 +86,8 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
         "message": decision.message,
         "account": decision.account,
         "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
+        "qosClass": qos_of(_job_of(report, snapshot)),
+        "overcommit": overcommit_json(snapshot, [one.node for one in report.standing]),
         "lendingPrice": _lending_price(_job_of(report, snapshot)),
         "victims": list(decision.victims),
         "asks": asks_dict(decision.asks),
@@ -145,6 +148,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     if report.standing:
         yield from ("", "Trainers")
         yield from _standing(report)
+        yield from of_trainers(job, snapshot, [one.node for one in report.standing]) if job is not None else ()
     if report.full or report.held:
         yield from ("", "Why not more")
         yield from _scarcity(report)

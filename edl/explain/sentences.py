@@ -153,9 +153,10 @@ class _Writer:
         if found.cause is Cause.YIELDS_TO_SERVING:
             return self._yields_to_serving(demand)
         short, full = self._held(found, demand)
-        if self._context.shared.packing.count[demand.index] >= len(demand.live_trainers):
+        if self._context.shared.packing.count[demand.index] >= demand.live_count:
             return short, full
-        yields = f"yields {count(len(self._context.deleted(demand.index)), 'trainer')}"
+        gone = len(self._context.deleted(demand.index)) + len(self._context.yielded(demand.index))
+        yields = f"yields {count(gone, 'trainer')}"
         if found.shrink_reason is Reason.LENDING_CLEARED:
             why = "because serving uses CPU that trainers lend"
             return f"{yields} {why}", f"{yields} {why}, so that the others have what they declare; {full}"
@@ -218,6 +219,8 @@ class _Writer:
                 return short, f"{short} ({self._waiting.rejections.of_all(demand.job.trainer)})"
             return _same(f"--max-load-desired {problem.limits.max_load_desired:g} is reached")
         short, full = self._what_is_full(demand.shape, scarce)
+        if demand.job.is_best_effort:
+            return short, f"{full}; its trainers request neither cpu nor memory, so pods that do come first"
         if packing.count[demand.index] >= demand.max_trainers:
             return short, f"{full}; more trainers would not fit even without other jobs"
         if scarce.is_left_soon:
@@ -237,8 +240,9 @@ class _Writer:
     def _yields_to_serving(self, demand: JobDemand) -> tuple[str, str]:
         packing, problem = self._context.shared.packing, self._context.problem
         deleted = self._context.deleted(demand.index)
-        yields = f"yields {count(sum(i in packing.for_serving for i in deleted), 'trainer')}"
-        nodes = sorted({problem.live_trainers[i].node for i in deleted} - {-1})
+        yielded = [one.trainer.node for one in self._context.yielded(demand.index) if one.for_serving]
+        yields = f"yields {count(sum(i in packing.for_serving for i in deleted) + len(yielded), 'trainer')}"
+        nodes = sorted({*(problem.live_trainers[i].node for i in deleted), *yielded} - {-1})
         usable = sorted({*nodes, *open_nodes(packing, demand.shape)})
         where = f" on {self._places.where(nodes, usable)}" if nodes else ""
         if not any(self._context.served.due.values()):

@@ -49,6 +49,11 @@ COUNT: Rows = (
         "`spec.queue` is not open to its namespace (`--tenants`)",
         "another queue, or ask the operator",
     ),
+    (
+        "`BestEffortNotAllowed`",
+        "its trainers request neither cpu nor memory, and its queue does not allow that",
+        "set `spec.trainer.resources`, or `bestEffort: Allowed` in the Queue object or the file of `--queues`",
+    ),
     ("`Pinned`", "`kubectl scale` fixed the count", "`kubectl scale --replicas=0` lets edl choose again"),
     (
         "`Cooldown`",

@@ -1,7 +1,8 @@
 """The file of `--queues`: how much the jobs of each queue may request together.
 
 It maps queues to resources to quantities, in YAML or JSON. Every value is read as text, so that `0.1` is exactly one
-tenth. A key that appears twice is an error.
+tenth. A key that appears twice is an error. Beside the resources, `bestEffort: Allowed` lets jobs of the queue have
+trainers that request neither cpu nor memory.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ DEFAULT_QUEUE = "default"
 _QUEUE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MAX_NAME = 63
 _DEVICE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
+_BEST_EFFORT = "bestEffort"
+_ALLOWED = {"Allowed": True, "Refused": False}
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _EXAMPLE = "write QUEUE: {RESOURCE: QUANTITY}, such as blue: {cpu: 64, memory: 256Gi, nvidia.com/gpu: 8}"
 
@@ -52,7 +55,7 @@ def read_queues(path: Path) -> tuple[Quota, ...]:
                 f"{at}: {queue[:80]!r} is not a valid queue name; use at most {_MAX_NAME} lowercase letters,"
                 " digits, hyphens and dots"
             )
-        quotas.append(Quota(queue, tuple(sorted(_amounts(value, name, queue)))))
+        quotas.append(_quota(value, name, queue))
     return tuple(sorted(quotas, key=lambda quota: quota.queue))
 
 
@@ -150,9 +153,26 @@ def _compose(text: str, name: str) -> yaml.Node:
     return root
 
 
-def _amounts(node: yaml.Node, name: str, queue: str) -> Iterator[tuple[str, int]]:
+def _quota(node: yaml.Node, name: str, queue: str) -> Quota:
+    amounts, best_effort = [], False
+    for key, at, value in _entries(node, name, f"queue {queue}"):
+        if key == _BEST_EFFORT:
+            best_effort = _is_allowed(value, f"{at}: queue {queue}")
+        else:
+            amounts.append((key, at, value))
+    return Quota(queue, tuple(sorted(_amounts(amounts, queue))), best_effort=best_effort)
+
+
+def _is_allowed(value: yaml.Node, at: str) -> bool:
+    word = value.value if isinstance(value, yaml.ScalarNode) else ""
+    if word not in _ALLOWED:
+        raise ConfigError(f"{at}: {_BEST_EFFORT} is {word[:40]!r}; write Allowed or Refused")
+    return _ALLOWED[word]
+
+
+def _amounts(entries: Iterable[tuple[str, str, yaml.Node]], queue: str) -> Iterator[tuple[str, int]]:
     seen = set()
-    for resource, at, value in _entries(node, name, f"queue {queue}"):
+    for resource, at, value in entries:
         known = GPU if resource == OLD_GPU else resource
         if known not in _PLAIN and not known.startswith("hugepages-") and not _DEVICE.fullmatch(known):
             raise ConfigError(

@@ -24,6 +24,7 @@ _WAITING_KINDS = {
     Reason.QUOTA_REACHED.value: EventKind.NORMAL,
     Reason.PODS_REFUSED.value: EventKind.WARNING,
     Reason.QUEUE_NOT_ALLOWED.value: EventKind.WARNING,
+    Reason.BEST_EFFORT_NOT_ALLOWED.value: EventKind.WARNING,
 }
 
 

@@ -60,6 +60,7 @@ def describe(
         measured=measured if measured is not None else old.measured,
         completed=_completed(job, step),
         lending=_lending(job, step),
+        qos=None if job.problem else job.qos,
     )
     return status, job_events(job, step, status)
 

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from edl.model.jobs import Job, Refusal
-from edl.model.plan import Limits
+from edl.model.plan import Limits, Quota
+from edl.model.queues import Queue
 from edl.model.status import Reason
 from edl.model.tenants import UnknownQueues
 from edl.model.units import listed
@@ -63,6 +64,35 @@ def as_held(job: Job, unknown: Collection[str]) -> Job:
     return replace(job, refusal=refusal)
 
 
+def best_effort_queues(queues: Collection[Queue], quotas: Collection[Quota]) -> frozenset[str]:
+    """The queues whose jobs may have trainers that request neither cpu nor memory.
+
+    Args:
+        queues: the Queue objects of the cluster; one whose limits are unknown is among the result, because its jobs
+            keep what they have.
+        quotas: of the file of `--queues`; an object of the same name counts instead.
+    """
+    objects = {queue.name for queue in queues}
+    of_file = (quota.queue for quota in quotas if quota.best_effort and quota.queue not in objects)
+    return frozenset((*of_file, *(queue.name for queue in queues if queue.best_effort or queue.is_unknown)))
+
+
+def as_requested(job: Job, best_effort: Collection[str]) -> Job:
+    """The job for the planner; refused if its trainers request nothing and its queue does not allow that.
+
+    Args:
+        job: as its namespace may have it.
+        best_effort: the queues that allow it; see `best_effort_queues`.
+    """
+    if not job.is_best_effort or not job.is_schedulable or job.queue in best_effort:
+        return job
+    message = (
+        f"trainers of {job.key} request neither cpu nor memory, and queue {job.queue} does not allow that; set"
+        f" spec.trainer.resources, use a queue that allows it, or write bestEffort: Allowed in queue {job.queue}"
+    )
+    return _closed(job, message, Reason.BEST_EFFORT_NOT_ALLOWED)
+
+
 def limited_priority(job: Job, limits: Limits) -> tuple[str, str] | None:
     """(reason, message) for condition Degraded if the job's priority is higher than its namespace may use."""
     most = limits.tenants.rule_of(job.key.namespace).max_priority if limits.tenants is not None else None
@@ -75,6 +105,6 @@ def limited_priority(job: Job, limits: Limits) -> tuple[str, str] | None:
     )
 
 
-def _closed(job: Job, message: str) -> Job:
-    refusal = Refusal(0, is_tried=False, reason=Reason.QUEUE_NOT_ALLOWED, message=message, details="", bars=True)
+def _closed(job: Job, message: str, reason: Reason = Reason.QUEUE_NOT_ALLOWED) -> Job:
+    refusal = Refusal(0, is_tried=False, reason=reason, message=message, details="", bars=True)
     return replace(job, refusal=refusal)

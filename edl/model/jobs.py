@@ -15,6 +15,7 @@ from edl.model.names import JobKey, Role
 from edl.model.node_groups import ScaleUp
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
+from edl.model.qos import QosClass
 from edl.model.resources import PodShape, Preference, Resources
 from edl.model.status import JobStatus, Reason
 from edl.model.topology import Topology
@@ -112,6 +113,7 @@ class Job:
             None for a TrainingJob, whose pods edl creates and deletes. That controller chooses the victims: always
             the trainer with the highest index.
         topology: which nodes count as near each other for its trainers; None if that does not matter.
+        qos: the QoS class of a trainer.
     """
 
     key: JobKey
@@ -151,6 +153,25 @@ class Job:
     owner_count: int | None = None
     scale_up: ScaleUp = ScaleUp.NEVER
     topology: Topology | None = None
+    qos: QosClass = QosClass.BURSTABLE
+
+    @property
+    def is_best_effort(self) -> bool:
+        """True for a TrainingJob whose trainers request neither cpu nor memory: each counts as one pod.
+
+        Pods that another controller makes are counted by whatever they request.
+        """
+        return self.qos is QosClass.BEST_EFFORT and self.owner_count is None
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """What counts before age for admission, the larger one first: requests, then the tier."""
+        return not self.is_best_effort, self.tier
+
+    @property
+    def turn(self) -> tuple[bool, int, float, JobKey]:
+        """Sort key: the order of admission, by rank and then by age."""
+        return self.is_best_effort, -self.tier, self.created_s, self.key
 
     @property
     def bounds(self) -> Bounds:

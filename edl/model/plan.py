@@ -36,11 +36,13 @@ class Quota:
         amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
             not listed has no limit. Limits of a namespace also have resources such as `limits.cpu`.
         namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
+        best_effort: jobs of the queue may have trainers that request neither cpu nor memory.
     """
 
     queue: str
     amounts: tuple[tuple[str, int], ...]
     namespace: str = ""
+    best_effort: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Pod:
         running_request: for a trainer, its CPU request if its kubelet can change it while it runs; else None.
         safe_to_evict: whether edl may delete it only to consolidate nodes, by annotation of its owner; None if there
             is no annotation.
+        limits: the most that its containers may use; a resource that is not listed has no limit.
     """
 
     namespace: str
@@ -91,6 +92,7 @@ class Pod:
     scheduler: str = ""
     lent_cpu_milli: int = 0
     running_request: RunningRequest | None = None
+    limits: Resources = Resources()
 
     @property
     def requested(self) -> Resources:

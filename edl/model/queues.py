@@ -29,6 +29,7 @@ class Queue:
         uid: of the object; empty for a hand-written one.
         generation: the version of its spec.
         problem: what is wrong with the object; the other fields are then those of its last valid version.
+        best_effort: its jobs may have trainers that request neither cpu nor memory.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Queue:
     uid: str = ""
     generation: int = 1
     problem: str = ""
+    best_effort: bool = False
 
     @property
     def is_unknown(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
+from edl.model.qos import QosClass
 
 
 class JobPhase(StrEnum):
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     QUOTA_REACHED = "QuotaReached"
     PODS_REFUSED = "PodsRefused"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
+    BEST_EFFORT_NOT_ALLOWED = "BestEffortNotAllowed"
     PINNED = "Pinned"
     COOLDOWN = "Cooldown"
     RESIZE_NOT_WORTH_IT = "ResizeNotWorthIt"
@@ -124,6 +126,8 @@ class JobStatus:
         completed: indexes of the trainers of this run that exited with code 0, sorted; also of those whose pods
             somebody has deleted since.
         troubles: nodes on which its trainers failed or hung, sorted by node; empty unless edl avoids such nodes.
+        qos: the QoS class of its trainers; None if the spec is invalid. It alone is no reason to write the status: a
+            CRD of an older edl would drop it again and again.
     """
 
     phase: JobPhase = JobPhase.PENDING
@@ -144,6 +148,7 @@ class JobStatus:
     completed: tuple[int, ...] = ()
     lending: LentCpu | None = None
     troubles: tuple[NodeTrouble, ...] = ()
+    qos: QosClass | None = field(default=None, compare=False)
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type; None if there is none."""

@@ -28,6 +28,7 @@ from edl.observability.metric_groups.progress import ProgressMetrics
 from edl.observability.metric_groups.queues import QueueMetrics
 from edl.observability.metric_groups.resizing import ResizeMetrics
 from edl.observability.metric_groups.serving import ServingMetrics
+from edl.observability.metric_groups.tiers import TierMetrics
 from edl.observability.metric_groups.waits import WaitMetrics
 
 CONTROLLER_GROUPS = (
@@ -43,6 +44,7 @@ CONTROLLER_GROUPS = (
     ProgressMetrics,
     ResizeMetrics,
     CapacityMetrics,
+    TierMetrics,
     PlanMetrics,
 )
 """In the order in which a dashboard shows them."""

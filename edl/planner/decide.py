@@ -16,6 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission.admit import Admission, admit, cap
+from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
@@ -133,7 +134,7 @@ def _study_in_domains(
 def _worth(made: Study) -> Worth:
     """How good a study is, compared with one that gives jobs other domains."""
     packing, plan = made.context.shared.packing, made.plan
-    turns = sorted(packing.problem.demands, key=lambda d: (-d.job.tier, d.job.created_s, d.job.key))
+    turns = sorted(packing.problem.demands, key=lambda d: d.job.turn)
     return Worth(
         placed=plan.serving.placed,
         admitted=tuple(demand.index in packing.count for demand in turns),
@@ -157,7 +158,7 @@ def _study(
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    problem = with_engine(replace(read_problem(adapted, limits, columns, watch), solver=solver))
+    problem = with_engine(replace(read_problem(adapted, limits, columns, watch, sets_aside=True), solver=solver))
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
@@ -169,6 +170,7 @@ def _study(
     watch.begin("proof")
     follow_preferences(shared.packing)
     proof = objective.prove(without_domains(shared.packing), shared.level, limits.deadline_s)
+    shared = with_remainder(shared, may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
@@ -303,7 +305,8 @@ def _decision(job: Job, context: DecisionContext) -> ScaleDecision:
     if index is None:
         return base
     live_trainers, nodes = context.problem.live_trainers, context.problem.snapshot.nodes
-    victims = tuple(sorted(live_trainers[i].pod.name for i in context.deleted(index)))
+    gone = [live_trainers[i] for i in context.deleted(index)] + [one.trainer for one in context.yielded(index)]
+    victims = tuple(sorted(trainer.pod.name for trainer in gone))
     new = context.placed(index)
     places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
     fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]

@@ -378,7 +378,7 @@ def _pods_after(job: Job, decision: ScaleDecision) -> list[tuple[PodShape, Resou
 def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable
 ) -> Iterable[str]:
-    """A whole running job loses its admission only for waiting serving pods, a job of a higher tier, or its quota."""
+    """A whole running job loses its admission only for waiting serving pods, a job of a higher rank, or its quota."""
     if any(pod.needs_room for pod in snapshot.pods):
         return
     dropped = [
@@ -386,9 +386,9 @@ def _check_dropped(
     ]
     if not dropped:
         return
-    tiers_in_need = [job.tier for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
+    ranks_in_need = [job.rank for job, d in pairs if d.admitted and (not is_whole(job) or not job.was_admitted)]
     for job in dropped:
-        if not any(tier > job.tier for tier in tiers_in_need) and not _is_over_quota(job, pairs, quotas):
+        if not any(rank > job.rank for rank in ranks_in_need) and not _is_over_quota(job, pairs, quotas):
             yield f"job {job.key}: runs but is dropped; no serving pod, no higher tier and no quota requires that"
 
 

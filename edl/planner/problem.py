@@ -87,12 +87,14 @@ class JobDemand:
         index: its position among the demands; other arrays name the job by it.
         job: the job.
         min_trainers, max_trainers: `Job.bounds`; `admission.cap` may lower the maximum to what fits if no other job
-            runs.
+            runs. Of a job that requests neither cpu nor memory, both are its minimum if its surplus is aside.
         shape: index of the shape of its new trainers.
         live_trainers: indices of its live trainers.
         needs: masters and pservers that do not exist yet.
         unbound_fixed: (shape, pod) of each live master and pserver that has no node yet.
         quota_uses: what the job uses of each limit of its queue; empty if the queue has no limit.
+        aside: live trainers above its minimum that are no `live_trainers`, because the job requests neither cpu nor
+            memory; see `Problem.yielding`.
     """
 
     index: int
@@ -104,6 +106,12 @@ class JobDemand:
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
     quota_uses: tuple[QuotaUse, ...] = ()
+    aside: int = 0
+
+    @property
+    def live_count(self) -> int:
+        """All its live trainers, those aside included."""
+        return len(self.live_trainers) + self.aside
 
     def fulfilment(self, count: int) -> float:
         """How much of its elastic range the job has with `count` trainers: 0 at the minimum, 1 at the maximum.
@@ -172,6 +180,8 @@ class Problem:
         lends: any bound trainer requests less than its shape says.
         waiting: waiting serving pods by shape.
         headroom: shapes for which `--serving-headroom` keeps capacity free.
+        yielding: surplus trainers of jobs that request neither cpu nor memory. Their room is free to everyone else,
+            but not now; `best_effort.remainder` says which of them stay.
         learned: what learned headroom asks for, by index of its shape.
         reference: shapes of the trainers that may grow; lost capacity is counted in slots of these.
         node_index: index of each node by name.
@@ -211,6 +221,7 @@ class Problem:
     columns: KeptColumns = NO_COLUMNS
     used_columns: dict[UsedColumn, None] = field(default_factory=dict)
     learned: tuple[tuple[int, Headroom], ...] = ()
+    yielding: tuple[LiveTrainer, ...] = ()
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
     lends: bool = False
     is_large: bool = False

@@ -87,7 +87,12 @@ class _PodList:
 
 
 def read_problem(
-    snapshot: ClusterSnapshot, limits: Limits, columns: KeptColumns = NO_COLUMNS, clock: Clock | None = None
+    snapshot: ClusterSnapshot,
+    limits: Limits,
+    columns: KeptColumns = NO_COLUMNS,
+    clock: Clock | None = None,
+    *,
+    sets_aside: bool = False,
 ) -> Problem:
     """Read a snapshot into arrays.
 
@@ -96,6 +101,8 @@ def read_problem(
         limits: what the operator allows.
         columns: patterns that the linear programs begin with.
         clock: the time that is left for the decision; without one there is no deadline.
+        sets_aside: jobs that request neither cpu nor memory have only their minimum here; their other trainers are
+            `Problem.yielding`.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.pods if pod.needs_room]
@@ -106,7 +113,7 @@ def read_problem(
     foreign = _list_pods(snapshot.pods, index, table)
     leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
     ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
-    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)))
+    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), sets_aside=sets_aside)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
@@ -144,6 +151,7 @@ def read_problem(
         waiting=served,
         headroom=headroom,
         learned=learned,
+        yielding=tuple(reader.yielding),
         reference=tuple(sorted({c.shape for c in demands if c.max_trainers > c.min_trainers})),
         node_index=index,
         columns=columns,
@@ -280,9 +288,13 @@ def _node_of(pod: Pod, index: dict[str, int]) -> int:
 class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
-    def __init__(self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable) -> None:
+    def __init__(
+        self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable, *, sets_aside: bool
+    ) -> None:
         self.table, self.index, self.ours, self.quotas = table, index, ours, quotas
         self.live_trainers: list[LiveTrainer] = []
+        self.yielding: list[LiveTrainer] = []
+        self._sets_aside = sets_aside
         self._bound = _PodList()
         self._owner: list[int] = []
         self._is_trainer: list[bool] = []
@@ -303,7 +315,9 @@ class _DemandReader:
 
     def _read(self, number: int, job: Job) -> JobDemand:
         shape = self.table.add(job.trainer)
-        first = len(self.live_trainers)
+        first, first_aside = len(self.live_trainers), len(self.yielding)
+        is_aside = self._sets_aside and job.is_best_effort
+        aside = _surplus_names(job) if is_aside else frozenset()
         unbound: list[tuple[int, Pod]] = []
         live: Counter[Role | None] = Counter()
         node_of, base, usual = self.index.get, job.min_trainers, job.trainer
@@ -317,6 +331,9 @@ class _DemandReader:
             if pod.terminating:
                 continue
             is_trainer = pod.role is Role.TRAINER
+            if is_trainer and pod.name in aside:
+                self.yielding.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
+                continue
             if node >= 0:
                 self._bound.add(node, kind)
                 self._owner.append(number)
@@ -332,13 +349,21 @@ class _DemandReader:
             index=number,
             job=job,
             min_trainers=job.bounds.min_trainers,
-            max_trainers=job.bounds.max_trainers,
+            max_trainers=job.bounds.min_trainers if is_aside else job.bounds.max_trainers,
             shape=shape,
             live_trainers=range(first, len(self.live_trainers)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
             quota_uses=quota_uses_of(job, self.quotas),
+            aside=len(self.yielding) - first_aside,
         )
+
+
+def _surplus_names(job: Job) -> frozenset[str]:
+    """The live trainers that the job would lose first, so that it keeps its minimum."""
+    live = [LiveTrainer(0, pod, 0, 0, (pod.index or 0) < job.min_trainers) for pod in job.live_trainers]
+    surplus = sorted(live, key=lambda trainer: trainer.order)[: max(0, len(live) - job.bounds.min_trainers)]
+    return frozenset(trainer.pod.name for trainer in surplus)
 
 
 def _lent(live_trainers: list[LiveTrainer], names: tuple[str, ...]) -> IntArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from edl.model.headroom import KeptRoom
 from edl.planner.clock import OutOfTimeError
@@ -16,13 +17,27 @@ from edl.planner.lending.clearing import clear_lent_room, keep_lent_room
 from edl.planner.minimums import Served, for_serving, spare_victims, surplus
 from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
-from edl.planner.problem import JobDemand, Problem
+from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import undo_restarts
-from edl.planner.trial_packing import TrialPacking
+from edl.planner.trial_packing import Placed, TrialPacking
 
 ROOM_DEAD_BAND = 0.1
 """No trainer is deleted for room while a smaller part of it than this is missing."""
+
+
+class Yielded(NamedTuple):
+    """A trainer of a job without requests that makes way; see `best_effort.remainder`.
+
+    Attributes:
+        trainer: the trainer.
+        for_serving: a serving pod gets room on its node.
+        for_quota: a quota is used up.
+    """
+
+    trainer: LiveTrainer
+    for_serving: bool = False
+    for_quota: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,8 @@ class Share:
         not_worth_it: jobs that would get more if the gain paid for the restarts.
         cleared: live trainers deleted because serving has used their CPU for long, by index.
         headroom: the learned room that is kept, by shape.
+        spare: room that is kept for serving pods for which no trainer is deleted.
+        yielded: trainers of jobs without requests that are deleted because their room is used.
     """
 
     packing: TrialPacking
@@ -48,6 +65,8 @@ class Share:
     not_worth_it: frozenset[int] = frozenset()
     cleared: frozenset[int] = frozenset()
     headroom: tuple[KeptRoom, ...] = ()
+    spare: tuple[Placed, ...] = ()
+    yielded: tuple[Yielded, ...] = ()
 
 
 def share(packing: TrialPacking, served: Served, objective: Objective, deadline_s: float) -> Share:
@@ -73,12 +92,17 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         return Share(packing, level, 0, objective, for_quota)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}
     grow(packing, replaced, replaced)
+    before = len(packing.placed)
     in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
     extra = packing.problem.limits.serving_headroom
     for shape in packing.problem.headroom:
         if missing := extra - keep_lent_room(packing, shape, extra):
             make_room(packing, for_serving(shape, missing), {})
+    spare = len(packing.placed)
     kept = keep_learned_room(packing)
+    if not any(wish.may_delete for _, wish in packing.problem.learned):
+        spare = len(packing.placed)
+    kept_free = tuple(packing.placed[before:spare])
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)
@@ -92,6 +116,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         division.not_worth_it,
         cleared & gone,
         tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in kept),
+        kept_free,
     )
 
 

@@ -92,9 +92,9 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     head: dict[int, int] = {}
     members = set(packing.members)
     waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
-    closed_tiers: dict[int, int] = {}
+    closed_ranks: dict[tuple[bool, int], int] = {}
     for demand in waiting:
-        blocking = closed_tiers.get(demand.job.tier)
+        blocking = closed_ranks.get(demand.job.rank)
         joined = None if blocking is not None or problem.clock.is_over else _with(packing, demand)
         if joined is not None:
             packing = joined
@@ -102,13 +102,13 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
         head[demand.index] = demand.index if blocking is None else blocking
         now_s = problem.snapshot.observed_at_s
         if blocking is None and now_s - waiting_since_s(demand) >= problem.limits.head_wait_s:
-            closed_tiers[demand.job.tier] = demand.index
+            closed_ranks[demand.job.rank] = demand.index
     return packing, head
 
 
-def _turn(demand: JobDemand) -> tuple[int, float, object]:
-    """Sort key of those that wait: higher tiers first, then older jobs."""
-    return (-demand.job.tier, demand.job.created_s, demand.job.key)
+def _turn(demand: JobDemand) -> tuple[bool, int, float, object]:
+    """Sort key of those that wait: the order of admission."""
+    return demand.job.turn
 
 
 def _with(packing: TrialPacking, demand: JobDemand) -> TrialPacking | None:

@@ -167,7 +167,7 @@ def test_names_scale_and_columns() -> None:
         },
     }
     columns = [column["name"].upper() for column in version["additionalPrinterColumns"]]
-    assert columns == ["PHASE", "MIN", "MAX", "DESIRED", "READY", "REASON", "AGE", "LENT", "SLOWED"]
+    assert columns == ["PHASE", "MIN", "MAX", "DESIRED", "READY", "REASON", "AGE", "QOS", "LENT", "SLOWED"]
     for path in ("spec.trainer.instances", "status.trainer.ready", "status.selector"):
         assert f".{path}" in NODES
 

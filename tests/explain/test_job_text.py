@@ -91,6 +91,7 @@ def test_the_text_reads_like_a_report() -> None:
         "Trainers\n"
         "  fair share 4 trainers, fulfilment 0.6\n"
         "  n000: 4 to start\n"
+        "  QoS class Burstable\n"
         "\n"
         "Why not more\n"
         "  cpu is full on node n000: at most 0 cores free; a trainer requests 1 core\n"

@@ -28,6 +28,7 @@ SOURCES = (
     "explain/whatif.py",
     "explain/job_text.py",
     "explain/node_asks.py",
+    "explain/tiers.py",
     "observability/replay.py",
     "master/journal_audit.py",
 )

@@ -105,6 +105,9 @@ def test_a_queue_may_have_no_limits(tmp_path: Path) -> None:
         ("a: {cpu: .nan}\n", "cpu '.nan' is not a quantity"),
         ("a: {cpu: null}\n", "cpu 'null' is not a quantity"),
         ("a: {cpu: [1]}\n", "cpu is not a quantity"),
+        ("a: {bestEffort: yes}\n", "line 1: queue a: bestEffort is 'yes'; write Allowed or Refused"),
+        ("a: {bestEffort: [Allowed]}\n", "bestEffort is ''; write Allowed or Refused"),
+        ("a: {bestEffort: Allowed, bestEffort: Refused}\n", "line 1: queue a: 'bestEffort' appears twice"),
         ("a: {cpus: 1}\n", "resource 'cpus' is unknown; use cpu, memory"),
         ("a: {gpu: 1}\n", "resource 'gpu' is unknown"),
         ("A_B: {cpu: 1}\n", "'A_B' is not a valid queue name"),
@@ -128,3 +131,12 @@ def test_an_invalid_queue_file_is_an_error_with_the_line_and_a_remedy(
 def test_a_missing_queue_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--queues .*none\.yaml cannot be read: No such file"):
         read_queues(tmp_path / "none.yaml")
+
+
+def test_a_queue_of_the_file_may_allow_trainers_without_requests(tmp_path: Path) -> None:
+    text = "a: {cpu: 1, bestEffort: Allowed}\nb: {bestEffort: Refused}\nc: {bestEffort: Allowed}\n"
+    assert read(tmp_path, text) == (
+        Quota("a", (("cpu", 1000),), best_effort=True),
+        Quota("b", ()),
+        Quota("c", (), best_effort=True),
+    )

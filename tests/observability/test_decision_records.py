@@ -28,6 +28,11 @@ from tests.worlds.builders import make_job, make_node, make_serving, make_shape,
 KEY = JobKey("default", "a")
 OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
+    ("limits", "quotas", "best_effort"),
+    ("snapshot", "jobs", "pods", "limits"),
+    ("snapshot", "jobs", "qos"),
+    ("snapshot", "jobs", "status", "qos"),
+    ("snapshot", "pods", "limits"),
     ("limits", "drain_idle_s"),
     ("limits", "expected_nodes"),
     ("plan", "decisions", "asks"),

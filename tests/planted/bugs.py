@@ -21,12 +21,13 @@ from tests.planted import (
     pod,
     rest,
     small_scope,
+    tiers,
     topology,
 )
 
 _MODULES = (
     *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope),
-    *(planner, topology, lending, headroom, nodes, kube, api_answers, ledger, pod, install_and_cli),
+    *(planner, topology, tiers, lending, headroom, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))
 """In the order in which `make planted` plants them."""

@@ -50,6 +50,9 @@ _REPLICA = f"{_METRICS}::test_leadership_admission_and_objects_left_out_follow_w
 _NODES = "tests/observability/metric_groups/test_nodes.py::test_requests_idle_nodes_and_resting_groups_are_counted"
 _LENT = "tests/observability/metric_groups/test_lending.py"
 _LENDING = f"{_LENT}::test_offered_used_requested_and_declared_cpu_are_separate"
+_TIERS = (
+    "tests/observability/metric_groups/test_tiers.py::test_trainers_are_counted_by_class_and_limits_against_capacity"
+)
 _STATUS = f"{_MASTER}::test_the_epoch_and_a_full_disk_are_those_of_the_status"
 MOVED_ELSEWHERE = {
     "edl_avoided_nodes": (
@@ -69,7 +72,10 @@ MOVED_ELSEWHERE = {
     "edl_master_hung_trainers": f"{_MASTER}::test_trainers_that_hang_are_counted",
     "edl_master_journal_blocked": _STATUS,
     "edl_moved_pservers_total": _PLAN,
+    "edl_overcommit_ratio": _TIERS,
     "edl_plans_cut_short_total": _PLAN,
+    "edl_pods_without_limit": _TIERS,
+    "edl_trainers_by_qos": _TIERS,
     "edl_plans_refused_total": _FAILURES,
     "edl_quarantined_objects": _REPLICA,
     "edl_resize_cost_seconds": f"{_LOOP}::test_the_measured_cost_of_a_resize_is_counted_once",

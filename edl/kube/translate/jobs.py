@@ -22,13 +22,14 @@ from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
 from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
-from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
+from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
 from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
+from edl.model.qos import QosClass
 from edl.model.quantity import parse_quantity
 from edl.model.ranges import indexes_of
 from edl.model.resources import CPU, PODS, PodShape, Resources
@@ -110,7 +111,7 @@ class JobReader:
             return False
         limits = limits_of(pod)
         if fixed is None:
-            job = replace(known.job, trainer=shape, limits=limits)
+            job = replace(known.job, trainer=shape, limits=limits, qos=qos_of(pod))
         else:
             others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
             job = replace(known.job, fixed=tuple(others))
@@ -162,6 +163,7 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
         completed=indexes_of(_text(status.get("completed"))),
         lending=_lending(status.get("lending")),
         troubles=_troubles(status.get("nodeTroubles")),
+        qos=_qos(status.get("qosClass")),
     )
 
 
@@ -182,6 +184,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
         limits=limits_of(specs[Role.TRAINER]),
+        qos=qos_of(specs[Role.TRAINER]),
         fixed=fixed,
         pinned=spec.trainer.instances,
         tier=spec.priority,
@@ -305,6 +308,10 @@ def _resize(value: object) -> Resize | None:
         seconds_of(resize.get("voluntaryTime")),
         _amount(resize.get("seconds")),
     )
+
+
+def _qos(value: object) -> QosClass | None:
+    return QosClass(_text(value)) if _text(value) in set(QosClass) else None
 
 
 def _lending(value: object) -> LentCpu | None:

@@ -16,11 +16,11 @@ from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.pods import KnownPod, is_owned_by, pinned_node, read_pod
-from edl.kube.translate.shapes import shape_of
+from edl.kube.translate.shapes import limits_of, shape_of
 from edl.model.cluster import NodeRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod
-from edl.model.resources import PodShape
+from edl.model.resources import PodShape, Resources
 
 PodKey = tuple[str, str]
 """Namespace (empty if the object has none) and name."""
@@ -46,6 +46,7 @@ class PodBook:
         self.touched: set[JobKey] = set()
         self._priorities: Mapping[str, int] = {}
         self._shapes: dict[PodShape, PodShape] = {}
+        self._limits: dict[Resources, Resources] = {}
         self._due: dict[PodKey, PodObject | None] = {}
         self._known: dict[PodKey, KnownPod] = {}
         self._labelled: dict[JobKey, dict[PodKey, None]] = {}
@@ -172,10 +173,11 @@ class PodBook:
                 else self._share(shape_of(declares, source.status, pinned_to=pinned_node(metadata)))
             )
             running = running_request(source)
+            limits = self._share_limits(limits_of(spec))
         except ConfigError as error:
             self.left_out[key] = Quarantined("Pod", *key, metadata.uid or "", str(error))
             return None
-        known = read_pod(source, shape, self._priority(spec), now_s)
+        known = read_pod(source, shape, self._priority(spec), now_s, limits)
         known.declared, known.running_request = declared, running
         return known
 
@@ -189,6 +191,12 @@ class PodBook:
         if len(self._shapes) >= MAX_SHARED_SHAPES:
             self._shapes.clear()
         return self._shapes.setdefault(shape, shape)
+
+    def _share_limits(self, limits: Resources) -> Resources:
+        """The same for limits."""
+        if len(self._limits) >= MAX_SHARED_SHAPES:
+            self._limits.clear()
+        return self._limits.setdefault(limits, limits)
 
     def _drop(self, key: PodKey) -> None:
         """Remove a pod from the book."""

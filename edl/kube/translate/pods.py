@@ -29,7 +29,7 @@ from edl.kube.translate.objects import (
 from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import CPU, PodShape
+from edl.model.resources import CPU, PodShape, Resources
 from edl.model.times import seconds_of
 from edl.printable import printable, shortened
 
@@ -124,7 +124,7 @@ class KnownPod:
         return self.owned
 
 
-def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) -> KnownPod:
+def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, limits: Resources) -> KnownPod:
     """Translate a pod.
 
     Args:
@@ -132,6 +132,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         shape: its requests and placement.
         priority: the resolved priority.
         now_s: the creation time of a pod without one, in seconds since the epoch.
+        limits: the most that it may use.
     """
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
@@ -168,6 +169,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float) ->
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
+        limits=limits,
     )
     return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
 

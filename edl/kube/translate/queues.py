@@ -82,6 +82,7 @@ def _read(metadata: ObjectMetadata, body: object) -> Queue:
         spec.cohort,
         metadata.uid or "",
         metadata.generation or 1,
+        best_effort=spec.best_effort == "Allowed",
     )
 
 

@@ -26,6 +26,7 @@ from edl.kube.translate.objects import (
     TolerationObject,
     text,
 )
+from edl.model.qos import QosClass
 from edl.model.quantity import parse_quantity
 from edl.model.resources import (
     CPU,
@@ -85,6 +86,34 @@ def limits_of(spec: PodSpec) -> Resources:
         total.update(parse_amounts(spec.resources.limits))
     _add(total, {name: n for name, n in parse_amounts(spec.overhead).items() if name in total})
     return Resources.of(total)
+
+
+def qos_of(spec: PodSpec) -> QosClass:
+    """Return the QoS class that Kubernetes gives a pod.
+
+    Requests and limits at the level of the pod count instead of those of its containers.
+
+    Raises:
+        ConfigError: a quantity cannot be parsed.
+
+    Source: k8s.io/kubernetes/pkg/apis/core/v1/helper/qos, func ComputePodQOS.
+    """
+    parts = [c.resources for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
+        parts = [spec.resources]
+    asked = [_cpu_and_memory(part.requests if part else None) for part in parts]
+    most = [_cpu_and_memory(part.limits if part else None) for part in parts]
+    if not any(asked) and not any(most):
+        return QosClass.BEST_EFFORT
+    is_fixed = all(
+        limit.keys() == {CPU, MEMORY} and {**limit, **request} == limit
+        for request, limit in zip(asked, most, strict=True)
+    )
+    return QosClass.GUARANTEED if is_fixed else QosClass.BURSTABLE
+
+
+def _cpu_and_memory(quantities: Mapping[str, Scalar] | None) -> Amounts:
+    return {name: n for name, n in parse_amounts(quantities).items() if name in {CPU, MEMORY} and n}
 
 
 def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:

@@ -30,6 +30,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "startTime": _time(status.start_s),
         "completionTime": _time(status.completion_s),
         "lastResize": _resize(status.last_resize),
+        "qosClass": status.qos.value if status.qos is not None else None,
         "lending": _lending(status.lending),
         "failures": status.failures,
         "completed": text_of_indexes(status.completed) or None,

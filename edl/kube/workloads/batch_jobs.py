@@ -19,7 +19,7 @@ from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodStatus, PodTemplateObject, text
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
+from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.kube.workloads.annotations import MANAGER, is_elastic, other_writer, read_record, read_wish
 from edl.kube.workloads.batch_objects import BatchJobMetadata, BatchJobObject, BatchJobSpec
 from edl.model.jobs import Job
@@ -98,6 +98,7 @@ class BatchJobs:
             trainer=shape_of(template) if newest is None else newest.shape,
             preferred=preferences_of(template),
             limits=limits_of(template),
+            qos=qos_of(template),
             pods=_with_doomed(ordered, _parallelism(source)),
             queue=wish.queue,
             suspended=bool(spec.suspend),

@@ -21,7 +21,7 @@ from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
+from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.kube.workloads.annotations import MANAGER, is_elastic, other_writer, read_record, read_wish
 from edl.kube.workloads.volcano_objects import (
     TaskObject,
@@ -104,6 +104,7 @@ class VolcanoJobs:
             trainer=shape_of(template) if newest is None else newest.shape,
             preferred=preferences_of(template),
             limits=limits_of(template),
+            qos=qos_of(template),
             fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {})),
             pods=ordered,
             queue=wish.queue if wish.queue != "default" else _spec(source).queue or "default",

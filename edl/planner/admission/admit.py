@@ -1,5 +1,7 @@
 """Decides which jobs run: waiting serving pods first, then jobs tier by tier and by age, each whole or not at all.
 
+Jobs whose trainers request neither cpu nor memory rank below every tier.
+
 A job waits for capacity or for quota. The oldest job that waits for capacity is the head of its tier: younger jobs
 may pass it only for a limited time. A job that waits for quota is a head for its own queue only.
 
@@ -114,7 +116,7 @@ def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
 
 
 def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s: float) -> Admission:
-    """Choose which jobs run: tier by tier; running jobs before waiting ones; older before younger.
+    """Choose which jobs run: rank by rank; running jobs before waiting ones; older before younger.
 
     Args:
         problem: the arrays, maximums capped.
@@ -129,8 +131,8 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
         return Admission(packing, {}, hopeless, {})
     packing = trial([])
     queue = _Queue(trial)
-    for tier in sorted({c.job.tier for c in hopeful}, reverse=True):
-        ranked = sorted((c for c in hopeful if c.job.tier == tier), key=_seniority)
+    for rank in sorted({c.job.rank for c in hopeful}, reverse=True):
+        ranked = sorted((c for c in hopeful if c.job.rank == rank), key=_seniority)
         packing = queue.keep_admitted(packing, [c for c in ranked if c.job.was_admitted])
         packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
     packing = with_repacking(trial, packing, queue.head, queue.short)

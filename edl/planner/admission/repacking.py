@@ -35,7 +35,7 @@ def with_repacking(
         return packing
     demands, failed = trial.problem.demands, set[tuple[object, ...]]()
     waiting = [demands[j] for j in head if j not in short]
-    for demand in sorted(waiting, key=lambda d: (-d.job.tier, d.job.created_s, d.job.key)):
+    for demand in sorted(waiting, key=lambda d: d.job.turn):
         kind = (demand.shape, demand.min_trainers, demand.needs, demand.unbound_fixed)
         if kind in failed or _is_held(trial, demand.index, head):
             continue

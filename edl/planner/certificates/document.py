@@ -33,6 +33,7 @@ LEFT_OUT = (
     "room that --serving-headroom keeps",
 )
 
+BEST_EFFORT = "trainers above the minimum of jobs that request neither cpu nor memory"
 LENT = "places of serving pods, which may use CPU that trainers lend"
 
 
@@ -62,7 +63,7 @@ def certify(study: Study, limits: Limits) -> dict[str, Any]:
         "plan": {"achieved": stated.achieved, "bound": stated.bound, **_engine(study.proof)},
         "weakerBy": float(weaker),
         "note": _note(weaker, stated.bound, study.proof),
-        "leftOut": [*LEFT_OUT, *([LENT] if lends(study.context.problem.snapshot) and rules.serving else [])],
+        "leftOut": list(_left_out(study, rules)),
         "jobs": {
             str(job.key): {
                 "cap": job.cap,
@@ -74,6 +75,16 @@ def certify(study: Study, limits: Limits) -> dict[str, Any]:
         "pods": dict(rules.serving),
         "proofs": {name: _proof(rules, prices, bound) for name, (prices, bound) in proofs.items()},
     }
+
+
+def _left_out(study: Study, rules: Rules) -> Iterable[str]:
+    """What the bound does not know."""
+    problem = study.context.problem
+    yield from LEFT_OUT
+    if lends(problem.snapshot) and rules.serving:
+        yield LENT
+    if any(demand.job.is_best_effort for demand in problem.demands):
+        yield BEST_EFFORT
 
 
 def _note(weaker: Fraction, bound: float, proof: Proof) -> str:

@@ -18,7 +18,7 @@ from edl.planner.minimums import Served
 from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
-from edl.planner.sharing import Share
+from edl.planner.sharing import Share, Yielded
 from edl.planner.trial_packing import SERVING, Placed
 
 EPSILON = 1e-6  # trainers; a level is rounded
@@ -133,6 +133,10 @@ class DecisionContext:
                 groups[self.problem.live_trainers[index].demand].append(index)
             self._memory.deleted = groups
         return (*self._memory.deleted.get(j, ()), *self.shared.packing.without_node[j])
+
+    def yielded(self, j: int) -> Sequence[Yielded]:
+        """The surplus trainers of a job without requests that make way."""
+        return [one for one in self.shared.yielded if one.trainer.demand == j]
 
     def has_room(self, shape: int) -> bool:
         """True if some node has room for one more pod of the shape."""

@@ -72,10 +72,10 @@ def find_reason(job: Job, context: DecisionContext) -> Finding:
     if demand.index not in context.shared.packing.count:
         return _not_admitted(demand, context)
     found = _admitted(demand, context)
-    deleted = context.deleted(demand.index)
-    if any(i in context.shared.packing.for_serving for i in deleted):
+    if _yields_to_serving(demand, context):
         return _with_shrink(found, Reason.SERVING_NEEDS_ROOM)
-    return _with_shrink(found, _shrink_reason(found.reason, demand, context)) if deleted else found
+    is_shrunk = context.deleted(demand.index) or context.yielded(demand.index)
+    return _with_shrink(found, _shrink_reason(found.reason, demand, context)) if is_shrunk else found
 
 
 def excluded(job: Job) -> Finding:
@@ -93,9 +93,16 @@ def excluded(job: Job) -> Finding:
 
 def makes_way_for(demand: JobDemand, context: DecisionContext) -> list[int]:
     """The jobs, just admitted, that get room because trainers of this one are deleted."""
-    if not context.deleted(demand.index) or len(demand.live_trainers) > demand.job.bounds.max_trainers:
+    is_shrunk = context.deleted(demand.index) or context.yielded(demand.index)
+    if not is_shrunk or demand.live_count > demand.job.bounds.max_trainers:
         return []
     return [j for j in context.arriving() if j != demand.index]
+
+
+def _yields_to_serving(demand: JobDemand, context: DecisionContext) -> bool:
+    """True if a trainer of the job is deleted for a serving pod."""
+    deleted, yielded = context.deleted(demand.index), context.yielded(demand.index)
+    return any(i in context.shared.packing.for_serving for i in deleted) or any(one.for_serving for one in yielded)
 
 
 def _found(
@@ -118,7 +125,8 @@ def _shrink_reason(reason: Reason, demand: JobDemand, context: DecisionContext) 
     if context.shared.cleared.intersection(demand.live_trainers):
         return Reason.LENDING_CLEARED
     arriving = makes_way_for(demand, context)
-    if any(i in context.shared.for_quota for i in demand.live_trainers):
+    for_quota = any(one.for_quota for one in context.yielded(demand.index))
+    if for_quota or any(i in context.shared.for_quota for i in demand.live_trainers):
         is_theirs = any(_share_quota(context.problem.demands[j], demand) for j in arriving)
         return Reason.ADMITTED if is_theirs else Reason.QUOTA_REACHED
     if arriving:
@@ -138,8 +146,7 @@ def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
         return _found(Reason.PINNED, Cause.PINNED)
     if have >= job.max_trainers:
         return _found(Reason.AT_MAX, Cause.AT_MAX)
-    lost = any(i in packing.for_serving for i in context.deleted(demand.index))
-    if lost and have < len(demand.live_trainers):
+    if have < demand.live_count and _yields_to_serving(demand, context):
         return _found(Reason.SERVING_NEEDS_ROOM, Cause.YIELDS_TO_SERVING)
     return _short_of_max(demand, context)
 

@@ -64,7 +64,7 @@ def with_asks(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits, replan
     for job in asking:
         if (ask := _kept(job, decisions[job.key], snapshot, limits)) is not None:
             asks[job.key] = ask
-    for job in sorted(asking, key=lambda job: (-job.tier, job.created_s, job.key)):
+    for job in sorted(asking, key=lambda job: job.turn):
         pods = _lacking(job, decisions[job.key])
         if job.key in asks or not pods:
             continue
@@ -98,7 +98,12 @@ def _still_lacks(job: Job, decision: ScaleDecision) -> bool:
     if not decision.admitted:
         return decision.reason in _LACKS_MINIMUM
     is_short = decision.target < job.bounds.max_trainers and decision.reason in _MAY_STILL_LACK
-    return job.scale_up is ScaleUp.FULL and is_short
+    return _asks_for_more(job) and is_short
+
+
+def _asks_for_more(job: Job) -> bool:
+    """True if the job may ask for nodes beyond its minimum: no node is paid for what uses only what others leave."""
+    return job.scale_up is ScaleUp.FULL and not job.is_best_effort
 
 
 def _lacking(job: Job, decision: ScaleDecision) -> list[PodShape]:
@@ -107,7 +112,7 @@ def _lacking(job: Job, decision: ScaleDecision) -> list[PodShape]:
     if not decision.admitted:
         fixed = [each.shape for each in job.fixed for _ in range(each.count)]
         return [*fixed, *[job.trainer] * low] if decision.reason in _LACKS_MINIMUM else []
-    may_ask = job.scale_up is ScaleUp.FULL and decision.reason in _LACKS_ROOM
+    may_ask = _asks_for_more(job) and decision.reason in _LACKS_ROOM
     return [job.trainer] * (high - decision.target) if may_ask else []
 
 

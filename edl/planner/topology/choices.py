@@ -90,9 +90,9 @@ def _is_open(job: Job) -> bool:
     return job.topology is not None and not job.topology.domain and job.is_schedulable
 
 
-def _turn(demand: JobDemand) -> tuple[int, float, JobKey]:
+def _turn(demand: JobDemand) -> tuple[bool, int, float, JobKey]:
     """Sort key: the order of admission."""
-    return (-demand.job.tier, demand.job.created_s, demand.job.key)
+    return demand.job.turn
 
 
 def _ranked(demand: JobDemand, offers: Sequence[Offer], topology: Topology) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ import pytest
 
 from edl.kube.translate.decoders import PODS, Quarantined
 from edl.kube.translate.objects import PodSpec, PodStatus
-from edl.kube.translate.shapes import ANY_ADDRESS, placement_of, shape_of
+from edl.kube.translate.shapes import ANY_ADDRESS, placement_of, qos_of, shape_of
+from edl.model.qos import QosClass
 from edl.model.resources import NodeTerm, Toleration
 from tests.worlds.raw_objects import GI, MI, Object, container, sidecar
 
@@ -172,3 +173,35 @@ def test_a_status_of_a_pod_may_be_absent() -> None:
     decoded = PODS.from_dict({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": None})
     assert not isinstance(decoded, Quarantined)
     assert shape_of(decoded.spec or PodSpec(), PodStatus()).request.as_dict() == {"pods": 1}
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "qos"),
+    [
+        ({"containers": [{"name": "a"}]}, QosClass.BEST_EFFORT),
+        ({"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}, QosClass.BEST_EFFORT),
+        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": 0}}}]}, QosClass.BEST_EFFORT),
+        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1m"}}}]}, QosClass.BURSTABLE),
+        ({"containers": [{"name": "a", "resources": {"limits": BOTH}}]}, QosClass.GUARANTEED),
+        ({"containers": [{"name": "a", "resources": {"requests": BOTH, "limits": BOTH}}]}, QosClass.GUARANTEED),
+        ({"containers": [{"name": "a", "resources": {"requests": BOTH}}]}, QosClass.BURSTABLE),
+        (
+            {"containers": [{"name": "a", "resources": {"requests": {"cpu": "500m"}, "limits": BOTH}}]},
+            QosClass.BURSTABLE,
+        ),
+        ({"containers": [{"name": "a", "resources": {"limits": {"cpu": "1"}}}]}, QosClass.BURSTABLE),
+        ({"containers": [{"name": "a", "resources": {"limits": BOTH}}, {"name": "b"}]}, QosClass.BURSTABLE),
+        (
+            {"containers": [{"name": "a", "resources": {"limits": BOTH}}], "initContainers": [{"name": "i"}]},
+            QosClass.BURSTABLE,
+        ),
+        ({"containers": [{"name": "a"}], "resources": {"limits": BOTH}}, QosClass.GUARANTEED),
+    ],
+)
+def test_the_class_is_the_one_that_kubernetes_gives(spec: Object, qos: QosClass) -> None:
+    pod = PODS.from_dict({"spec": spec})
+    assert not isinstance(pod, Quarantined)
+    assert qos_of(pod.spec or PodSpec()) is qos

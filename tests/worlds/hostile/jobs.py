@@ -106,7 +106,8 @@ _AMOUNTS = [
     accepted("request equal to limit, other spelling", amounts({"cpu": "2"}, {"cpu": "2000m"})),
     accepted("limits only", amounts(limits=SIZE)),
     refused("neither cpu nor memory", amounts(limits={GPU: 1}), "neither cpu nor memory", "neither cpu nor"),
-    refused("no resources", trainer(resources=None), "neither cpu nor memory", "neither cpu nor memory"),
+    accepted("no resources", trainer(resources=None)),
+    accepted("empty resources", trainer(resources={"requests": {}, "limits": {}})),
     refused("no resources of a pserver", edited("pserver", resources=None), "pserver: the pserver", "neither cpu"),
     refused(
         "half a GPU", amounts(limits={**SIZE, GPU: "0.5"}), "0.5 of nvidia.com/gpu is not a whole", "whole number"

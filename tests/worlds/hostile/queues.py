@@ -37,6 +37,10 @@ INVALID: dict[str, tuple[Object, str]] = {
         "borrowingLimit names memory, and nominalQuota does not",
     ),
     "weight 0": (queue(nominalQuota={"cpu": "1"}, weight=0), "spec.weight 0 is below 1"),
+    "an unknown answer about best effort": (
+        queue(nominalQuota={"cpu": "1"}, bestEffort="Yes"),
+        "spec.bestEffort \"Yes\" is not a known value; use 'Allowed' or 'Refused'",
+    ),
     "an unknown reclaim": (
         queue(nominalQuota={"cpu": "1"}, reclaim="Always"),
         "use 'Any', 'LowerPriority' or 'Never'",
