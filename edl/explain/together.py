@@ -1,4 +1,4 @@
-"""Jobs whose trainers stay together, in words: which domain they have, and what the best one lacks."""
+"""Jobs whose pods stay together, in words: which domain they have, and what the best one lacks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,18 @@ class TogetherWriter:
         offers = self._rooms.offers(demand, topology)
         if not offers:
             return f"no node has the label {topology.key}"
+        for fixed in demand.job.companions:
+            if not self._rooms.takes(fixed.shape, topology):
+                return f"no node with the label {topology.key} accepts its {fixed.role}s"
         room, domain = max((offer.alone if alone else offer.surplus, offer.domain) for offer in offers)
         if room >= demand.min_trainers:
             return ""
-        needs = f"needs {count(demand.min_trainers, 'trainer')} in one {topology.word}"
+        beside = "".join(f" and {count(fixed.count, fixed.role.value)}" for fixed in demand.job.companions)
+        needs = f"needs {count(demand.min_trainers, 'trainer')}{beside} in one {topology.word}"
         if not room:
-            return f"{needs}, and no {topology.word} has room for any"
-        return f"{needs}; the best, {domain}, has room for {room}"
+            return f"{needs}, and no {topology.word} has room for {'all pservers' if beside else 'any'}"
+        room_there = f"{count(room, 'trainer')} beside the pservers" if beside else str(room)
+        return f"{needs}; the best, {domain}, has room for {room_there}"
 
     def located(self, demand: JobDemand, short: str, full: str) -> tuple[str, str]:
         """What keeps a running job from more trainers, with the domain that it has."""

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
 from edl.model.plan import ScaleDecision
+from edl.model.resources import Placement
 from edl.model.topology import Topology, TopologyMode, in_domain
-from tests.worlds.builders import make_job, make_node, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
 KEY = "example.com/rack"
@@ -43,6 +45,23 @@ def test_a_job_that_waits_for_room_in_one_rack_says_so() -> None:
     decision = decided(running_in("a"), running_in("b"), together(make_job("job", min_trainers=5, max_trainers=5)))
     assert decision.message == "needs 5 trainers in one rack; the best, rack-b, has room for 3"
     assert decision.details.startswith("waits for room: needs 5 trainers (5 cores")
+
+
+def test_pservers_that_belong_into_the_rack_are_named() -> None:
+    job = together(make_job("job", min_trainers=7, max_trainers=7))
+    pservers = FixedPods(Role.PSERVER, make_shape(1, 1), 2)
+    assert decided(replace(job, fixed=(pservers,))).message == (
+        "needs 7 trainers and 2 pservers in one rack; the best, rack-b, has room for 6 trainers beside the pservers"
+    )
+    nine = replace(pservers, count=9)
+    assert decided(replace(job, fixed=(nine,))).message == (
+        "needs 7 trainers and 9 pservers in one rack, and no rack has room for all pservers"
+    )
+    elsewhere = Placement(node_selector=(("pool", "cpu"),))
+    outside = replace(pservers, shape=make_shape(1, 1, elsewhere))
+    assert decided(replace(job, fixed=(outside,))).message == (
+        "no node with the label example.com/rack accepts its pservers"
+    )
 
 
 def test_no_rack_and_no_label_are_said() -> None:

@@ -1,7 +1,8 @@
-"""Bugs in what keeps the trainers of a job together."""
+"""Bugs in what keeps the pods of a job together."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,3 +62,21 @@ def no_requirement(_: Right) -> Right:
         return tuple(actions)
 
     return wrong
+
+
+@bug(
+    "pservers may be in another rack than their trainers",
+    at=targets.PLACED_IN_DOMAIN,
+    caught_by=f"{PROPERTIES}::test_pservers_are_in_the_rack_of_their_trainers_and_the_best_choice_of_racks_is_found",
+)
+def pservers_anywhere(right: Right) -> Right:
+    return lambda choices, job, assignment: replace(right(choices, job, assignment), fixed=job.fixed)
+
+
+@bug(
+    "a rack counts as large enough although its pservers take the room of the minimum",
+    at=targets.COUNT_BESIDE,
+    caught_by=f"{CHOICES}::test_a_domain_holds_a_job_only_with_its_pservers",
+)
+def pservers_need_no_room(right: Right) -> Right:
+    return lambda free, trainer, pserver, _: right(free, trainer, pserver, 0)
