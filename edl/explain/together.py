@@ -14,7 +14,8 @@ class TogetherWriter:
     def __init__(self, context: DecisionContext) -> None:
         """Keep the plan; nothing is read before a job asks."""
         self._context = context
-        self._rooms: Rooms | None = None
+        self._rooms: Rooms | None = None  # with the minimums of all jobs that run
+        self._spared: Rooms | None = None  # as the plan leaves them
 
     def lacks(self, demand: JobDemand, *, alone: bool) -> str:
         """Why no domain holds the minimum of a job; empty if one does, or if the job may be anywhere.
@@ -48,5 +49,10 @@ class TogetherWriter:
         topology = demand.job.topology
         if topology is None or not topology.is_required:
             return short, full
-        where = f"{topology.word} {topology.domain}"
-        return f"{short} (its {where})", f"{full}; its trainers stay in {where}"
+        where, packing = f"{topology.word} {topology.domain}", self._context.shared.packing
+        self._spared = self._spared or Rooms(self._context.problem, packing)
+        larger = self._spared.larger(demand, topology, packing.count[demand.index])
+        stay = f"its trainers stay in {where}"
+        if larger is not None:
+            stay += f", although {topology.word} {larger.domain} has free room for {larger.free}"
+        return f"{short} (its {where})", f"{full}; {stay}"

@@ -10,6 +10,7 @@ import numpy as np
 from tests.planted import Right, bug, targets
 
 PROPERTIES = "planner/topology/test_topology_properties.py"
+GATHERING = "planner/topology/test_gathering.py"
 CHOICES = "planner/topology/test_choices.py"
 
 
@@ -80,3 +81,21 @@ def pservers_anywhere(right: Right) -> Right:
 )
 def pservers_need_no_room(right: Right) -> Right:
     return lambda free, trainer, pserver, _: right(free, trainer, pserver, 0)
+
+
+@bug(
+    "trainers that come together end all at once, so their job falls below its minimum",
+    at=targets.GATHERED_PART,
+    caught_by=f"{GATHERING}::test_a_job_at_its_minimum_and_one_moves_one_trainer_at_a_time",
+)
+def all_at_once(right: Right) -> Right:
+    return lambda outside, _: right(outside, sum(map(len, outside.values())))
+
+
+@bug(
+    "trainers come together again before the last move has paid",
+    at=targets.MAY_GATHER,
+    caught_by=f"{GATHERING}::test_a_job_whose_trainers_are_young_waits",
+)
+def at_any_time(_: Right) -> Right:
+    return lambda *_: True

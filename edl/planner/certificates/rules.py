@@ -22,6 +22,7 @@ from edl.model.resources import HOST_PORT_PREFIX, PodShape
 from edl.model.topology import TOGETHER, in_any_domain
 from edl.planner.decide import Study
 from edl.planner.eligibility import takes_each
+from edl.planner.topology.gathering import moves_trainers
 from edl.planner.trial_packing import SERVING
 
 Amounts = dict[str, int]
@@ -122,8 +123,8 @@ def rules_of(study: Study) -> Rules:
         raise ConfigError(
             f"--certificate: policy {plan.policy} has no certificate in rationals; choose --policy maxmin"
         )
-    if any(decision.moves for decision in plan.decisions):
-        raise ConfigError("--certificate: pservers move in this plan; leave out --consolidate-after-s")
+    if any(decision.moves for decision in plan.decisions) or moves_trainers(plan):
+        raise ConfigError("--certificate: pods move in this plan; leave out --consolidate-after-s")
     shapes = _Shapes()
     jobs = tuple(_job_rules(study, shapes))
     serving = _serving_places(study, shapes)

@@ -96,6 +96,20 @@ def _is_open(job: Job) -> bool:
     return job.topology is not None and not job.topology.domain and job.is_schedulable
 
 
+def towards(job: Job, domain: str) -> Job:
+    """The job as `Choices.applied` returned it, with `mode: Preferred`, if it preferred another domain."""
+    if job.topology is None:
+        return job
+    topology = replace(job.topology, domain=domain)
+    other = {_wish(job.topology): _wish(topology)}
+
+    def changed(preferred: tuple[Preference, ...]) -> tuple[Preference, ...]:
+        return tuple(other.get(wish, wish) for wish in preferred)
+
+    fixed = tuple(replace(pods, preferred=changed(pods.preferred)) for pods in job.fixed)
+    return replace(job, topology=topology, preferred=changed(job.preferred), fixed=fixed)
+
+
 def _wish(topology: Topology) -> Preference:
     return Preference(PREFERENCE_WEIGHT, NodeTerm((topology.pin,)))
 

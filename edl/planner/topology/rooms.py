@@ -57,6 +57,12 @@ class Rooms:
             for name, nodes in sorted(self._nodes_of(topology.key).items())
         ]
 
+    def larger(self, demand: JobDemand, topology: Topology, count: int) -> Offer | None:
+        """The other domain with most free room for a job; None if none has more than so many trainers."""
+        others = [offer for offer in self.offers(demand, topology) if offer.domain != topology.domain]
+        best = max(others, key=lambda offer: (offer.free, offer.domain), default=None)
+        return best if best is not None and best.free > count else None
+
     def takes(self, shape: PodShape, topology: Topology) -> bool:
         """True if some node of some domain accepts pods of a shape of the problem, whatever is free there."""
         is_open = self._kind(shape, topology).is_open
