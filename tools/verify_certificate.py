@@ -85,27 +85,29 @@ def role_spec(spec: Any, role: str) -> Any:
     if made.get("hostNetwork", spec.get("hostNetwork") or spec.get("host_network")) or "hostPort" in json.dumps(made):
         raise ValueError("a job uses host ports, which this check does not know")
     made["nodeSelector"] = {RENAMED.get(key, key): value for key, value in (made.get("nodeSelector") or {}).items()}
-    if role == "trainer" and at(spec, "topology", "mode") == "Required":
+    if role != "master" and at(spec, "topology", "mode") == "Required":
         made["affinity"] = with_label(made.get("affinity"), spec["topology"]["key"])
     beside = [container for container in made.get("containers") or [] if container["name"] != role]
     return made | {"containers": [{"resources": usual if resources is None else resources}, *beside]}
 
 
 def with_label(affinity: Any, key: str) -> Any:
-    """The affinity that also requires a label, whatever its value: the bound allows each trainer any domain."""
+    """The affinity that also requires a label, whatever its value: the bound allows each pod any domain."""
     path, exists = "requiredDuringSchedulingIgnoredDuringExecution", {"key": key, "operator": "Exists"}
     terms = at(affinity, "nodeAffinity", path, "nodeSelectorTerms") or []
     both = [t | {"matchExpressions": [*(t.get("matchExpressions") or []), exists]} if t else t for t in terms]
     return {"nodeAffinity": {path: {"nodeSelectorTerms": both or [{"matchExpressions": [exists]}]}}}
 
 
-def apart(cluster: Any, job: Any, decision: Any) -> bool:
-    """True if the new trainers of a job are not in one domain, or not in that of a trainer that stays."""
+def apart(cluster: Any, job: Any, decision: Any, pservers: Any) -> bool:
+    """True if new trainers and pservers are not in one domain: that of trainers that stay, else of pservers."""
     labels = {name: node["labels"].get(job["key"]) or "" for name, node in cluster.nodes.items()}
-    new = {labels.get(name, "") for name in decision["nodes"]} if job["key"] else set()
-    staying = [pod["node"] for pod in job["trainers"] if pod["name"] not in decision["victims"]]
-    old = {labels.get(name, "") for name in staying} - {""}
-    return bool(new) and ("" in new or len(new) > 1 or bool(old and not new <= old))
+    new = {labels.get(name, "") for name in [*decision["nodes"], *pservers]} if job["key"] else set()
+    old = {"trainer": set[str](), "pserver": set[str](), "master": set[str]()}
+    for pod in (pod for pod in job["live"] if pod["name"] not in decision["victims"]):
+        old[pod["role"]] |= {labels.get(pod["node"], "")} - {""}
+    home = old["trainer"] or old["pserver"]
+    return bool(new) and ("" in new or len(new) > 1 or bool(home and not new <= home))
 
 
 def placement_of(spec: Any) -> str:
@@ -242,7 +244,7 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         runs = not job["stopped"] and job["low"] <= target <= job["high"]
         runs = runs and all(len(facts[role]) == n for role, n in job["missing"].items())
         found += [f"job {key}: it may not run, or not with {target} trainers, or lacks a node"] * (not runs)
-        found += [f"job {key}: its trainers are not in one domain"] * apart(cluster, job, decision)
+        found += [f"job {key}: its pods are not in one domain"] * apart(cluster, job, decision, facts["pserver"])
         planned += [(node, job["shapes"]["trainer"], n) for node, n in new.items()]
         planned += [(node, job["shapes"][role], 1) for role in job["missing"] for node in facts[role]]
     for number, (node, (request, placement), n) in enumerate(planned):

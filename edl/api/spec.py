@@ -112,7 +112,7 @@ class TopologySpec(Part):
     key: Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)]
     """Node label; nodes with the same value of it are one domain, such as a rack."""
     mode: Annotated[TopologyMode, Field(strict=False)] = TopologyMode.PREFERRED
-    """Required: all trainers in one domain. Preferred: as many in one domain as cost no trainer."""
+    """Required: all trainers and pservers in one domain. Preferred: as many in one domain as cost no trainer."""
 
 
 def _check_elastic(spec: Spec) -> Iterator[Values]:
@@ -202,7 +202,7 @@ class Spec(Part):
     dataset: Dataset | None = None
     """Data set that the master divides into shards; the training code can declare it instead."""
     topology: TopologySpec | None = None
-    """Keeps the trainers together in one rack, NVLink domain or another group of nodes."""
+    """Keeps trainers and pservers together in one rack, NVLink domain or another group of nodes."""
 
     rules = (
         Rule(

@@ -17,6 +17,7 @@ from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
 from edl.planner.consolidation import reason_to_wait
+from edl.planner.topology.gathering import moves_trainers
 from edl.printable import printable
 from edl.settings.plan import PlanOutput, PlanSettings
 
@@ -46,7 +47,7 @@ def plan(settings: PlanSettings) -> None:
         decided, certificate = certify_snapshot(snapshot, settings.policy, limits)
         _write(settings.certificate, certificate)
     changes = _changes(saved, now_s, snapshot, decided, limits)
-    if limits.consolidate_after_s and not any(decision.moves for decision in decided.decisions):
+    if limits.consolidate_after_s and not (any(d.moves for d in decided.decisions) or moves_trainers(decided)):
         typer.echo(f"edl: no pserver moves: {_obstacle(snapshot, decided, limits.consolidate_after_s)}", err=True)
     if settings.output is PlanOutput.JSON:
         typer.echo(plan_json(decided, changes))

@@ -16,6 +16,7 @@ from edl.model.plan import Limits, ScalePlan
 from edl.planner.consolidation import quiet_time
 from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
 from edl.planner.lending.clearing import clearing_times_s
+from edl.planner.topology.gathering import settled_s
 
 KEPT_FOR_S = 60.0
 """A plan is made anew after this time in any case."""
@@ -79,6 +80,7 @@ def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
         yield now_s + left_s
     if limits.consolidate_after_s:
         yield now_s - quiet_time(view)[0] + limits.consolidate_after_s
+        yield from (settled_s(job) for job in view.jobs if job.topology is not None)
     yield from clearing_times_s(view, limits)
     for job in view.jobs:
         yield now_s + growth_hold_left_s(job, limits, now_s)

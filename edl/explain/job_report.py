@@ -20,14 +20,16 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
-from edl.model.units import amount, count, listed
+from edl.model.units import amount, count, listed, seconds
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.pools import pool_of
 from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open_nodes
+from edl.planner.interruption import payback_s
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
 from edl.planner.quota import QuotaRow
+from edl.planner.topology.rooms import Rooms
 
 EPSILON = 1e-6
 
@@ -249,7 +251,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         return ["make a node ready that accepts its trainers"]
     if packing.count[demand.index] >= demand.max_trainers and not demand.job.is_best_effort:
         return ["add a node that accepts its trainers: more would not fit even without other jobs"]
-    found = []
+    found = _in_larger_domain(demand, context)
     if scarce.kept and context.problem.limits.serving_headroom:
         found.append("lower --serving-headroom")
     if scarce.kept and context.shared.headroom:
@@ -264,6 +266,26 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         key = problem.demands[offer.donor].job.key
         found.append(f"take {count(offer.deletions, 'trainer')} from {key}: lower its max-instance, or end that job")
     return found
+
+
+def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
+    """How the job would get more trainers in another domain, if it has to stay in one."""
+    job, topology, packing = demand.job, demand.job.topology, context.shared.packing
+    if topology is None or not topology.is_required or not topology.domain:
+        return []
+    now = packing.count[demand.index]
+    larger = Rooms(context.problem, packing).larger(demand, topology, now)
+    if larger is None:
+        return []
+    more = min(larger.free, demand.max_trainers) - now
+    if more <= 0:
+        return []
+    lost_s = payback_s(job, more)
+    after = f"; what it repeats is made up after {seconds(lost_s)}" if lost_s else ""
+    return [
+        f"start it again in {topology.word} {larger.domain}, which has free room for {count(larger.free, 'trainer')}:"
+        f" set spec.suspend to true, and to false once its pods are gone{after}"
+    ]
 
 
 _ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"

@@ -1,4 +1,4 @@
-"""Jobs whose trainers stay together, in words: which domain they have, and what the best one lacks."""
+"""Jobs whose pods stay together, in words: which domain they have, and what the best one lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class TogetherWriter:
     def __init__(self, context: DecisionContext) -> None:
         """Keep the plan; nothing is read before a job asks."""
         self._context = context
-        self._rooms: Rooms | None = None
+        self._rooms: Rooms | None = None  # with the minimums of all jobs that run
+        self._spared: Rooms | None = None  # as the plan leaves them
 
     def lacks(self, demand: JobDemand, *, alone: bool) -> str:
         """Why no domain holds the minimum of a job; empty if one does, or if the job may be anywhere.
@@ -30,18 +31,28 @@ class TogetherWriter:
         offers = self._rooms.offers(demand, topology)
         if not offers:
             return f"no node has the label {topology.key}"
+        for fixed in demand.job.companions:
+            if not self._rooms.takes(fixed.shape, topology):
+                return f"no node with the label {topology.key} accepts its {fixed.role}s"
         room, domain = max((offer.alone if alone else offer.surplus, offer.domain) for offer in offers)
         if room >= demand.min_trainers:
             return ""
-        needs = f"needs {count(demand.min_trainers, 'trainer')} in one {topology.word}"
+        beside = "".join(f" and {count(fixed.count, fixed.role.value)}" for fixed in demand.job.companions)
+        needs = f"needs {count(demand.min_trainers, 'trainer')}{beside} in one {topology.word}"
         if not room:
-            return f"{needs}, and no {topology.word} has room for any"
-        return f"{needs}; the best, {domain}, has room for {room}"
+            return f"{needs}, and no {topology.word} has room for {'all pservers' if beside else 'any'}"
+        room_there = f"{count(room, 'trainer')} beside the pservers" if beside else str(room)
+        return f"{needs}; the best, {domain}, has room for {room_there}"
 
     def located(self, demand: JobDemand, short: str, full: str) -> tuple[str, str]:
         """What keeps a running job from more trainers, with the domain that it has."""
         topology = demand.job.topology
         if topology is None or not topology.is_required:
             return short, full
-        where = f"{topology.word} {topology.domain}"
-        return f"{short} (its {where})", f"{full}; its trainers stay in {where}"
+        where, packing = f"{topology.word} {topology.domain}", self._context.shared.packing
+        self._spared = self._spared or Rooms(self._context.problem, packing)
+        larger = self._spared.larger(demand, topology, packing.count[demand.index])
+        stay = f"its trainers stay in {where}"
+        if larger is not None:
+            stay += f", although {topology.word} {larger.domain} has free room for {larger.free}"
+        return f"{short} (its {where})", f"{full}; {stay}"

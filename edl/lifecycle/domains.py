@@ -1,4 +1,4 @@
-"""Trainers that must stay together: new ones require the label of their planned node.
+"""Trainers and pservers that must stay together: new ones require the label of their planned node.
 
 kube-scheduler may bind a pod elsewhere than planned, but only to a node of the same domain.
 """
@@ -11,12 +11,11 @@ from dataclasses import replace
 from edl.model.actions import Action, CreatePod
 from edl.model.cluster import Node
 from edl.model.jobs import Job
-from edl.model.names import Role
-from edl.model.topology import domain_of
+from edl.model.topology import TOGETHER, domain_of
 
 
 def require_domains(actions: Iterable[Action], job: Job, nodes: Sequence[Node]) -> tuple[Action, ...]:
-    """The actions of a job; with `mode: Required`, its new trainers must go to the domain of their planned node.
+    """The actions of a job; with `mode: Required`, new trainers and pservers must go to that of their planned node.
 
     Args:
         actions: the actions from the life cycle.
@@ -29,7 +28,7 @@ def require_domains(actions: Iterable[Action], job: Job, nodes: Sequence[Node]) 
     labels = {node.name: node.labels for node in nodes}
 
     def required(action: Action) -> Action:
-        if not isinstance(action, CreatePod) or action.role is not Role.TRAINER:
+        if not isinstance(action, CreatePod) or action.role not in TOGETHER:
             return action
         domain = domain_of(labels.get(action.node or "", ()), topology.key)
         return replace(action, label=(topology.key, domain)) if domain else action

@@ -49,7 +49,7 @@ class CreatePod:
         may_evict: an autoscaler may evict the pod to remove its node, unless its template says otherwise.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
-        label: for a trainer, the (key, value) that a node must have as a label: the domain of the job.
+        label: for a trainer or a pserver, the (key, value) that a node must have as a label: the domain of the job.
         avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
     """
 

@@ -18,7 +18,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.qos import QosClass
 from edl.model.resources import PodShape, Preference, Resources
 from edl.model.status import JobStatus, Reason
-from edl.model.topology import Topology
+from edl.model.topology import TOGETHER, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Job:
         owner_count: how many trainers the job's own controller keeps, such as `spec.parallelism` of a `batch/v1` Job;
             None for a TrainingJob, whose pods edl creates and deletes. That controller chooses the victims: always
             the trainer with the highest index.
-        topology: which nodes count as near each other for its trainers; None if that does not matter.
+        topology: which nodes count as near each other for its trainers and pservers; None if that does not matter.
         qos: the QoS class of a trainer.
     """
 
@@ -189,6 +189,11 @@ class Job:
         """Cores' worth of speed that the job loses for each core lent; 1, all of it, until that was measured."""
         price = self.status.measured.lending_price if self.status is not None else None
         return 1.0 if price is None else price
+
+    @property
+    def companions(self) -> tuple[FixedPods, ...]:
+        """The pods that stay in the domain of the trainers, if the job has one: its pservers."""
+        return tuple(fixed for fixed in self.fixed if fixed.role in TOGETHER and fixed.count)
 
     @property
     def excess(self) -> str:

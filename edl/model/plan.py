@@ -63,8 +63,8 @@ class Limits:
             scheduler may not exist. The time begins again whenever that scheduler finishes with a pod before it in
             the queue. 0 counts every waiting pod.
         serving_schedulers: only waiting pods of these schedulers count; empty for all.
-        consolidate_after_s: pservers may move to other nodes, so that more trainers fit, once nothing has changed
-            for this long; 0 never moves them.
+        consolidate_after_s: pservers may move to other nodes, so that more trainers fit, and trainers into one
+            domain, once nothing has changed for this long; 0 never moves them.
         surplus_cpu_request: trainers above the minimum of their job request this part of the CPU that they declare,
             in (0, 1], and lend the rest; 1 lends nothing.
         lend_running: trainers that run lower their CPU request too, and raise it once they may lend no more.

@@ -1,7 +1,8 @@
-"""Trainers that stay together: a node label whose values are domains, such as racks or NVLink domains.
+"""Pods that stay together: a node label whose values are domains, such as racks or NVLink domains.
 
 A domain is the set of nodes with one value of the label. A node without the label belongs to none. Nothing is decided
-here; `edl.planner.topology` chooses the domain of each job.
+here; `edl.planner.topology` chooses the domain of each job. Trainers and pservers stay together: they exchange
+gradients and parameters in every step. A master only hands out work, and its journal may be on a volume elsewhere.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from edl.model.names import Role
 from edl.model.resources import NodeTerm, Placement, PodShape, Requirement
 
 Labels = Iterable[tuple[str, str]]
 
+TOGETHER = (Role.TRAINER, Role.PSERVER)  # the roles whose pods stay in the domain of their job
+
 
 class TopologyMode(StrEnum):
-    """How strictly the trainers of a job stay together."""
+    """How strictly the trainers and pservers of a job stay together."""
 
     PREFERRED = "Preferred"
     REQUIRED = "Required"
@@ -28,9 +32,10 @@ class Topology:
 
     Attributes:
         key: the node label.
-        mode: Required: all trainers in one domain, or none. Preferred: as many in one domain as cost no trainer.
+        mode: Required: all trainers and pservers in one domain, or none. Preferred: as many as cost no trainer.
         domain: the value that the planner chose; empty before that. Only the planner's view of a job has it.
-        most: trainers that the largest domain could hold if no other training ran; only together with `domain`.
+        most: with `Required` and together with `domain`: trainers that the largest domain could hold, beside the
+            pservers of the job, if no other training ran; else 0.
     """
 
     key: str
@@ -40,7 +45,7 @@ class Topology:
 
     @property
     def is_required(self) -> bool:
-        """True if trainers may never be in two domains."""
+        """True if trainers and pservers may never be in two domains."""
         return self.mode is TopologyMode.REQUIRED
 
     @property

@@ -7,8 +7,9 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
@@ -42,10 +43,12 @@ from edl.planner.sharing import share
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
+from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import Worth, decide_together
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.75, 0.8, 0.96  # parts of the deadline by which stages end
+GATHERINGS = 3  # moves into one domain that are tried in one decision
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
 
 
@@ -56,7 +59,7 @@ class Study:
     Attributes:
         context: what the plan was made from and came to.
         proof: the solution behind the certificate.
-        final_context: the same as `context`, unless pservers move: then what the plan comes to once they have moved.
+        final_context: the same as `context`, unless pods move: then what the plan comes to once they have moved.
         settled: the workloads whose victims were predicted; see `owners.order`.
     """
 
@@ -225,23 +228,37 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
 
 
 def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:
-    """The plan in which pservers move, if trainers gain room by that; else the plan as it is."""
+    """The plan in which pservers move, if trainers gain room by that; else one in which trainers come together."""
     plan = made.plan
     if reason_to_wait(snapshot, plan, limits.consolidate_after_s):
         return made
+
+    def decide_again(changed: ClusterSnapshot) -> Study | None:
+        once, solver = replace(limits, consolidate_after_s=0.0), made.context.problem.solver
+        try:
+            return _study(changed, policy, once, plan.columns, solver=solver, depth=1)
+        except PlanError:  # without the move the plan is good
+            return None
+
     moving = moves(made.context.shared.packing, limits.deadline_s)
     if not moving.pservers:
-        return made
-    try:
-        solver = made.context.problem.solver
-        once = replace(limits, consolidate_after_s=0.0)
-        after = _study(without(snapshot, moving), policy, once, plan.columns, solver=solver, depth=1)
-    except PlanError:  # without the move the plan is good
-        return made
+        return _gathered(snapshot, made, decide_again)
     price = sum(price_in_trainers(job) for job in snapshot.jobs if job.key in moving.pservers)
-    if not pays(plan, after.plan, price):
-        return made
+    after = decide_again(without(snapshot, moving))
+    if after is None or not pays(plan, after.plan, price):
+        return _gathered(snapshot, made, decide_again)
     return replace(made, plan=with_moves(plan, after.plan, moving), final_context=after.context)
+
+
+def _gathered(
+    snapshot: ClusterSnapshot, made: Study, decide_again: Callable[[ClusterSnapshot], Study | None]
+) -> Study:
+    """The plan in which trainers of one job come together in one domain, if no job loses; else the plan as it is."""
+    for gathering in islice(gatherings(made.context.shared.packing), GATHERINGS):
+        after = decide_again(as_gathered(snapshot, gathering))
+        if after is not None and holds_together(snapshot, made.plan, after.plan, gathering):
+            return replace(made, plan=with_gathering(made.plan, after.plan, gathering), final_context=after.context)
+    return made
 
 
 def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study, depth: int) -> Study:

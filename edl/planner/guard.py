@@ -20,7 +20,7 @@ from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.status import Reason
-from edl.model.topology import domain_of
+from edl.model.topology import TOGETHER, domain_of
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
 
@@ -236,18 +236,27 @@ def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecisi
 
 
 def _check_domains(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """New trainers of a job that must stay together go to one domain: that of its trainers, if it keeps any."""
+    """New trainers and pservers of a job that must stay together go to one domain: that of the pods that it keeps.
+
+    If it keeps trainers, theirs counts: a pserver may be elsewhere from a time before the rule.
+    """
     labels = {node.name: node.labels for node in snapshot.nodes}
     for job, decision in pairs:
         topology = job.topology
-        if topology is None or not topology.is_required or not decision.nodes:
+        if topology is None or not topology.is_required:
             continue
-        kept = [pod.node for pod in job.live_trainers if pod.node and pod.name not in decision.victims]
-        new = {domain_of(labels.get(name, ()), topology.key) for name, _ in decision.nodes}
-        old = {domain_of(labels.get(name, ()), topology.key) for name in kept} - {""}
-        if "" in new or len(new) > 1 or (old and not new <= old):
+        places = [name for name, _ in decision.nodes]
+        places += [name for role, name in decision.fixed_nodes if role in TOGETHER]
+        new = {domain_of(labels.get(name, ()), topology.key) for name in places}
+        kept = [pod for pod in _staying(job, decision) if pod.node]
+        homes = (
+            {domain_of(labels.get(p.node, ()), topology.key) for p in kept if p.role is role} for role in TOGETHER
+        )
+        old = next(filter(None, (home - {""} for home in homes)), set[str]())
+        if "" in new or len(new) > 1 or (new and old and not new <= old):
             found = ", ".join(sorted(name or "no domain" for name in new | old))
-            yield f"job {job.key}: its trainers must be in one domain of label {topology.key}, but are in {found}"
+            kind = "trainers and pservers" if job.companions else "trainers"
+            yield f"job {job.key}: its {kind} must be in one domain of label {topology.key}, but are in {found}"
 
 
 def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:

@@ -1,4 +1,4 @@
-"""What it costs to take a job back to its last checkpoint, in trainers that others gain by it."""
+"""What it costs to take a job back to its last checkpoint, in trainers that others gain by it, or in time."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ def price_in_trainers(job: Job) -> int:
     job that has never saved is charged all that it has trained in its epoch.
     """
     return 1 + int(job.unsaved_s * len(job.live_trainers) / HORIZON_S)
+
+
+def payback_s(job: Job, more: int) -> float:
+    """Seconds after which a job that starts again with more trainers has caught up with itself.
+
+    It repeats what it has not saved, and a start costs it what a resize costs. Times that are not known count as 0.
+
+    Args:
+        job: the job with its trainers of now.
+        more: how many more trainers it would have, > 0.
+    """
+    return (job.unsaved_s + (job.resize_cost_s or 0.0)) * len(job.live_trainers) / more

@@ -290,7 +290,8 @@ class ConsolidationSettings(LimitSettings):
         float,
         Field(ge=0, le=86_400, allow_inf_nan=False),
         Flag(
-            "Time without a change after which pservers move if more trainers then fit; 0 never moves a pserver.",
+            "Time without a change after which pservers move if more trainers then fit, and trainers that prefer one"
+            " domain come together; 0 never moves a pod.",
             metavar="SECONDS",
             remedy="give seconds, such as 1800",
         ),

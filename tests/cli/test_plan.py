@@ -120,23 +120,23 @@ def test_wrong_limits_are_refused_with_the_message_of_the_controller(
 OLD, NOW = "2026-01-05T08:00:00Z", "2026-01-05T10:00:00Z"
 
 
-def a_node(name: str, cpu: int) -> str:
+def a_node(name: str, cpu: int, *, labels: str = "") -> str:
     return f"""
 ---
 apiVersion: v1
 kind: Node
-metadata: {{name: {name}}}
+metadata: {{name: {name}, labels: {{{labels}}}}}
 status: {{allocatable: {{cpu: "{cpu}", memory: 64Gi, pods: "110"}}, conditions: [{{type: Ready, status: "True"}}]}}"""
 
 
-def a_pod(role: str, cpu: str) -> str:
-    labels = f'{{paddlepaddle.org/job: ctr, paddlepaddle.org/role: {role}, paddlepaddle.org/index: "0"}}'
+def a_pod(role: str, cpu: str, index: int = 0, node: str = "n0") -> str:
+    labels = f'{{paddlepaddle.org/job: ctr, paddlepaddle.org/role: {role}, paddlepaddle.org/index: "{index}"}}'
     return f"""
 ---
 apiVersion: v1
 kind: Pod
-metadata: {{name: ctr-{role}-0, namespace: ads, uid: {role}, labels: {labels}, creationTimestamp: {OLD}}}
-spec: {{nodeName: n0, containers: [{{name: c, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
+metadata: {{name: ctr-{role}-{index}, namespace: ads, uid: {role}{index}, labels: {labels}, creationTimestamp: {OLD}}}
+spec: {{nodeName: {node}, containers: [{{name: c, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
 status: {{phase: Running}}"""
 
 
@@ -166,6 +166,25 @@ def test_a_plan_prints_which_pserver_moves_or_why_none_does(run: Run, tmp_path: 
     assert run(*at)[2] == "", "without the flag nothing is said"
     _, out, err = run(*at, "-f", str(new), "--consolidate-after-s", "60")
     assert "ads/ctr" not in out.partition("Changes against")[2].partition("Jobs that were there")[0], out
+
+
+def test_a_plan_prints_which_trainers_come_together(run: Run, tmp_path: Path) -> None:
+    """One of three trainers is in another rack than the others."""
+    job = f"""
+apiVersion: paddlepaddle.org/v1
+kind: TrainingJob
+metadata: {{name: ctr, namespace: ads, uid: u, creationTimestamp: {OLD}}}
+spec:
+  fault_tolerant: true
+  topology: {{key: rack}}
+  trainer: {{entrypoint: train, min-instance: 1, max-instance: 3, resources: {{requests: {{cpu: "1"}}}}}}"""
+    nodes = a_node("n0", 4, labels="rack: a") + a_node("n1", 4, labels="rack: b")
+    trainers = "".join(a_pod("trainer", "1", index, node) for index, node in enumerate(("n0", "n0", "n1")))
+    saved = tmp_path / "split.yaml"
+    saved.write_text(job + nodes + trainers + a_pod("master", "250m"))
+    code, out, err = run("plan", "-f", str(saved), "--now", NOW, "--consolidate-after-s", "7200")
+    assert (code, err) == (0, "")
+    assert "+1 on n0, -ctr-trainer-2" in out
 
 
 def test_several_files_are_read_and_the_later_one_wins(run: Run, cluster: str, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from edl.model.jobs import Job
 from edl.model.plan import Certificate, Limits, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize
+from edl.model.topology import Topology, TopologyMode
+from edl.planner.interruption import HORIZON_S
 from edl.planner.policies.registry import policy_named
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_nodes, make_serving
@@ -147,6 +149,15 @@ def test_the_quiet_time_of_pservers_is_a_timer() -> None:
     limits = replace(LIMITS, consolidate_after_s=30.0)
     here = view(replace(make_job("a"), created_s=NOW_S - 20.0))
     assert next_timer_s(here, limits) == pytest.approx(NOW_S + 10.0)
+
+
+def test_so_is_the_time_after_which_trainers_may_come_together() -> None:
+    limits = replace(LIMITS, consolidate_after_s=30.0)
+    job = make_job("a", trainers=1, on=("n000",))
+    pods = tuple(replace(pod, created_s=NOW_S - HORIZON_S + 5.0) for pod in job.pods)
+    split = replace(job, pods=pods, topology=Topology("rack", TopologyMode.PREFERRED))
+    assert next_timer_s(view(split), limits) == NOW_S + 5.0
+    assert next_timer_s(view(split), LIMITS) == NOW_S + KEPT_FOR_S
 
 
 def test_a_plan_ends_when_a_node_that_lends_is_due_and_when_its_job_may_give_again() -> None:

@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from edl.model.jobs import Job
-from edl.model.plan import ScaleDecision
+from edl.explain.decision import explained_study
+from edl.explain.job_report import report_on_job
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import Limits, ScaleDecision
+from edl.model.resources import Placement
 from edl.model.topology import Topology, TopologyMode, in_domain
-from tests.worlds.builders import make_job, make_node, make_snapshot
+from edl.planner.policies.registry import policy_named
+from tests.worlds.builders import make_job, make_node, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
 KEY = "example.com/rack"
@@ -45,6 +51,23 @@ def test_a_job_that_waits_for_room_in_one_rack_says_so() -> None:
     assert decision.details.startswith("waits for room: needs 5 trainers (5 cores")
 
 
+def test_pservers_that_belong_into_the_rack_are_named() -> None:
+    job = together(make_job("job", min_trainers=7, max_trainers=7))
+    pservers = FixedPods(Role.PSERVER, make_shape(1, 1), 2)
+    assert decided(replace(job, fixed=(pservers,))).message == (
+        "needs 7 trainers and 2 pservers in one rack; the best, rack-b, has room for 6 trainers beside the pservers"
+    )
+    nine = replace(pservers, count=9)
+    assert decided(replace(job, fixed=(nine,))).message == (
+        "needs 7 trainers and 9 pservers in one rack, and no rack has room for all pservers"
+    )
+    elsewhere = Placement(node_selector=(("pool", "cpu"),))
+    outside = replace(pservers, shape=make_shape(1, 1, elsewhere))
+    assert decided(replace(job, fixed=(outside,))).message == (
+        "no node with the label example.com/rack accepts its pservers"
+    )
+
+
 def test_no_rack_and_no_label_are_said() -> None:
     large = together(make_job("job", cpu=5, min_trainers=2))
     assert decided(large).message == "needs 2 trainers in one rack, and no rack has room for any"
@@ -64,3 +87,46 @@ def test_other_jobs_read_what_they_read_before(mode: TopologyMode | None) -> Non
     assert decided(together(job, mode) if mode else job).message == (
         "the nodes can hold at most 16 trainers, and its minimum is 17"
     )
+
+
+SMALL = (make_node("s0", 3, labels={KEY: "small"}), *(make_node(f"l{i}", 4, labels={KEY: "large"}) for i in range(2)))
+
+
+def in_small_rack(mode: TopologyMode = TopologyMode.REQUIRED) -> ClusterSnapshot:
+    """A job of three trainers that fills the small rack, while eight cores are free in the large one."""
+    job = together(make_job("job", trainers=3, min_trainers=2, max_trainers=6, on=("s0",)), mode)
+    assert job.topology is not None
+    pinned = (
+        in_domain(job.trainer, replace(job.topology, domain="small")) if job.topology.is_required else job.trainer
+    )
+    job = replace(job, pods=tuple(replace(pod, shape=pinned) for pod in job.pods), resize_cost_s=20.0, unsaved_s=40.0)
+    return make_snapshot(SMALL, (job,))
+
+
+def remedies(world: ClusterSnapshot) -> tuple[str, ...]:
+    made = explained_study(world, policy_named("maxmin"), Limits())
+    return report_on_job(made, JobKey("default", "job"), 10.0).remedies
+
+
+def test_a_job_that_fills_a_small_rack_is_told_of_a_larger_one() -> None:
+    decision = decision_of(plan_for(in_small_rack()), "job")
+    assert (decision.target, decision.victims) == (3, ())
+    assert decision.details.endswith("its trainers stay in rack small, although rack large has free room for 8")
+    assert remedies(in_small_rack())[0] == (
+        "start it again in rack large, which has free room for 8 trainers: set spec.suspend to true, and to false"
+        " once its pods are gone; what it repeats is made up after 60 s"
+    )
+
+
+def test_what_is_advised_comes_true() -> None:
+    """Without its pods, the job starts in the rack that was named, with as many trainers as were said."""
+    world = in_small_rack()
+    again = replace(world, jobs=tuple(replace(job, pods=()) for job in world.jobs))
+    decision = decision_of(plan_for(again), "job")
+    assert (decision.target, {name[0] for name, _ in decision.nodes}) == (6, {"l"})
+
+
+def test_nothing_is_advised_where_no_rack_is_larger() -> None:
+    alone = replace(in_small_rack(), nodes=(SMALL[0], make_node("l0", 3, labels={KEY: "large"})))
+    assert "although" not in decision_of(plan_for(alone), "job").details
+    assert not any("spec.suspend" in remedy for remedy in remedies(alone))

@@ -1,4 +1,4 @@
-"""New trainers that must stay together require the label of their planned node."""
+"""New trainers and pservers that must stay together require the label of their planned node."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ SERVICE = EnsureService(JobKey("default", "job"), "uid")
 
 def test_a_trainer_requires_the_domain_of_its_planned_node() -> None:
     assert require_domains((SERVICE, NEW), JOB, NODES) == (SERVICE, replace(NEW, label=(KEY, "a")))
+
+
+def test_a_pserver_requires_it_too() -> None:
+    pserver = replace(NEW, role=Role.PSERVER)
+    assert require_domains((pserver,), JOB, NODES) == (replace(pserver, label=(KEY, "a")),)
 
 
 def test_masters_may_be_anywhere_and_so_may_trainers_without_a_domain() -> None:

@@ -1,7 +1,8 @@
-"""Bugs in what keeps the trainers of a job together."""
+"""Bugs in what keeps the pods of a job together."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tests.planted import Right, bug, targets
 
 PROPERTIES = "planner/topology/test_topology_properties.py"
+GATHERING = "planner/topology/test_gathering.py"
 CHOICES = "planner/topology/test_choices.py"
 
 
@@ -61,3 +63,39 @@ def no_requirement(_: Right) -> Right:
         return tuple(actions)
 
     return wrong
+
+
+@bug(
+    "pservers may be in another rack than their trainers",
+    at=targets.PLACED_IN_DOMAIN,
+    caught_by=f"{PROPERTIES}::test_pservers_are_in_the_rack_of_their_trainers_and_the_best_choice_of_racks_is_found",
+)
+def pservers_anywhere(right: Right) -> Right:
+    return lambda choices, job, assignment: replace(right(choices, job, assignment), fixed=job.fixed)
+
+
+@bug(
+    "a rack counts as large enough although its pservers take the room of the minimum",
+    at=targets.COUNT_BESIDE,
+    caught_by=f"{CHOICES}::test_a_domain_holds_a_job_only_with_its_pservers",
+)
+def pservers_need_no_room(right: Right) -> Right:
+    return lambda free, trainer, pserver, _: right(free, trainer, pserver, 0)
+
+
+@bug(
+    "trainers that come together end all at once, so their job falls below its minimum",
+    at=targets.GATHERED_PART,
+    caught_by=f"{GATHERING}::test_a_job_at_its_minimum_and_one_moves_one_trainer_at_a_time",
+)
+def all_at_once(right: Right) -> Right:
+    return lambda outside, _: right(outside, sum(map(len, outside.values())))
+
+
+@bug(
+    "trainers come together again before the last move has paid",
+    at=targets.MAY_GATHER,
+    caught_by=f"{GATHERING}::test_a_job_whose_trainers_are_young_waits",
+)
+def at_any_time(_: Right) -> Right:
+    return lambda *_: True

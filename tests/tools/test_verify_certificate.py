@@ -134,7 +134,40 @@ def test_trainers_in_two_domains_are_a_fault(tmp_path: Path) -> None:
     world = certify_objects(cluster(*racks, job("ctr", 2, 6, {"cpu": "1"}, topology=topology)), tmp_path)
     assert faults(world.objects, world.plan, world.certificate) == []
     world.plan["decisions"][0]["nodes"] = {"n1": 3, "n2": 3}
-    assert faults(world.objects, world.plan, world.certificate) == ["job ads/ctr: its trainers are not in one domain"]
+    assert faults(world.objects, world.plan, world.certificate) == ["job ads/ctr: its pods are not in one domain"]
+
+
+def test_a_pserver_outside_the_domain_of_its_trainers_is_a_fault(tmp_path: Path) -> None:
+    racks = [node(name, "4", labels={"rack": rack}) for name, rack in (("n1", "a"), ("n2", "b"))]
+    pserver = {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
+    topology = {"key": "rack", "mode": "Required"}
+    ctr = job("ctr", 2, 2, {"cpu": "1"}, topology=topology, pserver=pserver, fault_tolerant=False)
+    world = certify_objects(cluster(*racks, ctr), tmp_path)
+    assert faults(world.objects, world.plan, world.certificate) == []
+    (home,) = world.certificate["jobs"]["ads/ctr"]["pserver"]
+    world.certificate["jobs"]["ads/ctr"]["pserver"] = ["n2" if home == "n1" else "n1"]
+    assert faults(world.objects, world.plan, world.certificate) == ["job ads/ctr: its pods are not in one domain"]
+
+
+def test_a_new_trainer_outside_the_domain_of_a_pserver_that_stays_is_a_fault(tmp_path: Path) -> None:
+    racks = [node(name, "4", labels={"rack": rack}) for name, rack in (("n1", "a"), ("n2", "b"))]
+    resources = {"requests": {"cpu": "1"}}
+    counts = {"min-instance": 1, "max-instance": 1, "resources": resources}
+    spec = {"topology": {"key": "rack", "mode": "Required"}, "pserver": counts}
+    labels = {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": "pserver", "paddlepaddle.org/index": "0"}
+    pserver = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "ctr-pserver-0", "namespace": "ads", "uid": "p", "labels": labels},
+        "spec": {"nodeName": "n1", "containers": [{"name": "pserver", "resources": resources}]},
+        "status": {"phase": "Running"},
+    }
+    ctr = job("ctr", 2, 2, {"cpu": "1"}, fault_tolerant=False, **spec)
+    world = certify_objects(cluster(*racks, ctr, pserver), tmp_path)
+    assert world.plan["decisions"][0]["nodes"] == {"n1": 2}
+    assert faults(world.objects, world.plan, world.certificate) == []
+    world.plan["decisions"][0]["nodes"] = {"n2": 2}
+    assert faults(world.objects, world.plan, world.certificate) == ["job ads/ctr: its pods are not in one domain"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from edl.model.plan import Limits
 from edl.model.resources import PodShape
 from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
 from edl.planner.certificates.prices import fluid_prices, given_prices, grid_of
-from edl.planner.certificates.rules import Rules, lends, rules_of, trainer_rule
+from edl.planner.certificates.rules import Rules, lends, rule_of, rules_of
 from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine
@@ -109,7 +109,9 @@ def _planned_prices(study: Study) -> dict[PodShape, float]:
     if solution is None:
         return {}
     problem = study.context.problem
-    relaxed = {demand.job.trainer: trainer_rule(demand.job) for demand in problem.demands}
+    jobs = [demand.job for demand in problem.demands]
+    relaxed = {job.trainer: rule_of(job, Role.TRAINER, job.trainer) for job in jobs}
+    relaxed |= {fixed.shape: rule_of(job, fixed.role, fixed.shape) for job in jobs for fixed in job.companions}
     shapes = (relaxed.get(shape, shape) for shape in (problem.shapes[s] for s in cluster.columns.shapes))
     return dict(zip(shapes, solution.slot_price.tolist(), strict=True))
 

@@ -19,9 +19,10 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape
-from edl.model.topology import in_any_domain
+from edl.model.topology import TOGETHER, in_any_domain
 from edl.planner.decide import Study
 from edl.planner.eligibility import takes_each
+from edl.planner.topology.gathering import moves_trainers
 from edl.planner.trial_packing import SERVING
 
 Amounts = dict[str, int]
@@ -122,8 +123,8 @@ def rules_of(study: Study) -> Rules:
         raise ConfigError(
             f"--certificate: policy {plan.policy} has no certificate in rationals; choose --policy maxmin"
         )
-    if any(decision.moves for decision in plan.decisions):
-        raise ConfigError("--certificate: pservers move in this plan; leave out --consolidate-after-s")
+    if any(decision.moves for decision in plan.decisions) or moves_trainers(plan):
+        raise ConfigError("--certificate: pods move in this plan; leave out --consolidate-after-s")
     shapes = _Shapes()
     jobs = tuple(_job_rules(study, shapes))
     serving = _serving_places(study, shapes)
@@ -163,11 +164,11 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
         starts: dict[Role, list[str]] = {Role.MASTER: [], Role.PSERVER: []}
         for role, node in decision.fixed_nodes:
             starts[role].append(node)
-        trainer = trainer_rule(job)
+        trainer = rule_of(job, Role.TRAINER, job.trainer)
         shapes.add(trainer, f"{job.key} {Role.TRAINER}")
         for fixed in job.fixed:
             if starts[fixed.role]:
-                shapes.add(fixed.shape, f"{job.key} {fixed.role}", len(starts[fixed.role]))
+                shapes.add(rule_of(job, fixed.role, fixed.shape), f"{job.key} {fixed.role}", len(starts[fixed.role]))
         low, high = job.bounds
         yield JobRule(
             key=job.key,
@@ -182,17 +183,17 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
         )
 
 
-def trainer_rule(job: Job) -> PodShape:
-    """The shape of a job's trainers; those that stay in one domain may be in any, so that a bound holds for each."""
-    if job.topology is None or not job.topology.is_required:
-        return job.trainer
-    return in_any_domain(job.trainer, job.topology)
+def rule_of(job: Job, role: Role, shape: PodShape) -> PodShape:
+    """The shape of pods of a job; those that stay in one domain may be in any, so that a bound holds for each."""
+    if job.topology is None or not job.topology.is_required or role not in TOGETHER:
+        return shape
+    return in_any_domain(shape, job.topology)
 
 
 def _count_stuck(job: Job, nodes: Mapping[str, Node]) -> int:
     """Live trainers that take no slot of new ones: of another size, without a node, or on one that takes no more."""
     used = [nodes[pod.node or pod.nominated] for pod in job.live_trainers if (pod.node or pod.nominated) in nodes]
-    placement = trainer_rule(job).placement
+    placement = rule_of(job, Role.TRAINER, job.trainer).placement
     taken = {node.name: ok for node, ok in zip(used, takes_each(used, [placement])[placement], strict=True)}
     return sum(
         pod.shape.request != job.trainer.request or not taken.get(pod.node or pod.nominated, False)

@@ -1,6 +1,6 @@
-"""Which domain each job may get: the one that its trainers are in, else those that could hold its minimum.
+"""Which domain each job may get: the one that its pods are in, else those that could hold its minimum.
 
-A running job never changes its domain: its trainers cannot move, and they may not be in two domains. A job that
+A running job never changes its domain: its pods cannot move, and they may not be in two domains. A job that
 starts from nothing may choose. The first guess goes by age; `search` improves it.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.model.resources import NodeTerm, Preference
-from edl.model.topology import Topology, domain_of, in_domain
+from edl.model.topology import TOGETHER, Labels, Topology, domain_of, in_domain
 from edl.planner.problem import JobDemand
 from edl.planner.problem_reader import read_problem
 from edl.planner.topology.rooms import Offer, Rooms
@@ -33,7 +33,8 @@ class Choices:
         snapshot: the cluster as it was observed.
         domains: of each job with `spec.topology` that the planner may give pods, its domains; the best guess first.
             One empty name if no domain can hold any trainer.
-        most: trainers that the largest domain of each job could hold if no other training ran.
+        most: of jobs with `mode: Required`, trainers that the largest domain could hold beside the pservers of the
+            job if no other training ran.
     """
 
     snapshot: ClusterSnapshot
@@ -52,11 +53,20 @@ class Choices:
     def _placed(self, job: Job, assignment: Assignment) -> Job:
         if job.topology is None or job.key not in assignment:
             return job
-        topology = replace(job.topology, domain=assignment[job.key], most=self.most[job.key])
+        topology = replace(job.topology, domain=assignment[job.key], most=self.most.get(job.key, 0))
+        wish = _wish(topology)
+
+        def placed(fixed: FixedPods) -> FixedPods:
+            if fixed.role not in TOGETHER:
+                return fixed
+            if topology.is_required:
+                return replace(fixed, shape=in_domain(fixed.shape, topology))
+            return replace(fixed, preferred=(*fixed.preferred, wish))
+
+        job = replace(job, topology=topology, fixed=tuple(map(placed, job.fixed)))
         if topology.is_required:
-            return replace(job, topology=topology, trainer=in_domain(job.trainer, topology))
-        wish = Preference(PREFERENCE_WEIGHT, NodeTerm((topology.pin,)))
-        return replace(job, topology=topology, preferred=(*job.preferred, wish))
+            return replace(job, trainer=in_domain(job.trainer, topology))
+        return replace(job, preferred=(*job.preferred, wish))
 
 
 def read_choices(snapshot: ClusterSnapshot, limits: Limits) -> Choices | None:
@@ -72,22 +82,50 @@ def read_choices(snapshot: ClusterSnapshot, limits: Limits) -> Choices | None:
         if topology is None or not _is_open(job):
             continue
         offers = rooms.offers(demand, topology)
-        most[job.key] = max((offer.alone for offer in offers), default=0)
-        homes = Counter(
-            domain_of(labels.get(pod.node or pod.nominated or pod.planned, ()), topology.key)
-            for pod in job.live_trainers
-        )
-        homes.pop("", None)
-        if homes:
-            domains[job.key] = (max(sorted(homes), key=homes.__getitem__),)
+        if topology.is_required:
+            most[job.key] = max((offer.alone for offer in offers), default=0)
+        if home := _home(job, topology, labels):
+            domains[job.key] = (home,)
             continue
         domains[job.key] = _ranked(demand, offers, topology)
-        rooms.reserve(demand, topology, domains[job.key][0], demand.min_trainers)
+        rooms.reserve(demand, topology, domains[job.key][0])
     return Choices(snapshot, domains, most)
 
 
 def _is_open(job: Job) -> bool:
     return job.topology is not None and not job.topology.domain and job.is_schedulable
+
+
+def towards(job: Job, domain: str) -> Job:
+    """The job as `Choices.applied` returned it, with `mode: Preferred`, if it preferred another domain."""
+    if job.topology is None:
+        return job
+    topology = replace(job.topology, domain=domain)
+    other = {_wish(job.topology): _wish(topology)}
+
+    def changed(preferred: tuple[Preference, ...]) -> tuple[Preference, ...]:
+        return tuple(other.get(wish, wish) for wish in preferred)
+
+    fixed = tuple(replace(pods, preferred=changed(pods.preferred)) for pods in job.fixed)
+    return replace(job, topology=topology, preferred=changed(job.preferred), fixed=fixed)
+
+
+def _wish(topology: Topology) -> Preference:
+    return Preference(PREFERENCE_WEIGHT, NodeTerm((topology.pin,)))
+
+
+def _home(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> str:
+    """The domain of most of its trainers; without trainers, that of most of its pservers; empty if it has neither."""
+    for role in TOGETHER:
+        homes = Counter(
+            domain_of(labels.get(pod.node or pod.nominated or pod.planned, ()), topology.key)
+            for pod in job.pods
+            if pod.role is role and pod.is_live
+        )
+        homes.pop("", None)
+        if homes:
+            return max(sorted(homes), key=homes.__getitem__)
+    return ""
 
 
 def _turn(demand: JobDemand) -> tuple[bool, int, float, JobKey]:

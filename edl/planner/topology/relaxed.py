@@ -1,4 +1,4 @@
-"""The packing as a bound sees it: each trainer may be in any domain, and trainers of a job in different ones.
+"""The packing as a bound sees it: each pod may be in any domain, and pods of one job in different ones.
 
 A plan that keeps jobs together is one of the plans that the relaxed rules allow, whatever domains it chose. So a
 bound under these rules holds for every choice of domains.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edl.model.resources import Placement
 from edl.model.topology import in_any_domain
 from edl.planner.eligibility import Eligibility
 from edl.planner.trial_packing import TrialPacking
@@ -16,11 +17,14 @@ from edl.planner.trial_packing import TrialPacking
 def without_domains(packing: TrialPacking) -> TrialPacking:
     """A copy in which jobs may use all domains; the packing itself if no job must stay in one."""
     problem = packing.problem
-    required = {
-        demand.shape: in_any_domain(demand.job.trainer, topology).placement
-        for demand in problem.demands
-        if (topology := demand.job.topology) is not None and topology.is_required
-    }
+    required: dict[int, Placement] = {}
+    for demand in problem.demands:
+        topology = demand.job.topology
+        if topology is None or not topology.is_required:
+            continue
+        required[demand.shape] = in_any_domain(demand.job.trainer, topology).placement
+        for fixed in demand.job.companions:
+            required[problem.shapes.index(fixed.shape)] = in_any_domain(fixed.shape, topology).placement
     if not required:
         return packing
     judge, opened = Eligibility(problem.snapshot.nodes), problem.opened.copy()

@@ -1,14 +1,21 @@
-"""How many trainers of a job each domain has room for: now, without surplus trainers, and without any training."""
+"""How many trainers of a job each domain has room for: now, without surplus trainers, and without any training.
+
+They are counted beside all pservers of the job, because these belong into the same domain. With `mode: Preferred` the
+pservers of a domain without room for them are left out: they may be elsewhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from edl.model.resources import PodShape
 from edl.model.topology import Topology, domain_of, in_any_domain
 from edl.planner.eligibility import Eligibility
 from edl.planner.problem import IntArray, JobDemand, Problem, count_slots, sum_requests
+from edl.planner.topology.beside import Kind, count_beside
 from edl.planner.trial_packing import TrialPacking
 
 
@@ -34,6 +41,7 @@ class Rooms:
         """Read the free capacity of each node: that of the cluster now, or what a packing leaves."""
         self._problem, self._judge = problem, Eligibility(problem.snapshot.nodes)
         self._domains: dict[str, dict[str, IntArray]] = {}
+        self._number = {shape: index for index, shape in enumerate(problem.shapes)}
         node_of = problem.trainer_node if packing is None else packing.node_of
         self._free = problem.now + problem.leaving + _terminating(problem) if packing is None else packing.free.copy()
         spare = np.array([not trainer.is_base for trainer in problem.live_trainers], dtype=np.bool_) & (node_of >= 0)
@@ -42,20 +50,53 @@ class Rooms:
 
     def offers(self, demand: JobDemand, topology: Topology) -> list[Offer]:
         """What each domain offers a job, whether or not the job has one already; sorted by name."""
-        request = self._problem.request[demand.shape]
-        is_open = self._judge.takes(in_any_domain(demand.job.trainer, topology).placement)
-        free, surplus, alone = (
-            count_slots(room, request) * is_open for room in (self._free, self._surplus, self._problem.empty)
-        )
+        rooms = (self._free, self._surplus, self._problem.empty)
+        count = self._counter(demand, topology)
         return [
-            Offer(name, int(free[nodes].sum()), int(surplus[nodes].sum()), int(alone[nodes].sum()))
+            Offer(name, *(count(room[nodes], nodes) for room in rooms))
             for name, nodes in sorted(self._nodes_of(topology.key).items())
         ]
 
-    def reserve(self, demand: JobDemand, topology: Topology, domain: str, count: int) -> None:
-        """Take room for some trainers of a job from a domain, on the nodes with most room first."""
+    def larger(self, demand: JobDemand, topology: Topology, count: int) -> Offer | None:
+        """The other domain with most free room for a job; None if none has more than so many trainers."""
+        others = [offer for offer in self.offers(demand, topology) if offer.domain != topology.domain]
+        best = max(others, key=lambda offer: (offer.free, offer.domain), default=None)
+        return best if best is not None and best.free > count else None
+
+    def takes(self, shape: PodShape, topology: Topology) -> bool:
+        """True if some node of some domain accepts pods of a shape of the problem, whatever is free there."""
+        is_open = self._kind(shape, topology).is_open
+        return any(bool(is_open[nodes].any()) for nodes in self._nodes_of(topology.key).values())
+
+    def _counter(self, demand: JobDemand, topology: Topology) -> Callable[[IntArray, IntArray], int]:
+        """How many trainers of a job fit into free capacity, given as rows of these nodes."""
+        trainer = self._kind(demand.job.trainer, topology)
+        if not demand.job.companions:
+            return lambda free, nodes: int(trainer.on(nodes).slots(free).sum())
+        (fixed,) = demand.job.companions
+        pserver = self._kind(fixed.shape, topology)
+
+        def count(free: IntArray, nodes: IntArray) -> int:
+            found = count_beside(free, trainer.on(nodes), pserver.on(nodes), fixed.count)
+            if found is not None:
+                return found
+            return 0 if topology.is_required else int(trainer.on(nodes).slots(free).sum())
+
+        return count
+
+    def _kind(self, shape: PodShape, topology: Topology) -> Kind:
+        """A shape of the problem, if its pods may be in any domain."""
+        request = self._problem.request[self._number[shape]]
+        return Kind(request, self._judge.takes(in_any_domain(shape, topology).placement))
+
+    def reserve(self, demand: JobDemand, topology: Topology, domain: str) -> None:
+        """Take room for the minimum and the pservers of a job from a domain, on the nodes with most room first."""
         nodes = self._nodes_of(topology.key).get(domain, np.zeros(0, dtype=np.int64))
-        request = self._problem.request[demand.shape]
+        self._reserve(self._problem.request[demand.shape], nodes, demand.min_trainers)
+        for fixed in demand.job.companions:
+            self._reserve(self._problem.request[self._number[fixed.shape]], nodes, fixed.count)
+
+    def _reserve(self, request: IntArray, nodes: IntArray, count: int) -> None:
         slots = count_slots(self._surplus[nodes], request)
         for at in np.argsort(-slots, kind="stable").tolist():
             taken = min(count, int(slots[at]))

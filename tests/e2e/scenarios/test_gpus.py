@@ -30,9 +30,9 @@ def gpu_job(name: str, low: int, high: int, gpus: int, *, resource: str = GPU, *
     return training_job(name, min_trainers=low, max_trainers=high, trainer=trainer, **spec)
 
 
-def other_pod(name: str, node: str, gpus: int) -> Object:
+def other_pod(name: str, node: str, gpus: int, *, cpu: str = "1") -> Object:
     """A pod of somebody else that holds GPUs of a node."""
-    resources = {"requests": {"cpu": "1", GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+    resources = {"requests": {"cpu": cpu, GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -134,6 +134,54 @@ def test_trainers_stay_in_one_rack_from_their_first_to_their_last(racks: World) 
         wait_running(here, "three", 8)
         assert racks_of(here, "three") == {home}
         assert here.running("two") == 8
+
+
+def pods_of(here: World, job: str, role: str) -> list[Object]:
+    """The pods of a role that have a node and are not terminating."""
+    labels = {"paddlepaddle.org/job": job, "paddlepaddle.org/role": role}
+    return [
+        pod
+        for pod in here.pods()
+        if labels.items() <= pod["metadata"].get("labels", {}).items()
+        and pod["spec"].get("nodeName")
+        and not facts.is_terminating(pod)
+    ]
+
+
+def test_pservers_are_in_the_rack_of_their_trainers(racks: World) -> None:
+    """The first rack has more GPUs and no room for both pservers, so the job gets the second one."""
+    here = racks
+    pserver = {"min-instance": 2, "max-instance": 2, "resources": {"requests": {"cpu": "12", "memory": "1Gi"}}}
+    for name, node, gpus, cpu in (("a", "r1-0", 0, "5"), ("b", "r2-0", 1, "1"), ("c", "r2-1", 1, "1")):
+        here.kube.create(other_pod(name, node, gpus, cpu=cpu))
+    here.kube.wait_until(
+        lambda: all(facts.is_running(pod) for pod in here.pods()), WITHIN_S, "the pods of others run"
+    )
+    with here.controller:
+        here.submit(gpu_job("one", 2, 8, 1, topology={"key": RACK, "mode": "Required"}, pserver=pserver))
+        wait_running(here, "one", 6)
+        assert racks_of(here, "one") == {"r2"}
+        first = pods_of(here, "one", "pserver")
+        assert sorted(pod["spec"]["nodeName"] for pod in first) == ["r2-0", "r2-1"]
+        here.kube.delete("pods", "one-pserver-0")
+        here.kube.wait_until(
+            lambda: (
+                {p["metadata"]["uid"] for p in pods_of(here, "one", "pserver")}
+                - {p["metadata"]["uid"] for p in first}
+                and len(pods_of(here, "one", "pserver")) == 2
+            ),
+            WITHIN_S,
+            "the pserver is replaced",
+        )
+        assert sorted(pod["spec"]["nodeName"] for pod in pods_of(here, "one", "pserver")) == ["r2-0", "r2-1"]
+        for pod in pods_of(here, "one", "pserver"):
+            required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            wanted = {"key": RACK, "operator": "In", "values": ["rack-2"]}
+            assert required["nodeSelectorTerms"] == [{"matchExpressions": [wanted]}]
+        here.submit(gpu_job("two", 4, 8, 1, topology={"key": RACK, "mode": "Required"}, pserver=pserver))
+        wait_explained(
+            here, "two", "needs 4 trainers and 2 pservers in one rack, and no rack has room for all pservers"
+        )
 
 
 def test_a_job_that_runs_keeps_its_topology(racks: World) -> None:

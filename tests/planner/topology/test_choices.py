@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role
 from edl.model.plan import Limits
+from edl.model.pods import Pod, PodPhase
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.topology.choices import Choices, read_choices
-from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
 KEY = "example.com/rack"
@@ -111,3 +112,54 @@ def test_serving_that_takes_a_rack_sends_the_whole_job_to_the_other() -> None:
     served = tuple(replace(pod, node="b1") for pod in web)
     again = decision_of(plan_for(make_snapshot(nodes, (replace(job, pods=()),), served)), "job")
     assert again.nodes == (("a1", 3), ("a2", 3))
+
+
+def with_pservers(job: Job, count: int, *, on: str = "", mode: TopologyMode = TopologyMode.REQUIRED) -> Job:
+    """The job with pservers of one core; they run if a node is named."""
+    shape = make_shape(1, 1)
+
+    def pserver(index: int) -> Pod:
+        name = f"{job.key.name}-pserver-{index}"
+        return Pod("default", name, name, shape, PodPhase.RUNNING, on, job=job.key, role=Role.PSERVER, index=index)
+
+    live = tuple(pserver(i) for i in range(count)) if on else ()
+    return replace(together(job, mode), fixed=(FixedPods(Role.PSERVER, shape, count),), pods=(*live, *job.pods))
+
+
+def test_a_domain_holds_a_job_only_with_its_pservers() -> None:
+    seven = make_job("job", min_trainers=5, max_trainers=6)
+    assert domains_of(with_pservers(seven, 1)) == {"job": ("a", "b")}
+    assert domains_of(with_pservers(seven, 2)) == {"job": ("a",)}
+    assert choices_of(with_pservers(seven, 2)).most == {JobKey("default", "job"): 6}
+
+
+def test_pservers_name_the_domain_of_a_job_without_trainers() -> None:
+    job = with_pservers(make_job("job", min_trainers=1), 2, on="b1")
+    assert domains_of(job) == {"job": ("b",)}
+    trainers = make_job("job", trainers=1, on=("a1",)).pods
+    assert domains_of(replace(job, pods=(*job.pods, *trainers))) == {"job": ("a",)}
+
+
+def test_pservers_wish_for_the_domain_of_a_preference_and_masters_for_none() -> None:
+    job = with_pservers(make_job("job", min_trainers=2, max_trainers=3), 1, mode=TopologyMode.PREFERRED)
+    job = replace(job, fixed=(*job.fixed, FixedPods(Role.MASTER, make_shape(1, 1), 1)))
+    choices = choices_of(job)
+    placed = choices.applied(choices.guess).jobs[0]
+    pserver, master = placed.fixed
+    assert (pserver.preferred, master.preferred) == (placed.preferred, ())
+    assert placed.fixed[0].shape == make_shape(1, 1)
+    decision = decision_of(plan_for(make_snapshot(RACKS[:3], (job,))), "job")
+    assert decision.nodes == (("b1", 3),)
+    assert (Role.PSERVER, "b1") in decision.fixed_nodes
+
+
+def test_a_preference_counts_without_pservers_where_these_do_not_fit() -> None:
+    job = with_pservers(make_job("job", min_trainers=6, max_trainers=6), 1, mode=TopologyMode.PREFERRED)
+    large = replace(job, fixed=(FixedPods(Role.PSERVER, make_shape(16, 1), 1),))
+    assert domains_of(large) == {"job": ("b",)}
+
+
+def test_a_pserver_that_is_lost_is_replaced_in_the_domain_of_its_trainers() -> None:
+    job = make_job("job", trainers=2, min_trainers=2, max_trainers=2, on=("b1",))
+    decision = decision_of(plan_for(make_snapshot(RACKS, (with_pservers(job, 1),))), "job")
+    assert decision.fixed_nodes == ((Role.PSERVER, "b1"),)

@@ -9,14 +9,16 @@ import pytest
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.problem_reader import read_problem
+from edl.planner.topology.choices import read_choices
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, Worth, decide_together
 from edl.planner.trial_packing import TrialPacking
-from tests.worlds.builders import make_job, make_node, make_nodes, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_nodes, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
 KEY = "example.com/rack"
@@ -136,3 +138,15 @@ def test_the_bound_allows_every_rack() -> None:
     plan = plan_for(make_snapshot(nodes, (there,)))
     assert plan.certificate.achieved == pytest.approx(1 / 3)
     assert plan.certificate.bound == pytest.approx(1.0)
+
+
+def test_the_bound_allows_pservers_every_rack_too() -> None:
+    nodes = (make_node("a", 8, labels={KEY: "a"}), make_node("b", 4, labels={KEY: "b"}), make_node("none", 4))
+    job = replace(job_of("one", 2, 8), fixed=(FixedPods(Role.PSERVER, make_shape(2, 1), 1),))
+    choices = read_choices(make_snapshot(nodes, (job,)), LIMITS)
+    assert choices is not None
+    problem = read_problem(choices.applied(choices.guess), LIMITS)
+    (need,) = problem.demands[0].needs
+    assert problem.opened[need.shape].tolist() == [True, False, False]
+    relaxed = without_domains(TrialPacking(problem, (0,))).problem
+    assert relaxed.opened[need.shape].tolist() == [True, True, False]

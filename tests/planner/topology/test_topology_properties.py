@@ -1,6 +1,6 @@
 """Plans of jobs that stay in one domain, against brute force that tries every domain for every job.
 
-The brute force lists every way to fill the nodes of each domain with whole trainers. It uses no code of the planner.
+The brute force lists every way to fill the nodes of each domain with whole pods. It uses no code of the planner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot, Node
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU
@@ -23,7 +24,7 @@ from edl.model.topology import Topology, TopologyMode, domain_of, in_domain
 from edl.planner import decide
 from edl.planner.guard import check
 from edl.planner.problem import Problem
-from tests.worlds.builders import make_job, make_node, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_shape, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import apply_plan, essence, plan_for
 
@@ -35,16 +36,19 @@ Found = tuple[tuple[bool, ...], float, Vector]
 
 @st.composite
 def worlds(
-    draw: st.DrawFn, modes: tuple[TopologyMode | None, ...] = (None, TopologyMode.REQUIRED)
+    draw: st.DrawFn,
+    modes: tuple[TopologyMode | None, ...] = (None, TopologyMode.REQUIRED),
+    most_jobs: int = 3,
+    most_pservers: int = 0,
 ) -> ClusterSnapshot:
-    """Two racks of one or two nodes, sometimes a node without a rack, and up to three new jobs."""
+    """Two racks of one or two nodes, sometimes a node without a rack, and up to three new jobs with some pservers."""
     racks = draw(st.sampled_from([("r1", "r2"), ("r1", "r1", "r2"), ("r1", "r1", "r2", "r2"), ("r1", "r2", "")]))
     nodes = tuple(
         make_node(f"n{i}", draw(st.integers(1, 5)), labels={KEY: rack} if rack else {})
         for i, rack in enumerate(racks)
     )
     jobs = []
-    for i in range(draw(st.integers(1, 3))):
+    for i in range(draw(st.integers(1, most_jobs))):
         low = draw(st.integers(1, 3))
         job = make_job(
             f"j{i}",
@@ -52,18 +56,34 @@ def worlds(
             max_trainers=low + draw(st.integers(0, 4)),
             cpu=draw(st.integers(1, 2)),
             age_s=90.0 - i,
+            fixed=pservers(draw(st.integers(0, most_pservers)), draw(st.integers(1, 2))) if most_pservers else (),
         )
         mode = draw(st.sampled_from(modes))
         jobs.append(replace(job, topology=Topology(KEY, mode)) if mode else job)
     return make_snapshot(nodes, tuple(jobs))
 
 
+WITH_PSERVERS = worlds(most_jobs=2, most_pservers=2)
+
+
+def pservers(count: int, cpu: int) -> tuple[FixedPods, ...]:
+    return (FixedPods(Role.PSERVER, make_shape(cpu, 1), count),)
+
+
 def is_required(job: Job) -> bool:
     return job.topology is not None and job.topology.is_required
 
 
-def cpu_of(have: Job | Node) -> int:
-    return (have.trainer.request if isinstance(have, Job) else have.allocatable)[CPU]
+def cpu_of(have: Job | FixedPods | Node) -> int:
+    if isinstance(have, Node):
+        return have.allocatable[CPU]
+    return (have.trainer if isinstance(have, Job) else have.shape).request[CPU]
+
+
+def kinds_of(jobs: tuple[Job, ...]) -> list[tuple[int, Job | FixedPods, int]]:
+    """The pods that may be placed: the index of their job, of which size they are, and how many there may be."""
+    trainers = [(i, job, job.max_trainers) for i, job in enumerate(jobs)]
+    return trainers + [(i, fixed, fixed.count) for i, job in enumerate(jobs) for fixed in job.fixed]
 
 
 def rack_of(node: Node) -> str:
@@ -71,35 +91,44 @@ def rack_of(node: Node) -> str:
 
 
 def fillings(node: Node, jobs: tuple[Job, ...], racks: tuple[str, ...]) -> Iterator[Vector]:
-    """Every number of trainers of each job that the node holds together."""
+    """Every number of trainers of each job, and of pservers of each job, that the node holds together."""
+    kinds = kinds_of(jobs)
     most = [
-        min(job.max_trainers, cpu_of(node) // cpu_of(job)) if rack in {"*", rack_of(node)} else 0
-        for job, rack in zip(jobs, racks, strict=True)
+        min(high, cpu_of(node) // cpu_of(pod)) if racks[i] in {"*", rack_of(node)} else 0 for i, pod, high in kinds
     ]
     for counts in product(*(range(n + 1) for n in most)):
-        if sum(n * cpu_of(job) for n, job in zip(counts, jobs, strict=True)) <= cpu_of(node):
+        if sum(n * cpu_of(pod) for n, (_, pod, _) in zip(counts, kinds, strict=True)) <= cpu_of(node):
             yield counts
 
 
 def reachable(world: ClusterSnapshot) -> set[Vector]:
-    """Every number of trainers of each job that the nodes hold, whatever rack each job is given."""
-    found: set[Vector] = set()
+    """Every number of trainers of each job that the nodes hold, whatever rack each job is given.
+
+    A job that runs has all its pservers, and a job that must stay together has them in its rack.
+    """
+    found, kinds = set[Vector](), kinds_of(world.jobs)
+    most = [high for _, _, high in kinds]
     for racks in product(*(("r1", "r2") if is_required(job) else ("*",) for job in world.jobs)):
-        here = {(0,) * len(world.jobs)}
+        here = {(0,) * len(kinds)}
         for node in world.nodes:
             ways = list(fillings(node, world.jobs, racks))
-            here = {tuple(a + b for a, b in zip(one, way, strict=True)) for one in here for way in ways}
-        found |= here
+            sums = {tuple(a + b for a, b in zip(one, way, strict=True)) for one in here for way in ways}
+            here = {each for each in sums if all(n <= high for n, high in zip(each, most, strict=True))}
+        found |= {counts[: len(world.jobs)] for counts in here if is_whole(world.jobs, counts)}
     return found
+
+
+def is_whole(jobs: tuple[Job, ...], counts: Vector) -> bool:
+    """True if the jobs that have trainers have all their pservers, and the others have none."""
+    beside = list(zip(kinds_of(jobs), counts, strict=True))[len(jobs) :]
+    return all(n == (high if counts[i] else 0) for (i, _, high), n in beside)
 
 
 def tops(world: ClusterSnapshot) -> list[int]:
     """The trainers at which the fulfilment of each job is 1: what the best rack holds, up to its maximum."""
     found = []
     for job in world.jobs:
-        slots = {node.name: cpu_of(node) // cpu_of(job) for node in world.nodes}
-        racks = [{rack} for rack in ("r1", "r2")] if is_required(job) else [{"r1", "r2", ""}]
-        alone = max(sum(slots[n.name] for n in world.nodes if rack_of(n) in rack) for rack in racks)
+        alone = max(counts[0] for counts in reachable(replace(world, jobs=(replace(job, max_trainers=20),))))
         found.append(max(job.min_trainers, min(job.max_trainers, alone)))
     return found
 
@@ -123,14 +152,15 @@ def counts_of(plan: ScalePlan) -> Vector:
 
 
 def carried_out(world: ClusterSnapshot, plan: ScalePlan) -> ClusterSnapshot:
-    """The cluster once the trainers run; those that stay together require their domain, as edl creates them."""
+    """The cluster once the pods run; those that stay together require their domain, as edl creates them."""
     labels = {node.name: node.labels for node in world.nodes}
 
     def required(job: Job, pod: Pod) -> Pod:
         if job.topology is None or not is_required(job):
             return pod
         domain = domain_of(labels[pod.node], KEY)
-        return replace(pod, shape=in_domain(job.trainer, replace(job.topology, domain=domain)))
+        shape = next((fixed.shape for fixed in job.fixed if fixed.role is pod.role), job.trainer)
+        return replace(pod, shape=in_domain(shape, replace(job.topology, domain=domain)))
 
     after = apply_plan(world, plan)
     return replace(
@@ -150,7 +180,7 @@ def test_the_same_jobs_run_and_the_worst_off_has_as_much_as_in_the_best_choice_o
     assert mine[1] >= best[1] - 1e-9
 
 
-@given(worlds())
+@given(st.one_of(worlds(), WITH_PSERVERS))
 @examples(100)
 def test_no_choice_of_racks_is_worth_more_than_the_bound(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
@@ -163,7 +193,7 @@ def test_no_choice_of_racks_is_worth_more_than_the_bound(world: ClusterSnapshot)
         assert sum(fulfilment(job, n, top) for job, n, top in each if n) <= plan.certificate.bound + 1e-6
 
 
-@given(worlds(), worlds())
+@given(st.one_of(worlds(), WITH_PSERVERS), worlds())
 @examples(100)
 def test_trainers_are_in_one_rack_and_stay_there(world: ClusterSnapshot, other: ClusterSnapshot) -> None:
     """The second plan begins with what the first one made; then a rack may change its size, and jobs come and go."""
@@ -176,7 +206,7 @@ def test_trainers_are_in_one_rack_and_stay_there(world: ClusterSnapshot, other: 
     for before, after in ((world, first), (changed, carried_out(changed, plan_for(changed)))):
         racks = {node.name: rack_of(node) for node in before.nodes}
         for job in filter(is_required, after.jobs):
-            homes = {racks[pod.node] for pod in job.live_trainers}
+            homes = {racks[pod.node] for pod in job.pods if pod.is_live}
             assert len(homes) <= 1
             assert "" not in homes
             assert not job.live_trainers or len(job.live_trainers) >= job.min_trainers
@@ -191,14 +221,17 @@ def test_a_preference_costs_no_trainer(world: ClusterSnapshot) -> None:
     assert plan.certificate == plain.certificate
 
 
-@given(worlds(modes=(TopologyMode.REQUIRED,)))
-@examples(40)
+@given(worlds(modes=(TopologyMode.REQUIRED,), most_jobs=2, most_pservers=2))
+@examples(60)
 def test_a_plan_over_two_racks_is_refused(world: ClusterSnapshot) -> None:
     free = replace(world, jobs=tuple(replace(job, topology=None) for job in world.jobs))
     plan = plan_for(free)
     racks = {node.name: rack_of(node) for node in world.nodes}
     apart = {
-        str(d.job) for d in plan.decisions if len(homes := {racks[name] for name, _ in d.nodes}) > 1 or "" in homes
+        str(d.job)
+        for d in plan.decisions
+        if len(homes := {racks[name] for _, name in [*d.fixed_nodes, *((0, n) for n, _ in d.nodes)]}) > 1
+        or "" in homes
     }
     refused = {
         problem.split(":")[0].removeprefix("job ") for problem in check(world, plan) if "one domain" in problem
@@ -233,3 +266,20 @@ def test_with_pods_of_many_sizes_the_same_rules_hold(world: ClusterSnapshot) -> 
             continue
         each = zip(world.jobs, counts, tops(world), strict=True)
         assert sum(fulfilment(job, n, top) for job, n, top in each if n) <= plan.certificate.bound + 1e-6
+
+
+@given(WITH_PSERVERS)
+@examples(100)
+def test_pservers_are_in_the_rack_of_their_trainers_and_the_best_choice_of_racks_is_found(
+    world: ClusterSnapshot,
+) -> None:
+    plan = plan_for(world)
+    racks = {node.name: rack_of(node) for node in world.nodes}
+    for job, decision in zip(world.jobs, plan.decisions, strict=True):
+        places = [name for name, _ in decision.nodes] + [name for _, name in decision.fixed_nodes]
+        assert not is_required(job) or len({racks[name] for name in places}) <= 1
+    mine = judged(world, counts_of(plan))
+    assert mine is not None
+    best = max(found for counts in reachable(world) if (found := judged(world, counts)) is not None)
+    assert mine[0] == best[0]
+    assert mine[1] >= best[1] - 1e-9
