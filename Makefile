@@ -18,6 +18,7 @@ SEEDS ?= 10
 NAMESPACES ?= 0
 MINUTES ?= 10
 HISTORIES ?= 20000
+MIXES ?= 300
 STATES ?= 2000000
 JOBS ?= 1000
 TIMES ?= 20
@@ -157,6 +158,9 @@ prometheus-test: $(STAMP) ## rules, alerts, dashboards and metrics, by promtool 
 volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the first run builds it from its Go module (two minutes)
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
 	@$(PYTEST) --on cluster tests/volcano
+
+mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays ten): make mixes [MIXES=1000]
+	@EDL_MIXES=$(MIXES) $(PYTEST) -q tests/controller/loop/test_loop_mixes.py -o timeout=0
 
 prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60
 	@$(BIN)/python -m tests.prometheus.hour --minutes $(or $(MINUTES),60)
