@@ -159,6 +159,13 @@ volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the fi
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
 	@$(PYTEST) --on cluster tests/volcano
 
+volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano, and of TrainingJobs alone, with figures
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
+	@$(PYTEST) -s --on cluster --campaign full tests/volcano/test_mixes.py
+
+volcano-sessions: $(STAMP) ## record docs/volcano-sessions.md on a real control plane with Volcano
+	@$(BIN)/python -m tests.volcano.record_sessions
+
 mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays ten): make mixes [MIXES=1000]
 	@EDL_MIXES=$(MIXES) $(PYTEST) -q tests/controller/loop/test_loop_mixes.py -o timeout=0
 
