@@ -18,6 +18,7 @@ SEEDS ?= 10
 NAMESPACES ?= 0
 MINUTES ?= 10
 HISTORIES ?= 20000
+MIXES ?= 300
 STATES ?= 2000000
 JOBS ?= 1000
 TIMES ?= 20
@@ -161,6 +162,16 @@ volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the fi
 karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on-demand.md); the first run builds it from its Go module (three minutes)
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_karpenter; ensure_karpenter()"
 	@$(PYTEST) --on cluster tests/karpenter
+
+volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano, and of TrainingJobs alone, with figures
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
+	@$(PYTEST) -s --on cluster --campaign full tests/volcano/test_mixes.py
+
+volcano-sessions: $(STAMP) ## record docs/volcano-sessions.md on a real control plane with Volcano
+	@$(BIN)/python -m tests.volcano.record_sessions
+
+mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays ten): make mixes [MIXES=1000]
+	@EDL_MIXES=$(MIXES) $(PYTEST) -q tests/controller/loop/test_loop_mixes.py -o timeout=0
 
 prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60
 	@$(BIN)/python -m tests.prometheus.hour --minutes $(or $(MINUTES),60)

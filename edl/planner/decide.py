@@ -31,7 +31,14 @@ from edl.planner.minimums import Served, serve
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding
-from edl.planner.owners.order import MOST_PLANS, as_settled, to_settle, with_owner_order, without_replacements
+from edl.planner.owners.order import (
+    Chain,
+    as_settled,
+    stops_another,
+    to_settle,
+    with_owner_order,
+    without_replacements,
+)
 from edl.planner.policies.base import Policy
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
@@ -129,7 +136,7 @@ def _study_in_domains(
     clocks = chain((watch,), (Clock(limits.deadline_s - watch.spent_s) for _ in repeat(None)))
 
     def decide(placed: ClusterSnapshot) -> Study:
-        return _study(placed, policy, limits, columns, next(clocks), solver=solver, depth=1)
+        return _study(placed, policy, limits, columns, next(clocks), solver=solver, chain=Chain())
 
     return decide_together(snapshot, limits, decide, _worth, lambda: watch.spent_s)
 
@@ -155,9 +162,9 @@ def _study(
     clock: Clock | None = None,
     *,
     solver: Solver,
-    depth: int,
+    chain: Chain,
 ) -> Study:
-    """The study; `depth` counts the plans that were made for the owners of workloads."""
+    """The study; `chain` counts the plans that were made for the owners of workloads."""
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
@@ -184,7 +191,7 @@ def _study(
     if any(job.owner_count is not None for job in adapted.jobs):
         watch.begin("owner order")
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
-        made = _in_owner_order(adapted, policy, rest, made, depth)
+        made = _in_owner_order(adapted, policy, rest, made, chain)
     watch.begin("check")
     problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
     if problems:
@@ -236,7 +243,7 @@ def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, mad
     def decide_again(changed: ClusterSnapshot) -> Study | None:
         once, solver = replace(limits, consolidate_after_s=0.0), made.context.problem.solver
         try:
-            return _study(changed, policy, once, plan.columns, solver=solver, depth=1)
+            return _study(changed, policy, once, plan.columns, solver=solver, chain=Chain())
         except PlanError:  # without the move the plan is good
             return None
 
@@ -261,22 +268,24 @@ def _gathered(
     return made
 
 
-def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study, depth: int) -> Study:
+def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study, chain: Chain) -> Study:
     """The study in which workloads are shrunk as their own controllers do it; see `owners.order`.
 
     Raises:
         PlanError: no such plan was made in time.
     """
-    settled = to_settle(made.plan, made.context.shared.packing) if depth <= MOST_PLANS else {}
+    settled = to_settle(made.plan, made.context.shared.packing, chain)
     if not settled:
         return replace(made, plan=without_replacements(snapshot, made.plan))
-    if depth == MOST_PLANS:
-        settled = dict.fromkeys(settled, ())
     solver = made.context.problem.solver
     now = as_settled(snapshot, settled)
-    after = _study(now, policy, limits, made.plan.columns, solver=solver, depth=depth + 1)
+    after = _study(now, policy, limits, made.plan.columns, solver=solver, chain=chain.next)
     plan = with_owner_order(snapshot, made.plan, after.plan, settled)
-    return replace(after, plan=plan, settled=after.settled | settled.keys())
+    found = replace(after, plan=plan, settled=after.settled | settled.keys())
+    if not chain.may_give_anyway or not stops_another(made.plan, plan, settled):
+        return found
+    other = _in_owner_order(snapshot, policy, limits, made, Chain(gives_anyway=True))
+    return found if stops_another(made.plan, other.plan, settled) else other
 
 
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:

@@ -64,11 +64,11 @@ LEFT_FOR_WIDE = 7
 
 
 class Notebook:
-    """Runs commands on one cluster and records their output."""
+    """Runs commands on one cluster and records their output, below a head."""
 
-    def __init__(self, here: World) -> None:
+    def __init__(self, here: World, head: str = HEAD) -> None:
         self.here = here
-        self._parts: list[str] = [HEAD]
+        self._parts: list[str] = [head]
         programs = (here.kube.kubectl_path, Path(sys.executable))
         path = os.pathsep.join(str(program.parent) for program in programs if program is not None)
         self._environment = {

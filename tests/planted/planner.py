@@ -34,6 +34,32 @@ def stall(_: Right) -> Right:
     return lambda *_: None
 
 
+# --- workloads of others
+
+
+@bug(
+    "a job is stopped although workloads could give room elsewhere",
+    at=targets.STOPS_ANOTHER,
+    caught_by="planner/owners/test_order.py::test_a_workload_gives_what_it_can_before_another_job_is_stopped",
+)
+def stopped_for_workloads(_: Right) -> Right:
+    return lambda *_: False
+
+
+@bug(
+    "workloads that are no TrainingJobs give no trainer to other jobs",
+    at=targets.GIVERS,
+    caught_by="controller/loop/test_loop_mixes.py::"
+    "test_a_mix_keeps_every_bound_and_shares_evenly_and_serving_waits_as_beside_training_jobs[1]",
+)
+def workloads_keep_their_share(right: Right) -> Right:
+    def wrong(packing: Any, **terms: Any) -> dict[int, int]:
+        demands = packing.problem.demands
+        return {j: n for j, n in right(packing, **terms).items() if demands[j].job.owner_count is None}
+
+    return wrong
+
+
 # --- shares
 
 

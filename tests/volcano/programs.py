@@ -72,7 +72,9 @@ class Volcano:
 
     def stop_controllers(self) -> None:
         """Kill the controllers, as a node that is lost does."""
-        self._running.pop(CONTROLLERS).kill()
+        process = self._running.pop(CONTROLLERS)
+        process.kill()
+        process.wait(_STOP_S)
 
     def stop(self) -> None:
         """End every program."""

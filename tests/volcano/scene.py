@@ -76,7 +76,7 @@ class Scene:
 
     def with_edl(self) -> World:
         """The controller, with the rights that a cluster with Volcano gives it."""
-        world = World(self.plane)
+        world = World(self.plane, "--no-leader-election")  # on a busy machine a lease is lost, and nobody takes over
         for body in yaml.safe_load_all((ROOT / "deploy/volcano/rbac.yaml").read_text()):
             self.kube.apply(body)
         return world

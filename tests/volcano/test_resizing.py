@@ -41,9 +41,9 @@ def test_a_job_with_a_restart_policy_grows_yields_to_serving_and_grows_again(sce
         here.kube.create(elastic(1, 8))
         here.wait(lambda: len(here.running(TRAINERS)) == 8, "it grows into the cluster")
         before = here.running("ctr-volcano")
-        here.kube.create(serving(replicas=2))
-        here.wait(lambda: world.ready_serving() == 2, "the serving pods are ready")
-        here.wait(lambda: 1 <= len(here.running(TRAINERS)) <= 6, "the job has given 6 of 12 cpus")
+        here.kube.create(serving(replicas=6, cpu="1", memory="1Gi"))
+        here.wait(lambda: world.ready_serving() == 6, "the serving pods are ready")
+        here.wait(lambda: len(here.running(TRAINERS)) == 4, "the job has given 4 cpus, two were free")
         assert "ServingNeedsRoom" in events(here, "ctr-volcano")
         after = here.running("ctr-volcano")
         assert after.items() <= before.items(), "nobody started again"

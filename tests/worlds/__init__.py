@@ -27,6 +27,8 @@ One job, or a whole controller, in virtual time:
 - `simulated_controller`: the real controller and planner on a `simulated_cluster`. For controller/loop/test_loop_*.
 - `histories.random_history`: jobs, serving, nodes and API faults from one seed, and the rules that must hold.
 - `histories.remembered_plans`: the planner's decisions for `histories.random_history`, each situation decided once.
+- `mixes`: random mixes of TrainingJobs, Jobs and Volcano Jobs under waves of serving, and the rules for their counts.
+  For controller/loop/test_loop_mixes and volcano/test_mixes.
 - `small_scope`: every history of very small clusters under the real controller. For
   controller/loop/test_loop_small_scope.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/master_monitor.

@@ -1,15 +1,23 @@
-"""The controller of a workload's pods in a simulated cluster: it keeps their number and chooses the victims."""
+"""The controllers of a workload's pods in a simulated cluster: they keep their number and choose the victims.
+
+The one of `batch/v1` Jobs deletes its youngest pods. The one of Volcano Jobs deletes the highest index, keeps other
+tasks beside the trainers, and starts all pods of a job again if one is lost that it did not delete, as the policy of
+the published example says.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from edl.model.actions import Outcome, ResizeWorkload, Result
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
+from edl.model.resources import PodShape
 from edl.model.status import JobStatus
-from tests.worlds.builders import make_job
+from tests.worlds.builders import make_job, make_shape
 
 
 def make_batch(name: str, count: int, *, low: int = 1, high: int = 10, cpu: float = 1) -> Job:
@@ -18,32 +26,71 @@ def make_batch(name: str, count: int, *, low: int = 1, high: int = 10, cpu: floa
     return replace(job, key=JobKey.of(WorkloadKind.BATCH_JOB, "default", name), owner_count=count)
 
 
+def make_volcano(name: str, count: int, *, low: int = 1, high: int = 10, pservers: int = 0) -> Job:
+    """A Volcano Job of trainers and pservers of one cpu, whose controller has made no pod yet."""
+    job = make_job(name, min_trainers=low, max_trainers=high)
+    fixed = (FixedPods(Role.PSERVER, make_shape(1), pservers),) if pservers else ()
+    key = JobKey.of(WorkloadKind.VOLCANO_JOB, "default", name)
+    return replace(job, key=key, owner_count=count, fixed=fixed, gang=True, fault_tolerant=False)
+
+
 @dataclass
 class JobOwner:
-    """Keeps the pods of all workloads of a cluster as the Job controller does.
+    """Keeps the pods of all workloads of a cluster.
 
     Attributes:
         stands_still: it does nothing for now.
         born: how many pods it made.
+        restarts: of each Volcano Job, how often a pod was lost that its controller did not delete.
     """
 
     stands_still: bool = False
     born: int = 0
+    restarts: Counter[JobKey] = field(default_factory=Counter)
+    _kept: dict[str, frozenset[str]] = field(default_factory=dict)  # UIDs of pods, by UID of the job
 
     def step(self, job: Job, now_s: float) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
         """The pods that it makes, and those that it deletes."""
         if self.stands_still or job.owner_count is None:
             return (), ()
+        if job.key.kind is WorkloadKind.VOLCANO_JOB:
+            return self._keep_tasks(job, now_s)
         live = sorted(job.live_trainers, key=deletion_order)
         surplus = max(0, len(live) - job.owner_count)
-        made = tuple(self._make(job, now_s) for _ in range(job.owner_count - len(live)))
+        made = tuple(
+            self._make(job, f"{self.born + 1:05d}", Role.TRAINER, job.trainer, now_s)
+            for _ in range(job.owner_count - len(live))
+        )
         return made, tuple(live[:surplus])
 
-    def _make(self, job: Job, now_s: float) -> Pod:
+    def _keep_tasks(self, job: Job, now_s: float) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+        live = {pod.uid: pod for pod in job.pods if pod.is_live}
+        if self._kept.get(job.uid, frozenset()) - live.keys():
+            self.restarts[job.key] += 1
+            self._kept[job.uid] = frozenset()
+            return (), tuple(live.values())
+        wanted = {(role, index): shape for role, index, shape in _tasks(job)}
+        doomed = tuple(pod for pod in live.values() if (pod.role, pod.index) not in wanted)
+        there = {(pod.role, pod.index) for pod in job.pods}
+        made = tuple(
+            replace(self._make(job, f"{role.value}-{index}", role, shape, now_s), index=index)
+            for (role, index), shape in wanted.items()
+            if (role, index) not in there
+        )
+        self._kept[job.uid] = frozenset(live.keys() - {pod.uid for pod in doomed} | {pod.uid for pod in made})
+        return made, doomed
+
+    def _make(self, job: Job, suffix: str, role: Role, shape: PodShape, now_s: float) -> Pod:
         self.born += 1
-        name = f"{job.key.object_name}-{self.born:05d}"
-        role = Role.TRAINER
-        return Pod("default", name, f"owned-{self.born}", job.trainer, created_s=now_s, job=job.key, role=role)
+        name = f"{job.key.object_name}-{suffix}"
+        return Pod("default", name, f"owned-{self.born}", shape, created_s=now_s, job=job.key, role=role)
+
+
+def _tasks(job: Job) -> Iterator[tuple[Role, int, PodShape]]:
+    """The pods that a Volcano Job is to have; one that is stopped has none at all."""
+    yield from ((Role.TRAINER, index, job.trainer) for index in range(job.owner_count or 0))
+    if job.owner_count:
+        yield from ((fixed.role, index, fixed.shape) for fixed in job.fixed for index in range(fixed.count))
 
 
 def deletion_order(pod: Pod) -> tuple[bool, bool, bool, float, str]:
@@ -56,6 +103,10 @@ def as_read(job: Job) -> Job:
     """The job as an adapter reads it: the first to be deleted has the highest index, doomed pods are terminating."""
     if job.owner_count is None:
         return job
+    if job.key.kind is WorkloadKind.VOLCANO_JOB:
+        wanted = {(role, index) for role, index, _ in _tasks(job)}
+        left = (replace(p, terminating=p.terminating or (p.role, p.index) not in wanted) for p in job.pods)
+        return replace(job, pods=tuple(left))
     ordered = sorted(job.pods, key=deletion_order, reverse=True)
     doomed = {pod.uid for pod in [pod for pod in ordered if pod.is_live][job.owner_count :]}
     pods = (

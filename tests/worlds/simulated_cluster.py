@@ -25,7 +25,7 @@ from edl.model.actions import (
     Result,
 )
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.eligibility import is_selected
@@ -69,6 +69,8 @@ class World(Objects):
 
     def _start(self, owned: Owned) -> None:
         pod = owned.pod
+        if not pod.node and self._waits_for_its_gang(owned):
+            return
         if not pod.node:
             place = self._node_for(pod.shape, pod.planned)
             if place and (place == pod.planned or not pod.pinned):
@@ -77,6 +79,22 @@ class World(Objects):
                 self._put_pod(replace(owned, pod=replace(pod, tried=True, answered_s=now_s())))
         elif (node := self.nodes.get(pod.node)) is not None and node.ready:
             self._put_pod(replace(owned, pod=replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s())))
+
+    def _waits_for_its_gang(self, owned: Owned) -> bool:
+        """True if Volcano leaves the pod without a node, because the minimum of its job does not fit as a whole."""
+        if owned.pod.job is None or owned.pod.job.kind is not WorkloadKind.VOLCANO_JOB:
+            return False
+        job = self.job(owned.pod.job)
+        gang = [p for p in job.pods if p.role is not Role.TRAINER or (p.index or 0) < job.min_trainers]
+        free = {n: node.allocatable - self._held(n) for n, node in self.nodes.items() if node.ready}
+        for pod in gang:
+            if pod.node or not pod.is_live:
+                continue
+            name = next((n for n in sorted(free) if pod.shape.request.fits(free[n])), None)
+            if name is None:
+                return True
+            free[name] = free[name] - pod.shape.request
+        return False
 
     def _node_for(self, shape: PodShape, planned: str) -> str:
         """The node that the scheduler chooses: the planned one if the pod fits, else any other."""

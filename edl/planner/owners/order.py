@@ -7,14 +7,15 @@ room comes of it is shared as any other.
 
 A shrink for room on certain nodes takes as many pods as it needs until that room is free. If even the minimum of the
 workload would not free it, the second plan finds the room elsewhere, or stops the workload as it stops any job whose
-minimum is in the way. A prediction that fails costs time only: pods are created where room is free, not where it was
-expected.
+minimum is in the way. If that stops another job that runs, the plans are made once more, and each workload gives what
+it can, wherever the room is. A prediction that fails costs time only: pods are created where room is free, not where
+it was expected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from edl.model.status import Reason
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MOST_PLANS = 4
-"""So many plans are made at most; then every workload that is still to be shrunk against its order keeps its pods."""
+"""So many plans are made in a chain; then a workload that is still to be shrunk against its order keeps its pods."""
 
 FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Reason.MIN_UNSATISFIED.value})
 """Reasons of a shrink that is worth nothing unless room comes free on the nodes where it is needed."""
@@ -35,12 +36,36 @@ FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Re
 Victims = dict[JobKey, tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Where a plan stands among those that are made for the owners of workloads.
+
+    Attributes:
+        plan: its number, from 1.
+        gives_anyway: a workload that cannot make the room where it is needed gives what it has above its minimum all
+            the same; else it keeps its pods, and the room has to be found elsewhere.
+    """
+
+    plan: int = 1
+    gives_anyway: bool = False
+
+    @property
+    def next(self) -> Chain:
+        """Where the plan stands that is made after this one."""
+        return replace(self, plan=self.plan + 1)
+
+    @property
+    def may_give_anyway(self) -> bool:
+        """True if another chain may begin, in which workloads give more."""
+        return self.plan == 1 and not self.gives_anyway
+
+
 def in_deletion_order(job: Job) -> tuple[Pod, ...]:
     """The live trainers in the order in which the workload's own controller deletes them."""
     return tuple(sorted(job.live_trainers, key=lambda pod: (-(pod.index or 0), pod.name)))
 
 
-def to_settle(plan: ScalePlan, packing: TrialPacking) -> Victims:
+def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
     """The workloads that the plan shrinks in part or moves, and what their controllers delete.
 
     A workload that should keep its pods has no victims here. A controller moves no pod: if the room of a pod is
@@ -49,14 +74,27 @@ def to_settle(plan: ScalePlan, packing: TrialPacking) -> Victims:
     Args:
         plan: the plan.
         packing: the packing that it was written from.
+        chain: after the last plan there is nothing to settle, and in the last one every workload keeps its pods.
     """
     found: Victims = {}
+    if chain.plan > MOST_PLANS:
+        return found
     for j in packing.members:
         job = packing.problem.demands[j].job
         decision = plan.decision(job.key) if job.owner_count is not None else None
         if decision is not None and (decision.target < decision.current or _bound_victims(job, decision)):
-            found[job.key] = _predicted(job, decision, packing, j)
+            is_last = chain.plan == MOST_PLANS
+            found[job.key] = () if is_last else _predicted(job, decision, packing, j, gives_anyway=chain.gives_anyway)
     return found
+
+
+def stops_another(first: ScalePlan, last: ScalePlan, settled: Victims) -> bool:
+    """True if the last plan stops a running job that the first one keeps, because of what these workloads keep.
+
+    A workload of them that is stopped itself could not make the room above its minimum, as any job may not.
+    """
+    pairs = zip(first.decisions, last.decisions, strict=True)
+    return any(old.admitted and old.current and not new.admitted and old.job not in settled for old, new in pairs)
 
 
 def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
@@ -111,13 +149,16 @@ def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
     return any(pod.node and pod.name in victims for pod in job.live_trainers)
 
 
-def _predicted(job: Job, decision: ScaleDecision, packing: TrialPacking, j: int) -> tuple[str, ...]:
+def _predicted(
+    job: Job, decision: ScaleDecision, packing: TrialPacking, j: int, *, gives_anyway: bool
+) -> tuple[str, ...]:
     """What the controller deletes: so many pods that what was planned for the room of the victims fits, or none."""
     order = in_deletion_order(job)
     count = max(0, decision.current - decision.target)
     if decision.shrink_reason in FOR_ROOM:
         spare = max(0, decision.current - job.bounds.min_trainers)
-        count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare)
+        most = spare if gives_anyway else 0
+        count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare) or most
     return tuple(pod.name for pod in order[:count])
 
 

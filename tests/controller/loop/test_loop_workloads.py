@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from random import Random
 
 import pytest
 
@@ -144,32 +143,3 @@ def test_a_resize_that_is_refused_has_no_event_and_is_tried_again_after_a_pause(
     living.wait(300)
     living.settle()
     assert pods(living) == 6
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_mixes_under_serving_keep_their_bounds(seed: int) -> None:
-    """Jobs of both kinds under waves of serving: never below the minimum unless stopped, never above the maximum."""
-    random = Random(seed)  # noqa: S311 - a test
-    with closing(Living(make_nodes(3, cpu=8))) as living:
-        for number in range(4):
-            low, high = random.randint(1, 2), random.randint(4, 12)
-            is_batch = number % 2 == 0
-            job = (
-                make_batch(f"j{number}", low, low=low, high=high)
-                if is_batch
-                else make_job(f"j{number}", min_trainers=low, max_trainers=high)
-            )
-            living.do(partial(World.add, job=job))
-        for wave in range(3):
-            living.do(lambda w: w.serving.clear())
-            for number in range(random.randint(0, 4)):
-                name, cpu = f"w{wave}-{number}", random.randint(1, 3)
-                living.do(partial(World.serve, name=name, cpu=cpu))
-            living.settle()
-            living.wait(40)
-            living.settle()
-            for key, stored in living.world.jobs.items():
-                count = len(living.world.job(key).live_trainers)
-                assert count == 0 or stored.job.min_trainers <= count <= stored.job.max_trainers, (key, count)
-            assert all(pod.node for pod in living.world.serving.values())
-        assert living.world.violations == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.kube import KubeError
 from tests.e2e.control_plane.nodes import NodeSpec
 from tests.e2e.worlds import facts
 from tests.e2e.worlds.harness import World
@@ -50,6 +51,15 @@ def reasons(here: World, name: str) -> dict[str, str]:
 
 def annotate(here: World, name: str, annotations: dict[str, str | None]) -> None:
     here.kube.patch("jobs.batch", name, {"metadata": {"annotations": annotations}})
+
+
+def parallelism(here: World, name: str) -> int:
+    return int(here.kube.get("jobs.batch", name)["spec"]["parallelism"])
+
+
+def is_complete(here: World, name: str) -> bool:
+    conditions = (here.kube.get("jobs.batch", name).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
 
 
 def failures(here: World, name: str) -> int:
@@ -99,6 +109,31 @@ def test_a_count_that_somebody_else_writes_is_left_to_them(here: World) -> None:
     wait_count(here, "train", 6)
 
 
+def test_a_horizontal_pod_autoscaler_cannot_be_another_writer(here: World) -> None:
+    here.kube.create(batch_job("train", parallelism=2, low=2, high=6))
+    with pytest.raises(KubeError, match="404"):
+        here.kube.scale("jobs.batch", "train", 3)
+    wait_count(here, "train", 6)
+
+
+def test_a_job_that_completes_in_mid_resize_is_left_to_its_end(here: World) -> None:
+    here.kube.create(batch_job("train", parallelism=2, low=1, high=12))
+    wait_count(here, "train", 12)
+    here.kube.create(serving(replicas=4))
+    here.kube.wait_until(lambda: parallelism(here, "train") < 12, WITHIN_S, "edl lowers the count")
+
+    def completes() -> bool:
+        for pod in pods_of(here, "train"):
+            here.kube.annotate("pods", pod["metadata"]["name"], exit_code="0")
+        return is_complete(here, "train")
+
+    here.kube.wait_until(completes, WITHIN_S, "its pods end with success, and it completes")
+    last = parallelism(here, "train")
+    here.kube.wait_until(lambda: here.ready_serving() == 4, WITHIN_S, "4 serving pods are ready")
+    assert parallelism(here, "train") == last, "edl sets no count of a Job that has ended"
+    assert failures(here, "train") == 0
+
+
 def test_ranks_and_completions_move_together(here: World) -> None:
     indexed = {"completionMode": "Indexed", "completions": 4}
     job = batch_job(
@@ -127,10 +162,5 @@ def test_a_work_queue_that_has_begun_to_finish_is_left_to_its_end(here: World) -
     assert here.kube.get("jobs.batch", "queue")["spec"]["parallelism"] == 4
     for name in pods[1:]:
         here.kube.annotate("pods", name, exit_code="0")
-
-    def is_complete() -> bool:
-        conditions = (here.kube.get("jobs.batch", "queue").get("status") or {}).get("conditions") or ()
-        return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
-
-    here.kube.wait_until(is_complete, WITHIN_S, "the Job completes")
+    here.kube.wait_until(lambda: is_complete(here, "queue"), WITHIN_S, "the Job completes")
     assert failures(here, "queue") == 0

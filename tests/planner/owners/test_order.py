@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
-from edl.model.names import JobKey, WorkloadKind
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import PodPhase
 from edl.planner.guard import check
 from edl.planner.owners.order import in_deletion_order
 from edl.planner.policies.registry import policy_named
-from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 
 def batch(
@@ -87,6 +87,27 @@ def test_another_job_makes_room_if_the_workload_cannot() -> None:
     plan = plan_of(make_snapshot(nodes, (kept, ours), (make_serving("web", cpu=2),)))
     assert decision_of(plan, ours).target == 1
     assert decision_of(plan, kept).target == 3
+
+
+def test_a_workload_gives_what_it_can_before_another_job_is_stopped() -> None:
+    """No controller deletes the pods whose room was wanted at first, and all minimums fit beside serving."""
+    a = batch("a", ("n000",) * 5 + ("n002",), low=2, high=11)
+    b = batch("b", ("n002",) + ("n001",) * 5, low=3, high=11)
+    c = batch("c", ("n002",) * 4, low=1, high=10)
+    fixed = (FixedPods(Role.PSERVER, make_shape(1, 1), 3),)
+    ours = make_job("ours", trainers=5, max_trainers=12, on=("n000", "n001", "n001", "n002", "n002"), fixed=fixed)
+    places = ("n000", "n000", "n001")
+    pservers = tuple(
+        replace(ours.pods[0], name=f"ours-pserver-{i}", uid=f"p{i}", role=Role.PSERVER, index=i, node=node)
+        for i, node in enumerate(places)
+    )
+    ours = replace(ours, pods=(*pservers, *ours.pods))
+    web = tuple(make_serving(f"web-{i}", cpu=2, memory_gib=1) for i in range(4))
+    plan = plan_of(make_snapshot(make_nodes(3), (a, b, c, ours), web))
+    counts = {decision.job.object_name: decision.target for decision in plan.decisions}
+    assert (plan.serving.placed, plan.serving.short) == (4, 0)
+    assert counts["ours"] >= 1, counts
+    assert all(is_first_in_order(job, decision_of(plan, job)) for job in (a, b, c))
 
 
 def test_a_workload_that_keeps_its_pods_says_why() -> None:
