@@ -128,8 +128,8 @@ contract: $(STAMP) ## the tests that the embedded API server and a real one must
 e2e: $(STAMP) ## the end-to-end tests in the sandbox, and the tests of whole sandboxes
 	@$(PYTEST) $(IN_FOUR) tests/e2e $(WHOLE_SANDBOXES)
 
-scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 50 minutes)
-	@$(PYTEST) -s --on cluster --campaign full tests/e2e/scenarios/test_serving_wave.py tests/e2e/scenarios/test_scale.py tests/e2e/scenarios/test_oscillation.py
+scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 65 minutes)
+	@$(PYTEST) -s --on cluster --campaign full $(patsubst %,tests/e2e/scenarios/test_%.py,serving_wave scale lending_at_scale oscillation)
 
 quiet: $(STAMP) ## ten minutes without a change on a real control plane: only the lease is written
 	@$(PYTEST) -s --on cluster --campaign full -o timeout=900 tests/e2e/faults/test_quiet.py
@@ -196,6 +196,9 @@ screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real
+
+real-lending: $(STAMP) ## as root: serving that comes and goes beside training on a real kubelet, with lending and without: a table (12 minutes)
+	@$(BIN)/python -m tests.real.lending
 
 docs: $(STAMP) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
 	@$(STEP) 'docs: the site'

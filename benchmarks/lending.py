@@ -37,6 +37,7 @@ FIGURES = (
     "used_utilisation",
     "serving_below_s",
     "steady_utilisation",
+    "lending_price",
 )
 
 

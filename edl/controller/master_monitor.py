@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from random import SystemRandom
+from random import Random, SystemRandom
 
 from edl.clock import Clock
 from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
@@ -39,7 +39,6 @@ from edl.model.pods import PodPhase
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
 from edl.waiting import retry_pause_s, wait_for_first
 
-_JITTER = SystemRandom()
 Roster = tuple[RosterEntry, ...]
 
 
@@ -181,6 +180,7 @@ class MasterMonitor:
         lease: without it no master is called.
         log: gets (job, message) if calls fail, if they succeed again, and if a checkpoint was restored.
         pace: how often masters are called.
+        jitter: varies the pauses, so that the calls to many masters spread.
 
     Attributes:
         has_report: set if a master reported something that the next round should see at once.
@@ -193,9 +193,11 @@ class MasterMonitor:
         lease: LeaderLease,
         log: Callable[[JobKey, str], None],
         pace: CallPace | None = None,
+        *,
+        jitter: Random | None = None,
     ) -> None:
         self._client, self._clock, self._lease, self._log = client, clock, lease, log
-        self._pace = pace or CallPace()
+        self._pace, self._jitter = pace or CallPace(), jitter or SystemRandom()
         self._masters: dict[str, _MonitoredMaster] = {}
         # Masters run in pods of users. Those that let a call hang must not use up the calls to the others.
         self._prompt, self._others = (asyncio.Semaphore(self._pace.calls_at_once) for _ in range(2))
@@ -290,7 +292,7 @@ class MasterMonitor:
             self._log(master.job.key, f"the master answers again after {master.failures} failed calls")
         master.failures, master.is_foreign = 0, False
         pause_s = max(self._pace.interval_s, len(self._masters) / self._pace.calls_per_s)
-        return pause_s * _JITTER.uniform(0.8, 1.2)
+        return pause_s * self._jitter.uniform(0.8, 1.2)
 
     async def _call(self, master: _MonitoredMaster, address: MasterAddress) -> None:
         started_s = self._clock.monotonic_s()

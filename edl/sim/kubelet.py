@@ -15,6 +15,9 @@ from edl.sim.world import Engine, PodKey, World, with_request
 SERVING = "serving"
 """The kind of a pod without a role in the latencies of a scenario."""
 
+ADDRESS = "192.0.2.1"
+"""Of every running master; nobody connects to it, but without one the controller calls no master."""
+
 
 class Kubelet:
     """All kubelets of a world."""
@@ -49,7 +52,7 @@ class Kubelet:
             if pod.role is Role.TRAINER:
                 running = RunningRequest(pod.shape.request[CPU], pod.requested[CPU], pod.requested[CPU])
             started = replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s, running_request=running)
-            self._world.put(started)
+            self._world.put(replace(started, ip=ADDRESS) if pod.role is Role.MASTER else started)
 
     def _grant(self, key: PodKey, uid: str) -> None:
         """Grant the request that the spec of a running pod has now."""

@@ -60,6 +60,8 @@ def measure(
         "samples": sum(run.done for run in runs),
         "trainer_hours_lost": sum(run.lost_s for run in runs) / 3600,
     }
+    if meter.prices:
+        figures["lending_price"] = float(np.mean(list(meter.prices.values())))
     if decisions.seconds:
         gaps = [gap for _, gap in decisions.gaps]
         figures |= {

@@ -119,6 +119,7 @@ class Meter:
         trainers: by job, (second, running trainers) at each change.
         waits_s: of each serving pod that became ready, from its creation.
         resizes: (job, grows, moment) of each resize that no preemption forced; forced: of the others.
+        prices: by job, the price of lending that its status had last.
     """
 
     def __init__(self, world: World, engine: Engine, training: Training, start_s: float) -> None:
@@ -129,6 +130,7 @@ class Meter:
         self.waits_s: list[float] = []
         self.resizes: set[tuple[JobKey, bool, int]] = set()
         self.forced: set[tuple[JobKey, int]] = set()
+        self.prices: dict[JobKey, float] = {}
         self.preempted = 0
         self.deleted_s: list[float] = []
         self._on_node: dict[str, _NodeUse] = {}
@@ -138,6 +140,7 @@ class Meter:
         self._of_job: dict[JobKey, int] = {}
         self._count = 0
         world.listeners.append(self._changed)
+        world.job_listeners.append(self._note_price)
 
     def adopt(self, deployments: Sequence[Deployment]) -> None:
         """Watch these Deployments; count what runs already."""
@@ -174,6 +177,12 @@ class Meter:
             steps = self.trainers.setdefault(pod.job, [])
             steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
         self.sample()
+
+    def _note_price(self, key: JobKey) -> None:
+        job = self._world.jobs.get(key)
+        price = job.status.measured.lending_price if job is not None and job.status is not None else None
+        if price is not None:
+            self.prices[key] = price
 
     def _changed_request(self, before: Pod, after: Pod) -> None:
         """Count a running pod anew whose request was resized in place."""

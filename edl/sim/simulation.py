@@ -24,6 +24,7 @@ from edl.sim.baselines.base import JobFacts
 from edl.sim.deployments import Deployment
 from edl.sim.headroom import advisor_of
 from edl.sim.kubelet import Kubelet
+from edl.sim.masters import SimulatedMasters
 from edl.sim.measures import measure, slots_of
 from edl.sim.meter import Decisions, Meter, Sample
 from edl.sim.native import NativeJobs
@@ -51,6 +52,7 @@ class Run:
         figures: by name; docs/simulator.md explains them.
         samples: the cluster over time; trainers: by job, (second, running trainers).
         gaps: (second, gap) of each plan; waits_s: of each job, until its first trainer ran.
+        prices: by job, the price of lending that the controller had learned last.
         problems: what the controller could not do; empty unless edl has a bug.
         cpu_s, decision_s: processor seconds of the run, and those of them that decisions took.
     """
@@ -62,6 +64,7 @@ class Run:
     trainers: dict[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
     gaps: tuple[tuple[float, float], ...] = ()
     waits_s: tuple[float, ...] = ()
+    prices: dict[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     cpu_s: float = 0.0
     decision_s: float = 0.0
@@ -91,6 +94,7 @@ def simulate(scenario: Scenario, policy: str, seed: int) -> Run:
         run.trainers,
         run.gaps,
         run.waits_s,
+        run.prices,
         run.problems,
         cpu_s,
         run.decision_s,
@@ -127,6 +131,14 @@ class _Simulation:
         self._slots: dict[str, int] = {}
         self._start_s = 0.0
         self._meter: Meter | None = None
+        self._masters = self._simulated_masters(seed)
+
+    def _simulated_masters(self, seed: int) -> SimulatedMasters | None:
+        """What learns the price of lending; without lending nobody calls masters."""
+        if self._scenario.controller.surplus_cpu_request >= 1.0:
+            return None
+        rng = random.Random(f"{self._scenario.name} {seed} masters")  # noqa: S311 - a simulation, no secret
+        return SimulatedMasters(self._training, LoopClock(), _AlwaysHeld(), rng)
 
     def _native_jobs(self, policy: str) -> NativeJobs | None:
         if policy not in NATIVES:
@@ -156,6 +168,8 @@ class _Simulation:
         if controller is not None:
             controller.cancel()
             await asyncio.gather(controller, return_exceptions=True)
+        if self._masters is not None:
+            await self._masters.close()
 
     async def _until_the_end(self) -> None:
         """Wait until the scenario is over, or earlier until all work is done if no serving goes on."""
@@ -188,6 +202,7 @@ class _Simulation:
             planner=Planner(self._decide, lambda s, plan: check(s, plan, limits.quotas), startable, InlineRunner),
             limits=limits,
             pace=Pace(interval_s=spec.interval_s),
+            masters=self._masters,
             advisor=advisor_of(self._scenario, self._start_s),
         )
 
@@ -310,6 +325,7 @@ class _Simulation:
             {key.name: tuple(steps) for key, steps in self._meter.trainers.items()},
             tuple((at_s - start_s, gap) for at_s, gap in self._decisions.gaps),
             tuple(waits),
+            {key.name: price for key, price in self._meter.prices.items()},
             tuple(self._decisions.problems),
             decision_s=self._decide.cpu_s if self._decide is not None else 0.0,
         )

@@ -121,6 +121,16 @@ class Training:
             if not run.is_over:
                 self._advance(run)
 
+    def advance(self, key: JobKey) -> None:
+        """Bring the work of one job up to now."""
+        if not self.runs[key].is_over:
+            self._advance(self.runs[key])
+
+    def working(self, key: JobKey) -> frozenset[str]:
+        """UIDs of the trainers of a job that take part now."""
+        run, now_s = self.runs[key], self._engine.now_s()
+        return frozenset(uid for uid, since_s in run.ready.items() if since_s <= now_s and run.working(now_s))
+
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
         self._joined_or_left(before, after)
         for pod in (before, after):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edl.controller.master_monitor import MasterMonitor
 from tests.planted import Right, bug, targets
 
 PLANS = "planner/lending/test_clearing.py"
@@ -185,3 +186,21 @@ def ignore_prices(_: Right) -> Right:
 )
 def price_without_bound(_: float) -> float:
     return float("inf")
+
+
+@bug(
+    "a simulated controller learns no price",
+    at=targets.SIMULATED_MASTERS,
+    caught_by="sim/test_simulation_lending.py::test_the_controller_learns_what_lending_costs[all]",
+)
+def call_no_simulated_master(_: Right) -> Right:
+    return lambda *_: None
+
+
+@bug(
+    "a simulated controller tells policies what the scenario does not declare",
+    at=targets.SIMULATED_VIEW,
+    caught_by="sim/test_masters.py::test_a_speed_that_was_measured_stays_with_the_monitor",
+)
+def show_all_measurements(_: Right) -> Right:
+    return MasterMonitor.master_view

@@ -196,3 +196,7 @@ ALERTS = "edl.install.alerts:ALERTS"
 OPERATOR_OBJECTS = "edl.install.alerts:operator_objects"
 DASHBOARDS = "edl.install.dashboards:dashboards"
 READ_LIMITS = "edl.settings.shared:LimitSettings.read_limits"
+
+# sim
+SIMULATED_MASTERS = "edl.sim.simulation:_Simulation._simulated_masters"
+SIMULATED_VIEW = "edl.sim.masters:SimulatedMasters.master_view"

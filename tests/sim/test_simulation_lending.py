@@ -11,16 +11,20 @@ from edl.sim.simulation import Run, simulate
 from tests.sim.scenarios import make_deployment, make_group, make_scenario
 
 LATENCY = {"start_s": {"trainer": [1, 1], "serving": [1, 1]}, "stop_s": {"trainer": [8, 8], "serving": [0, 0]}}
+LENDER: dict[str, Any] = {"lending": "All", "master": {"resources": {"memory": "1Gi"}}}
+"""A job whose trainers all lend, with a data master that takes no CPU from them."""
 
 
-def wave(surplus_cpu_request: float, clear_lending_after_s: float = 30.0, **group: Any) -> Scenario:
-    """Four nodes of 8 cores that trainers of 2 cores fill; serving takes half of each from second 60 on."""
+def wave(
+    surplus_cpu_request: float, clear_lending_after_s: float = 30.0, *, serving: int = 4, **group: Any
+) -> Scenario:
+    """Four nodes of 8 cores that trainers of 2 cores fill; serving takes half of so many from second 60 on."""
     fields: dict[str, Any] = {"max": 16, "trainer": {"cpu": 2, "memory": "1Gi"}, "throughput": [[1, 1.0], [16, 16.0]]}
     return make_scenario(
         duration_s=180,
         latency=LATENCY,
         jobs=[make_group(**(fields | group))],
-        serving=[make_deployment((0, 0), (60, 4))],
+        serving=[make_deployment((0, 0), (60, serving))],
         controller={
             "surplus_cpu_request": surplus_cpu_request,
             "clear_lending_after_s": clear_lending_after_s,
@@ -75,7 +79,7 @@ def test_used_cpu_stays_full_and_requested_cpu_shows_room() -> None:
 @pytest.mark.parametrize("stops", ["job", "trainer"])
 def test_slowed_trainers_slow_their_job(stops: str) -> None:
     """Half of the CPU is left; a job whose trainers wait for each other is as slow as its slowest trainer."""
-    work = {"work": 16.0 * 60 + 8.0 * 60, "resize": {"stops": stops}, "min": 4, "lending": "All"}
+    work: dict[str, Any] = {"work": 16.0 * 60 + 8.0 * 60, "resize": {"stops": stops}, "min": 4, "lending": "All"}
     done = run(wave(0.1, 0.0, **work))
     free = run(wave(0.1, 0.0, **work).model_copy(update={"serving": ()}))
     assert done.figures["jct_mean_s"] > free.figures["jct_mean_s"] + 20
@@ -101,3 +105,33 @@ def test_trainers_that_run_lend_by_a_resize_in_place() -> None:
     assert trainers_at(lends, 59) == 16
     requested = next(sample.requested for sample in reversed(lends.samples) if sample.at_s <= 59)
     assert requested == pytest.approx(2 + 15 * 0.2), "one trainer of the minimum"
+
+
+def learned(part: float, *, serving: int = 4, **group: Any) -> dict[str, float]:
+    """The prices that are learned of trainers of two cores that lend the rest of that part; nobody clears nodes."""
+    return run(wave(part, 0.0, serving=serving, **(LENDER | group))).prices
+
+
+@pytest.mark.parametrize(("stops", "price"), [("trainer", 0.5 / 0.9), ("job", 2 * 0.5 / 0.9)], ids=["own", "all"])
+def test_the_controller_learns_what_lending_costs(stops: str, price: float) -> None:
+    """Half of the trainers have half of their CPU: each works by itself, or all wait for the slow ones."""
+    found = learned(0.1, serving=2, resize={"stops": stops})
+    assert found["job-0"] == pytest.approx(price, abs=0.02)
+
+
+def test_a_job_without_a_data_master_teaches_no_price() -> None:
+    assert learned(0.1, master=None) == {}
+
+
+def test_without_lending_no_price_is_learned() -> None:
+    assert learned(1.0) == {}
+
+
+def test_equal_seeds_learn_equal_prices() -> None:
+    assert learned(0.1) == learned(0.1) != {}
+
+
+def test_the_mean_price_is_a_figure() -> None:
+    done = run(wave(0.1, 0.0, **LENDER))
+    assert done.figures["lending_price"] == pytest.approx(done.prices["job-0"])
+    assert "lending_price" not in run(wave(1.0)).figures

@@ -8,15 +8,16 @@ is computed here from the API server's objects.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
-from tests.e2e.worlds.campaign import Filled, Step, Watched
+from tests.e2e.worlds.campaign import STEP_TIMEOUT_S, Filled, Step, Watched
 from tests.e2e.worlds.harness import World, bounds, trainer_request
 from tests.e2e.worlds.hindsight import best_without_moves
 from tests.e2e.worlds.jobs import serving, training_job
@@ -60,10 +61,14 @@ JOBS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long each step is held at least, and whether it is held until the cluster is at rest and full again."""
+    """How long each step is held at least, and whether it is held until the cluster is at rest and full again.
+
+    It must be so within `rest_s`.
+    """
 
     hold_s: float
     rests: bool = True
+    rest_s: float = STEP_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
             ours = wave(watched, [*LEVELS, *LEVELS[-2::-1]], pace)
             pages = here.controller.fetch("/metrics")[1]
         alone = wave(watched, LEVELS, Pace(0.0, rests=False))
-    report(idle, ours, alone)
+    report({"idle cluster": idle, "with the controller": ours, "kube-scheduler alone": alone})
+    report_rest(ours)
     if is_full_campaign:
         best = best_without_moves([full.moment for full in ours.filled], trainer_request(JOBS[0]))
         print(
@@ -133,11 +139,11 @@ def test_serving_waves_over_six_jobs_on_133_nodes(
     assert metrics.value("edl_plans_refused_total") == metrics.value("edl_decision_failures_total") == 0
 
 
-def train(watched: Watched) -> None:
+def train(watched: Watched, jobs: Sequence[dict[str, Any]] = JOBS) -> None:
     """Submit the jobs and wait until they have filled the cluster."""
     here = watched.here
     since = time.monotonic()
-    for job in JOBS:
+    for job in jobs:
         watched.log.expect(job["metadata"]["name"], bounds(job)[0])
         here.submit(job)
     watched.wait_settled(QUIET_S)
@@ -151,7 +157,8 @@ def wave(watched: Watched, levels: Sequence[int], pace: Pace) -> Wave:
     for before, target in pairwise(levels):
         step = watched.go(before, target)
         if here.jobs() and pace.rests:
-            watched.wait_settled(QUIET_S)
+            watched.wait_settled(QUIET_S, pace.rest_s)
+            step.rested_s = watched.log.changed - step.at_s
         elif not here.jobs():
             wait_gone(here, target)
         time.sleep(max(0.0, step.at_s + pace.hold_s - time.monotonic()))
@@ -165,11 +172,11 @@ def wait_gone(here: World, count: int) -> None:
     here.kube.wait_until(lambda: len(here.pods()) == count, 60, "the others are gone", poll_s=0.5)
 
 
-def report(idle: Wave, ours: Wave, alone: Wave) -> None:
-    """Print the figures side by side."""
+def report(waves: Mapping[str, Wave]) -> None:
+    """Print the figures of the waves side by side."""
     heads = ("ready s", "short pod-s", "blocked", "least", "wrote s")
     print(f"{'serving':>12} {'':>22} " + " ".join(f"{head:>11}" for head in heads) + "  ended")
-    for name, metrics in (("idle cluster", idle), ("with the controller", ours), ("kube-scheduler alone", alone)):
+    for name, metrics in waves.items():
         for step in metrics.steps:
             wrote = f"{step.first_write_s:11.2f}" if step.first_write_s is not None else f"{'-':>11}"
             print(
@@ -182,9 +189,13 @@ def report(idle: Wave, ours: Wave, alone: Wave) -> None:
             f"{sum(s.forced.total() for s in metrics.steps)} trainers ended for it, least possible "
             f"{sum(s.least for s in metrics.steps)}; {sum(s.later.total() for s in metrics.steps)} ended at rest"
         )
+
+
+def report_rest(ours: Wave) -> None:
+    """Print how full the cluster was before and after each step."""
     for full in ours.filled:
         print(
-            f"at rest with {full.serving} serving pods: {full.trainers} trainers, {full.used:.1%} requested; "
+            f"at rest with {full.serving} serving pods: {full.trainers} trainers, {full.used:.1%} declared; "
             f"at most {full.optimum}, {full.bound:.1%}, {full.beside} beside the pservers where they are: "
             f"{full.used / full.bound:.2%} of the optimum"
         )

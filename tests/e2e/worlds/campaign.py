@@ -20,6 +20,8 @@ Object = dict[str, Any]
 FOR_A_SHARE = {"InsufficientCapacity", "Cooldown", "ResizeNotWorthIt"}  # the cooldown limits how often
 ONE_SHRINK_S = 5.0  # the deletions of one plan are this close together, even on a busy machine
 STEP_TIMEOUT_S = 120.0
+EARLY_S = 10.0
+"""Trainers that are deleted within this time after a rise of serving are deleted for that rise."""
 POLL_S = 0.5  # to list all pods of a large cluster takes a tenth of a second of one core
 
 
@@ -37,6 +39,8 @@ class Step:
         later: trainers deleted from then until the next step, by cause.
         first_write_s: time from the change to the first write of the controller; None if there was none.
         moved: masters and pservers deleted until the next step, by role and cause.
+        early: trainers deleted in the first `EARLY_S`, by cause.
+        rested_s: time from the change until the cluster was at rest and full; None if nobody waited for it.
     """
 
     before: int
@@ -50,6 +54,8 @@ class Step:
     later: Counter[str] = field(default_factory=Counter)
     first_write_s: float | None = None
     moved: Counter[str] = field(default_factory=Counter)
+    early: Counter[str] = field(default_factory=Counter)
+    rested_s: float | None = None
 
     @property
     def is_rise(self) -> bool:
@@ -65,7 +71,7 @@ class Filled:
         trainers: the number of trainers.
         optimum: trainers that would fit if masters, pservers and trainers were placed again around the serving pods.
         beside: trainers that would fit if only trainers were placed again.
-        used: requested cpu over allocatable cpu; bound: the same with the optimum.
+        used: cpu over allocatable cpu, as declared; bound: the same with the optimum.
         moment: the cluster, to compare with other moments.
     """
 
@@ -117,14 +123,14 @@ class Watched:
                 shrinks.append(at)
         return shrinks
 
-    def wait_settled(self, quiet_s: float) -> None:
+    def wait_settled(self, quiet_s: float, timeout_s: float = STEP_TIMEOUT_S) -> None:
         """Wait until the cluster is full and has not changed for some time."""
 
         def restless() -> str:
             left_s = self.log.changed + quiet_s - time.monotonic()
             return f"quiet for {left_s:.0f} s more" if left_s > 0 else ""
 
-        self.here.wait_full(STEP_TIMEOUT_S, poll_s=1.0, further=restless)
+        self.here.wait_full(timeout_s, poll_s=1.0, further=restless)
 
     def moved(self, since: float, until: float) -> Counter[str]:
         """The number of masters and pservers deleted in that time, by role and cause."""
@@ -159,6 +165,7 @@ class Watched:
             step.shortfall = facts.shortfall(ready, step.target, step.at_s, until)
         step.forced = self.log.causes(step.at_s, until)
         step.later = self.log.causes(until)
+        step.early = self.log.causes(step.at_s, step.at_s + EARLY_S)
         step.moved = self.moved(step.at_s, math.inf)
         writes = [at for at in self._written_at() if at > step.at_s]
         step.first_write_s = min(writes) - step.at_s if writes else None
@@ -170,7 +177,7 @@ class Watched:
 
     def filled(self, serving: int) -> Filled:
         """How full the cluster is now."""
-        nodes, pods = self.here.kube.list("nodes"), self.here.pods()
+        nodes, pods = self.here.kube.list("nodes"), [facts.as_declared(pod) for pod in self.here.pods()]
         jobs = self.here.jobs()
         trainer = trainer_request(next(iter(jobs.values())))
         trainers = sum(len(facts.trainers(pods, name)) for name in jobs)

@@ -21,6 +21,7 @@ SUFFIXES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**
 JOB_LABEL = "paddlepaddle.org/job"
 ROLE_LABEL = "paddlepaddle.org/role"
 INTENT = "paddlepaddle.org/intent"
+DECLARED_CPU = "paddlepaddle.org/declared-cpu"
 
 
 def amount(resource: str, text: str | int) -> int:
@@ -39,6 +40,26 @@ def request(pod: Object) -> Amounts:
         for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
             total[name] += amount(name, text)
     return dict(total)
+
+
+def as_declared(pod: Object) -> Object:
+    """The pod as if it requested the CPU that it declares; the same unless it is a trainer that lends."""
+    declared = (pod["metadata"].get("annotations") or {}).get(DECLARED_CPU)
+    if not declared:
+        return pod
+    container, *others = pod["spec"]["containers"]
+    requests = {**container["resources"]["requests"], "cpu": declared}
+    container = {**container, "resources": {**container["resources"], "requests": requests}}
+    return {**pod, "spec": {**pod["spec"], "containers": [container, *others]}}
+
+
+def slowed(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
+    """Names of the trainers that lend on a node whose pods declare more CPU than it has."""
+    pods = list(pods)
+    left = free_room(nodes, map(as_declared, pods))
+    over = {name for name, room in left.items() if room["cpu"] < 0}
+    lenders = [pod for pod in pods if pod["spec"].get("nodeName") in over and not is_finished(pod)]
+    return sorted(str(pod["metadata"]["name"]) for pod in lenders if as_declared(pod) is not pod)
 
 
 def is_finished(pod: Object) -> bool:

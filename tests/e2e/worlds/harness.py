@@ -80,12 +80,14 @@ class World:
         return {name: facts.fulfilment(counts[name], *bounds(job)) for name, job in self._jobs.items()}
 
     def unfilled(self) -> str:
-        """Why the cluster still changes or is not full; empty if it is at rest and full."""
+        """Why the cluster still changes, is not full or slows a trainer; empty if it is at rest and full."""
         nodes, pods = self.kube.list("nodes"), self.pods()
         moving = [pod["metadata"]["name"] for pod in pods if facts.is_terminating(pod) or not facts.is_running(pod)]
         if moving:
             return f"pods start or terminate: {moving}"
-        room = facts.free_room(nodes, pods)
+        if slowed := facts.slowed(nodes, pods):
+            return f"serving slows trainers that lend: {slowed}"
+        room = facts.free_room(nodes, map(facts.as_declared, pods))
         for name, job in self._jobs.items():
             count = len(facts.trainers(pods, name))
             if count < bounds(job)[1] and (more := facts.slots(trainer_request(job), room)):

@@ -36,6 +36,17 @@ def make_pod(cpu: int, memory_gib: int, node: str = "", role: str = "") -> Objec
     }
 
 
+def test_a_trainer_that_lends_counts_as_it_declares_and_is_slow_where_a_node_is_overcommitted() -> None:
+    lender, other = make_pod(1, 1, "a", "trainer"), make_pod(4, 1, "a")
+    lender["metadata"] |= {"name": "lender", "annotations": {facts.DECLARED_CPU: "4"}}
+    nodes = [make_node("a", "8"), make_node("b", "8")]
+    assert facts.request(facts.as_declared(lender))["cpu"] == 4000
+    assert facts.request(lender)["cpu"] == 1000
+    assert facts.as_declared(other) is other
+    assert facts.slowed(nodes, [lender, other]) == []
+    assert facts.slowed(nodes, [lender, other, other]) == ["lender"]
+
+
 def nodes_2017() -> list[Object]:
     nodes = [manifest(spec, index) for index, spec in enumerate(load_mix("edl2017"))]
     for node in nodes:
