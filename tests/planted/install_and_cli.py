@@ -52,3 +52,16 @@ def metric_not_drawn(right: Right) -> Right:
 )
 def limits_ignored(right: Right) -> Right:
     return lambda settings: replace(right(settings), max_load_desired=1.0, serving_headroom=0)
+
+
+@bug(
+    "edl scale says that a job which has ended was scaled",
+    at=targets.TRAINER_BOUNDS,
+    caught_by="cli/test_jobs.py::test_scale_of_a_job_that_has_ended_says_that_nothing_changes",
+)
+def end_of_the_job_ignored(right: Right) -> Right:
+    async def wrong(client: Any, name: str) -> tuple[int, int]:
+        trainer = (await client.read(name))["spec"]["trainer"]
+        return int(trainer["min-instance"]), int(trainer["max-instance"])
+
+    return wrong
