@@ -264,7 +264,8 @@ def test_scale_of_a_job_that_has_ended_says_that_nothing_changes(run: Run, clust
         code, out, err = run("scale", "ctr", "--replicas", replicas)
         assert (code, out) == (1, "")
         assert err == (
-            f"edl: job default/ctr has ended ({phase}); nothing was changed; to train again, delete it and submit it anew\n"
+            f"edl: job default/ctr has ended ({phase}); nothing was changed;"
+            " to train again, delete it and submit it anew\n"
         )
     assert cluster.job("ctr")["metadata"]["resourceVersion"] == before
 
