@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SANDBOX := $(VENV)/.sandbox
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 # Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
 # The versions that the tests have passed with; the package itself has lower bounds (docs/adr/0063).
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint requirements/constraints.txt
@@ -55,7 +56,7 @@ help: ## list the targets
 $(SANDBOX): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "edl needs Python 3.11 or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@echo "creating $(VENV) and installing into it what the sandbox needs (once, about half a minute)" >&2
+	@echo "creating $(VENV) and installing into it what the sandbox needs (once: half a minute, or minutes if the machine is busy)" >&2
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "$(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	@$(PIP) -e '.[sandbox]'
@@ -64,6 +65,11 @@ $(SANDBOX): pyproject.toml requirements/constraints.txt
 $(STAMP): $(SANDBOX)
 	@echo "adding what the tests need to $(VENV) (once)" >&2
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+# What the tests need includes what the site needs.
+$(DOCS): $(SANDBOX)
+	@test -e $(STAMP) || { echo "adding what the site needs to $(VENV) (once)" >&2; $(PIP) -e '.[docs]'; }
 	@touch $@
 
 demo: $(SANDBOX) ## two jobs train around serving pods in a sandbox; a trainer and a master are killed; nothing stays
@@ -200,7 +206,7 @@ real-missions: $(STAMP) ## as root: all tests in real containers, with training 
 real-lending: $(STAMP) ## as root: serving that comes and goes beside training on a real kubelet, with lending and without: a table (12 minutes)
 	@$(BIN)/python -m tests.real.lending
 
-docs: $(STAMP) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
+docs: $(DOCS) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
 	@$(STEP) 'docs: the site'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -237,7 +243,7 @@ sbom: $(STAMP) ## list the libraries of the image as CycloneDX: dist/edl-control
 pictures: $(STAMP) ## draw the pictures of the documents: docs/images/*.svg
 	@$(BIN)/python -m tools.pictures
 
-generate: $(STAMP) ## write the generated files: crds/, deploy/, the tables of docs/
+generate: $(SANDBOX) ## write the generated files: crds/, deploy/, the tables of docs/
 	@$(BIN)/python -m edl.install.reference
 	@$(BIN)/python -m tools.make_scenarios schema > docs/reference/scenario.schema.json
 

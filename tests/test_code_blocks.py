@@ -64,7 +64,7 @@ OUTPUTS = {
     "docs/how-to/add-a-flag.md": "printed once the flag of the guide is added",
     "docs/how-to/get-the-trained-model-out.md": "`make torch-test` plays the same; it needs PyTorch",
     "docs/how-to/nodes-on-demand.md": "`make karpenter-test` plays the same; times differ from run to run",
-    "docs/how-to/queues-for-teams.md": "its table of queues was printed on a sandbox's API server",
+    "docs/how-to/queues-for-teams.md": "its tables of queues were printed on a sandbox's API server",
 }
 # Programs that are not edl's; their arguments are checked only for the repository's files.
 FOREIGN = {

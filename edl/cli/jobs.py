@@ -109,7 +109,7 @@ def scale(settings: ScaleSettings) -> None:
     """Set the fixed number of trainers, as `kubectl scale` does.
 
     Raises:
-        EdlError: the job does not allow that number, or the API server refuses.
+        EdlError: the job has ended or does not allow that number, or the API server refuses.
     """
 
     async def change(client: JobClient) -> None:

@@ -230,7 +230,8 @@ def _scarcity(report: JobReport) -> Iterator[str]:
             f" a trainer requests {full.requested}"
         )
         if full.others:
-            yield f"  pods that are not of training jobs request {full.by_others} of it there ({full.others})"
+            pods = count(full.others, "pod")
+            yield f"  pods that are not of training jobs request {full.by_others} of it there ({pods})"
     for older in report.older[:HOLDERS_LISTED]:
         yield f"  {older}"
     for held in report.held[:HOLDERS_LISTED]:

@@ -39,15 +39,23 @@ class Room:
     @property
     def is_at_limit(self) -> bool:
         """True if the queue has borrowed all that its borrowing limit allows."""
-        return self.share == self.use.most < self.pool
+        borrows_none = self.use.most == self.use.nominal
+        return self.use.most < self.pool and (self.share == self.use.most or (borrows_none and self._is_filled))
+
+    @property
+    def _is_filled(self) -> bool:
+        """True if what the share leaves of the most that the queue may use is too small for a pod of it."""
+        return self.share == self.use.goal < self.use.wanted
 
     def origin(self) -> str:
         """Where the share comes from: `8 cores of its own and 4 cores borrowed`."""
         own, borrowed = min(self.share, self.use.nominal), max(0, self.share - self.use.nominal)
         if borrowed:
             return f"{self._amount(own)} of its own and {self._amount(borrowed)} borrowed"
-        whole = "all of them" if own == self.use.nominal else f"{self._amount(own)}"
-        return f"{self._amount(self.use.nominal)} of its own, and may use {whole}"
+        of_its_own = f"{self._amount(self.use.nominal)} of its own"
+        if own < self.use.nominal and self._is_filled:
+            return f"{of_its_own}, of which whole pods fill {self._amount(own)}"
+        return f"{of_its_own}, and may use {'all of them' if own == self.use.nominal else self._amount(own)}"
 
     def holders(self) -> str:
         """Who has the rest: `queue green has 20 cores (12 cores borrowed)`; its limit, if that holds it back."""

@@ -19,6 +19,7 @@ from edl.kube.client.session import ApiSession, Params
 from edl.kube.job_table import AS_TABLE
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+from edl.model.status import JobPhase, Reason
 
 RESOURCE = f"trainingjob.{GROUP}"
 """What kubectl calls the resource in its outcomes."""
@@ -115,8 +116,22 @@ class JobClient:
                         yield event
 
     async def trainer_bounds(self, name: str) -> tuple[int, int]:
-        """`min-instance` and `max-instance` of a job."""
-        trainer = (await self.read(name))["spec"]["trainer"]
+        """`min-instance` and `max-instance` of a job.
+
+        Raises:
+            PermanentError: the job has ended, so its number of trainers never changes again.
+        """
+        found = await self.read(name)
+        status = found.get("status") or {}
+        phase = status.get("phase")
+        # A job that had no valid spec yet is checked again once its spec changes.
+        was_tried = bool(status.get("startTime")) or status.get("reason") != Reason.INVALID_SPEC
+        if phase in {JobPhase.SUCCEEDED, JobPhase.FAILED} and was_tried:
+            raise PermanentError(
+                f"job {self.namespace}/{name} has ended ({phase}); nothing was changed;"
+                " to train again, delete it and submit it anew"
+            )
+        trainer = found["spec"]["trainer"]
         return int(trainer["min-instance"]), int(trainer["max-instance"])
 
     async def scale(self, name: str, replicas: int) -> None:

@@ -277,7 +277,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         return Step(
             stage=Stage.RUNNING if job.was_admitted else Stage.WAITING,
             target=old.trainer.desired if job.was_admitted else 0,
-            reason=old.reason,
+            reason=admitted.reason if admitted is not None else old.reason,
             message=old.explanation,
             failures=failures,
             details=admitted.message if admitted is not None else "",

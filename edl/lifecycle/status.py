@@ -11,6 +11,7 @@ from edl.lifecycle.conditions import conditions, is_true
 from edl.lifecycle.data_progress import MasterView, progress_to_store
 from edl.lifecycle.job_events import job_events
 from edl.lifecycle.last_resize import last_resize
+from edl.lifecycle.pod_events import CANNOT_START
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
@@ -44,7 +45,7 @@ def describe(
     measured = master_view.measured if master_view is not None else None
     status = JobStatus(
         phase=phase,
-        reason=step.reason,
+        reason=_shown_reason(step),
         selector=f"{LABEL_JOB}={job.key.name},{LABEL_ROLE}={Role.TRAINER.value}",
         observed_generation=job.generation,
         conditions=conditions(job, step, phase, stamp),
@@ -94,6 +95,12 @@ def ended_as(job: Job) -> Step:
     if ending is not None and ending.status == "True":
         reason, message = ending.reason, ending.message
     return Step(Stage.SUCCEEDED if succeeded else Stage.FAILED, 0, reason, message, status.failures)
+
+
+def _shown_reason(step: Step) -> str:
+    """The reason in the status: a job that has all its trainers lacks nothing, unless a pod of it cannot start."""
+    cannot_start = step.degraded is not None and step.degraded[0] == CANNOT_START
+    return CANNOT_START if cannot_start and step.reason == Reason.AT_MAX else step.reason
 
 
 def _completed(job: Job, step: Step) -> tuple[int, ...]:

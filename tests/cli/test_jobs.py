@@ -91,6 +91,10 @@ class Cluster:
         held["metadata"]["finalizers"] = list(finalizers)
         self.ask("PUT", f"{JOBS.format('default')}/{name}", held)
 
+    def end(self, name: str, **status: str) -> None:
+        """Store a status, as the controller does."""
+        self.ask("PUT", f"{JOBS.format('default')}/{name}/status", {**self.job(name), "status": status})
+
     def file(self, *names: str) -> str:
         path = self.folder / "jobs.yaml"
         path.write_text("---".join(JOB.replace("NAME", name) for name in names))
@@ -249,6 +253,27 @@ def test_scale_names_the_range_of_the_job_and_sends_nothing_outside_of_it(run: R
     path.write_text(path.read_text().replace("max-instance: 6", "max-instance: 1"))
     run("submit", str(path))
     assert run("scale", "one", "--replicas", "2")[2] == "edl: --replicas 2: the job allows 1, or 0\n"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_scale_of_a_job_that_has_ended_says_that_nothing_changes(run: Run, cluster: Cluster, phase: str) -> None:
+    run("submit", cluster.file("ctr"))
+    cluster.end("ctr", phase=phase, reason="Finished", startTime="2026-11-23T12:00:00Z")
+    before = cluster.job("ctr")["metadata"]["resourceVersion"]
+    for replicas in ("2", "0", "9"):
+        code, out, err = run("scale", "ctr", "--replicas", replicas)
+        assert (code, out) == (1, "")
+        assert err == (
+            f"edl: job default/ctr has ended ({phase}); nothing was changed;"
+            " to train again, delete it and submit it anew\n"
+        )
+    assert cluster.job("ctr")["metadata"]["resourceVersion"] == before
+
+
+def test_scale_may_mend_a_job_that_never_ran_because_of_its_spec(run: Run, cluster: Cluster) -> None:
+    run("submit", cluster.file("ctr"))
+    cluster.end("ctr", phase="Failed", reason="InvalidSpec")
+    assert run("scale", "ctr", "--replicas", "2") == (0, "trainingjob.paddlepaddle.org/ctr scaled\n", "")
 
 
 def test_delete_waits_until_the_job_is_gone(run: Run, cluster: Cluster) -> None:

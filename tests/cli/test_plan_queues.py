@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.saved import NEW_JOB
+from tests.cli.saved import CLUSTER, NEW_JOB
 
 
 def test_a_queue_without_a_quota_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
@@ -66,6 +66,20 @@ def test_a_queue_that_is_not_valid_exits_with_2_and_no_plan(run: Run, cluster: s
     broken.write_text(QUEUE.replace("{name: red}", "{name: red, generation: many}"))
     code, out, err = run("plan", "-f", cluster, "-f", str(broken))
     assert (code, out, err.startswith(f"edl: {broken}: Queue red is not valid: Expected")) == (2, "", True)
+
+
+def test_a_quota_without_borrowing_says_what_whole_pods_fill_and_what_would_lift_it(run: Run, tmp_path: Path) -> None:
+    saved, queues = tmp_path / "saved.yaml", tmp_path / "queues.yaml"
+    saved.write_text(CLUSTER.replace("spec:\n", "spec:\n  queue: red\n"))
+    own = QUEUE.replace("cpu: 1}", "cpu: 3}, borrowingLimit: {cpu: 0}")
+    queues.write_text(f"{own}---\n{QUEUE.replace('red', 'default')}")
+    code, out, _ = run("explain", "ctr", "-n", "ads", "-f", str(saved), "-f", str(queues))
+    assert code == 0
+    assert (
+        "2 of 3: queue red uses 2.1 cores of its share of 2.1 cores; a trainer requests 1 core; the queue has 3 cores"
+        " of its own, of which whole pods fill 2.1 cores; its borrowing limit is 0 cores\n"
+    ) in out
+    assert "  - raise nominalQuota of queue red, or its borrowingLimit\n" in out
 
 
 def test_a_field_that_a_queue_does_not_have_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:

@@ -166,6 +166,28 @@ def test_a_pod_that_cannot_start_makes_the_job_degraded_until_it_can() -> None:
     assert degraded.status == "False"
 
 
+def test_the_status_of_a_job_at_its_maximum_names_what_keeps_a_pod_from_starting() -> None:
+    here = running(target=6)
+
+    def reasons(reason: Reason = Reason.AT_MAX, *, hold: bool = False) -> tuple[str, str]:
+        here.round(6, reason=reason, hold=hold)
+        status = here.job.status
+        assert status is not None
+        admitted = status.condition("Admitted")
+        assert admitted is not None
+        return status.reason, admitted.reason
+
+    assert reasons() == ("AtMax", "AtMax")
+    why = "its image cannot be pulled"
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message=why)
+    assert reasons() == ("PodCannotStart", "AtMax")
+    assert reasons(hold=True) == ("PodCannotStart", "AtMax")
+    assert reasons(Reason.QUOTA_REACHED) == ("QuotaReached", "QuotaReached"), "what limits the count is named first"
+    assert reasons() == ("PodCannotStart", "AtMax")
+    here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, container_message="")
+    assert reasons(hold=True) == ("AtMax", "AtMax"), "also without a new plan"
+
+
 def test_the_deadline_ends_the_job() -> None:
     here = running(active_deadline_s=100)
     here.now_s += 200

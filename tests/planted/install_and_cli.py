@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from edl.errors import PermanentError
 from tests.planted import Right, bug, targets
 
 MONITORING = "install/test_alerts_and_dashboards.py"
@@ -52,3 +53,19 @@ def metric_not_drawn(right: Right) -> Right:
 )
 def limits_ignored(right: Right) -> Right:
     return lambda settings: replace(right(settings), max_load_desired=1.0, serving_headroom=0)
+
+
+@bug(
+    "edl scale says that a job which has ended was scaled",
+    at=targets.TRAINER_BOUNDS,
+    caught_by="cli/test_jobs.py::test_scale_of_a_job_that_has_ended_says_that_nothing_changes",
+)
+def end_of_the_job_ignored(right: Right) -> Right:
+    async def wrong(client: Any, name: str) -> tuple[int, int]:
+        try:
+            bounds: tuple[int, int] = await right(client, name)
+        except PermanentError:
+            return 1, 6
+        return bounds
+
+    return wrong

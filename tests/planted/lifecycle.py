@@ -50,6 +50,15 @@ def observed_generation_missing(right: Right) -> Right:
 
 
 @bug(
+    "the status of a job whose pod cannot start says that the job is at its maximum",
+    at=targets.SHOWN_REASON,
+    caught_by=f"{EVENTS}::test_the_status_of_a_job_at_its_maximum_names_what_keeps_a_pod_from_starting",
+)
+def start_problem_not_shown(right: Right) -> Right:
+    return lambda step: right(replace(step, degraded=None))
+
+
+@bug(
     "a status is written although nothing has changed",
     at=targets.DESIRED_STATE,
     caught_by="controller/loop/test_loop_quiet.py::test_nothing_is_written_in_ten_quiet_minutes",

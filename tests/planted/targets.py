@@ -9,6 +9,7 @@ REQUESTED_MILLI = "edl.model.lending:requested_milli"
 # lifecycle
 END_OF_REQUEST = "edl.lifecycle.node_requests:_end_of"
 DESCRIBE = "edl.lifecycle.status:describe"
+SHOWN_REASON = "edl.lifecycle.status:_shown_reason"
 IS_OVER = "edl.lifecycle.status:is_over"
 DESIRED_STATE = "edl.lifecycle.desired_state:desired_state"
 AS_PLANNED = "edl.lifecycle.desired_state:as_planned"
@@ -195,6 +196,7 @@ BLOCK_SIGNALS = "edl.pod.dns:_block_signals"
 ALERTS = "edl.install.alerts:ALERTS"
 OPERATOR_OBJECTS = "edl.install.alerts:operator_objects"
 DASHBOARDS = "edl.install.dashboards:dashboards"
+TRAINER_BOUNDS = "edl.kube.job_client:JobClient.trainer_bounds"
 READ_LIMITS = "edl.settings.shared:LimitSettings.read_limits"
 
 # sim
