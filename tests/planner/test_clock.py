@@ -68,9 +68,9 @@ def test_time_that_is_kept_for_the_end_is_allowed_to_no_stage() -> None:
 def test_what_took_long_to_read_leaves_time_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     now, left_s = Ticking(0.0), list[float]()
 
-    def slowly(*given: Any) -> Problem:
+    def slowly(*given: Any, **named: Any) -> Problem:
         now.time_s += 2.0
-        return read_problem(*given)
+        return read_problem(*given, **named)
 
     def watched(packing: TrialPacking, *given: Any) -> Share:
         left_s.append(packing.problem.clock.left_s(60.0))

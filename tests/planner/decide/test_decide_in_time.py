@@ -55,11 +55,11 @@ def test_a_deadline_that_is_too_short_holds(family: str, nodes: int, jobs: int) 
 def test_a_stage_that_stalls_is_noticed(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     works = getattr(decide, stage)
 
-    def stalls(*given: object) -> object:
+    def stalls(*given: object, **named: object) -> object:
         until_s = time.process_time() + 3 * SLACK_S
         while time.process_time() < until_s:
             pass
-        return works(*given)
+        return works(*given, **named)
 
     monkeypatch.setattr(decide, stage, stalls)
 
