@@ -131,6 +131,10 @@ class Runtime:
         except (StartError, TemporaryError):
             self._running.pop(spec.name, None)
             raise
+        except asyncio.CancelledError:  # such as a pod that is deleted while its container starts
+            with suppress(TemporaryError):
+                await self.kill(process)
+            raise
         finally:
             self._starting.pop(spec.name, None)
         return process
@@ -194,20 +198,22 @@ class Runtime:
 
     def _take(self, message: dict[str, Any]) -> None:
         if name := message.get("started"):
-            self._answer(name).set_result(message["pid"])
+            if answer := self._awaited(name):
+                answer.set_result(message["pid"])
         elif name := message.get("failed"):
-            self._answer(name).set_exception(StartError(message["why"]))
+            self._running.pop(name, None)
+            if answer := self._awaited(name):
+                answer.set_exception(StartError(message["why"]))
         elif (name := message.get("ended")) and (process := self._running.pop(name, None)):
             number = message["signal"]
             code = 128 + number if number else message["code"]
             if not process.ended.done():
                 process.ended.set_result(Exit(code, number, message["oom"]))
 
-    def _answer(self, name: str) -> asyncio.Future[int]:
+    def _awaited(self, name: str) -> asyncio.Future[int] | None:
+        """The answer that a caller of `start` still waits for; None if the caller has gone."""
         found = self._starting.get(name)
-        if found is None or found.done():
-            found = asyncio.get_running_loop().create_future()
-        return found
+        return None if found is None or found.done() else found
 
     def _fail(self, why: str) -> None:
         for answer in self._starting.values():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,34 @@ async def test_a_program_that_does_not_exist_is_an_error_with_its_name(runtime: 
         await runtime.start(spec(tmp_path, "no-such-program"))
 
 
+@pytest.mark.parametrize("program", ["no-such-program", "sleep"])
+async def test_a_start_that_nobody_waits_for_any_more_leaves_nothing(
+    runtime: Runtime, tmp_path: Path, program: str
+) -> None:
+    unseen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    mark = f"600.{os.getpid()}"
+    start = asyncio.create_task(runtime.start(spec(tmp_path, program, mark)))
+    await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+
+    # What is sent later is done later, so the supervisor has done all by the end of this.
+    assert await end_of(await runtime.start(spec(tmp_path, "true", name="pod/main/1"))) == (0, 0, False)
+    gc.collect()
+    assert unseen == []
+    await asyncio.to_thread(until, lambda: mark.encode() not in command_lines())
+
+
+def command_lines() -> bytes:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return b"".join(found)
+
+
 async def test_a_daemon_ends_with_its_container(runtime: Runtime, tmp_path: Path) -> None:
     process = await runtime.start(spec(tmp_path, *python(DAEMON, tmp_path / "pid")))
     assert await end_of(process) == (0, 0, False)
@@ -128,6 +158,7 @@ async def test_nothing_is_left_after_close(tmp_path: Path) -> None:
 
 KUBELET = """
 import asyncio, os, sys
+from contextlib import suppress
 from pathlib import Path
 from edl.sandbox.kubelet.runtime import ProcessSpec, Runtime
 
