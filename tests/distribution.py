@@ -44,6 +44,7 @@ LONGEST = (
     "tests/worker/test_steps_hung.py",
     "tests/worker/test_worker.py",
     "tests/e2e/scenarios/test_scale.py",
+    "tests/e2e/scenarios/test_lending_at_scale.py",
     "tests/e2e/scenarios/test_serving_wave.py",
     "tests/e2e/scenarios/test_oscillation.py",
 )
