@@ -198,7 +198,7 @@ def call_no_simulated_master(_: Right) -> Right:
 
 
 @bug(
-    "a simulated controller tells policies what the scenario does not declare",
+    "a simulated controller gives policies what the scenario does not declare",
     at=targets.SIMULATED_VIEW,
     caught_by="sim/test_masters.py::test_a_speed_that_was_measured_stays_with_the_monitor",
 )

@@ -159,7 +159,7 @@ async def test_a_job_that_ends_needs_no_master_again(training: Training, kills: 
 
 
 class Trainers:
-    """Three running trainers; whoever is killed loses what `leased` says, unless it had just reported it."""
+    """Three running trainers; one that is killed loses what `leased` says, unless it had just reported it."""
 
     def __init__(self, leased: dict[str, int], reported: set[str]) -> None:
         self.leased, self._reported = Counter(leased), reported

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
@@ -15,9 +16,9 @@ from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 
 
-def free_rider(name: str, **fields: object) -> Job:
+def free_rider(name: str, **fields: Any) -> Job:
     """A job whose trainers request nothing."""
-    return replace(make_job(name, cpu=0, memory_gib=0, **fields), qos=QosClass.BEST_EFFORT)  # type: ignore[arg-type]
+    return replace(make_job(name, cpu=0, memory_gib=0, **fields), qos=QosClass.BEST_EFFORT)
 
 
 def plan_of(snapshot: ClusterSnapshot, limits: Limits | None = None) -> ScalePlan:
