@@ -1,4 +1,4 @@
-"""What disturbs the resize of a Volcano Job: its controllers are killed, the job completes, somebody else sets the count."""
+"""What disturbs the resize of a Volcano Job: killed controllers, a job that completes, somebody else's count."""
 
 from __future__ import annotations
 
