@@ -16,7 +16,6 @@ import argparse
 import importlib
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import statistics
@@ -24,12 +23,12 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.forked_trainers import FORKS, ForkedTrainers
 from edl.lifecycle.measurement import ProgressReading, SpeedMeter, observe
-from example.fit_flights.local import LocalJob, Plan
+from example.fit_flights.local import Plan
 
 RECORDS, BATCH = 1500, 60
 NODES = ("a", "b", "c")  # the last one takes the trainers of a node that was lost
@@ -37,7 +36,6 @@ LEAVES_WITH = 143
 WINDOW_S, POLL_S, SETTLED_STEPS, TIMEOUT_S = 3.0, 0.05, 10, 1200.0
 REPLACED_AFTER_S, GONE_AFTER_S = 1.0, 3.0  # what a controller and a control plane take
 _TRAINER = "benchmarks.elastic_node_trainer"
-_FORKS = multiprocessing.get_context("forkserver")
 _POINTS = 8
 
 
@@ -141,7 +139,7 @@ class Run:
         return list(itertools.pairwise(self.steps))
 
 
-class NodeRun(LocalJob):
+class NodeRun(ForkedTrainers):
     """A job whose trainers are on nodes.
 
     Args:
@@ -167,20 +165,12 @@ class NodeRun(LocalJob):
     ) -> None:
         super().__init__(folder, Plan(seed, trainers, 0, 0, 0, RECORDS, epochs))
         self._end, self._events, self._pace_s, self._parts = RECORDS * epochs, list(events), pace_s, logical_ranks
-        self._forked: dict[str, BaseProcess] = {}
         self._places: dict[str, str] = {}
         self._stopped: dict[str, float] = {}  # name of a trainer on a lost node -> when its pod is deleted
         self._lost_node = ""
-        self._expected: dict[str, int] = {}
         self._wanted, self._replaced_s = trainers, 0.0  # how many, and from when on the missing ones are started
         self._happened: list[Happened] = []
         self._meter = SpeedMeter()
-
-    def __exit__(self, *error: object) -> None:
-        for process in self._forked.values():
-            process.kill()
-            process.join()
-        super().__exit__(None, None, None)
 
     def measure(self) -> Run:
         """Run to the end.
@@ -192,7 +182,7 @@ class NodeRun(LocalJob):
         until_s = time.monotonic() + TIMEOUT_S
         self.start()
         formed = position = 0
-        while live := self._live():
+        while live := self.live():
             if time.monotonic() > until_s:
                 raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
             status = self.ask("GET", "/v1/status")
@@ -206,7 +196,7 @@ class NodeRun(LocalJob):
             is_settled = is_settled and len(live) == self._wanted
             self._delete_lost_pods(group)
             if status["state"] == "running" and time.monotonic() >= self._replaced_s:
-                for _ in range(self._wanted - len(self._forked)):
+                for _ in range(self._wanted - len(self.forked)):
                     self._add_trainer()
             if is_settled and self._events and group["position"] >= self._events[0].part * self._end:
                 self._happen(self._events.pop(0), live)
@@ -229,21 +219,10 @@ class NodeRun(LocalJob):
             last = self._happened[-1]
             last.charged_s = (last.charged_s or 0.0) + self._meter.lost_s
 
-    def _live(self) -> list[str]:
-        """The names of the trainers whose pods run, for all that the control plane knows."""
-        for name, process in list(self._forked.items()):
-            if process.exitcode is not None:
-                del self._forked[name]
-                if process.exitcode not in {0, self._expected.get(name, 0)}:
-                    log = (self.folder / f"{name}.log").read_text()
-                    raise RuntimeError(f"{name} exited with code {process.exitcode}; its log: {log}")
-        return sorted(self._forked)
-
     def _add_trainer(self) -> None:
-        name = f"trainer-{self._started:03}"
-        self._started += 1
+        name = self.new_name()
         nodes = [node for node in NODES if node != self._lost_node][:2]
-        taken = [self._places[live] for live in self._forked]
+        taken = [self._places[live] for live in self.forked]
         self._places[name] = min(nodes, key=taken.count)
         environment = {
             "EDL_MASTER": self._url,
@@ -256,9 +235,7 @@ class NodeRun(LocalJob):
             "POD_UID": f"uid-{name}",
             "TRAINERS": str(self.plan.trainers),
         }
-        arguments = (environment, str(self.folder), self.plan.seed, self._pace_s)
-        self._forked[name] = process = _FORKS.Process(target=_train, args=arguments)
-        process.start()
+        self.fork(name, _train, environment, str(self.folder), self.plan.seed, self._pace_s)
 
     def _happen(self, event: Event, live: list[str]) -> None:
         self._happened.append(Happened(event, time.time()))
@@ -272,19 +249,19 @@ class NodeRun(LocalJob):
                 self._end_trainer(name, signal.SIGTERM, LEAVES_WITH)
 
     def _end_trainer(self, name: str, number: int, code: int) -> None:
-        process = self._forked[name]
-        self._expected[name] = code
+        process = self.forked[name]
+        self.expected[name] = code
         os.kill(process.pid or 0, number)
         if number == signal.SIGKILL:
             process.join()
-            del self._forked[name]
+            del self.forked[name]
             self._replaced_s = time.monotonic() + REPLACED_AFTER_S
 
     def _stop_node(self) -> None:
         """All trainers of the node with most of them stop answering."""
-        places = [self._places[name] for name in self._forked]
+        places = [self._places[name] for name in self.forked]
         self._lost_node = max(NODES, key=places.count)
-        for name, process in self._forked.items():
+        for name, process in self.forked.items():
             if self._places[name] == self._lost_node:
                 os.kill(process.pid or 0, signal.SIGSTOP)
                 self._stopped[name] = float("inf")
@@ -349,7 +326,7 @@ def main() -> int:
     parser.add_argument("--deterministic", action="store_true", help="the weights must be equal in every bit, too")
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    _FORKS.set_forkserver_preload([_TRAINER])
+    FORKS.set_forkserver_preload([_TRAINER])
     parts = max(event.wanted for event in EVENTS) if chosen.deterministic else 0
     calm: list[Run] = []
     stormy: list[Run] = []

@@ -15,7 +15,6 @@ import argparse
 import importlib
 import itertools
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -24,11 +23,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from example.fit_flights.local import LocalJob, Plan
+from benchmarks.forked_trainers import FORKS, ForkedTrainers
+from example.fit_flights.local import Plan
 
 BATCH, RECORDS = 64, 6400
 LEAVES_WITH = 143
@@ -36,7 +35,6 @@ TIMEOUT_S = 3000.0
 _STEPS_BETWEEN = 10
 _ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 _TRAINER = "benchmarks.elastic_torch_trainer"
-_FORKS = multiprocessing.get_context("forkserver")
 
 
 @dataclass
@@ -85,7 +83,7 @@ class Run:
         return [(a[3], b[3] - a[3] - self.step_s) for a, b in pairs if a[2] != b[2]]
 
 
-class ElasticRun(LocalJob):
+class ElasticRun(ForkedTrainers):
     """A job on this machine whose trainers come and go after a schedule.
 
     A server process imports PyTorch once and forks the trainers: in a cluster a new trainer imports it while the
@@ -125,16 +123,8 @@ class ElasticRun(LocalJob):
         self._draw.shuffle(kinds)
         self._schedule = kinds
         self._changes: list[Change] = []
-        self._forked: dict[str, BaseProcess] = {}
-        self._expected: dict[str, int] = {}
         self._is_short = False  # a killed trainer has to be replaced
         self._stopped = ""  # the trainer that got SIGSTOP
-
-    def __exit__(self, *error: object) -> None:
-        for process in self._forked.values():
-            process.kill()
-            process.join()
-        super().__exit__(None, None, None)
 
     def measure(self) -> Run:
         """Run to the end.
@@ -146,7 +136,7 @@ class ElasticRun(LocalJob):
         started_s = time.monotonic()
         self.start()
         generation = formed = position = 0
-        while live := self._live():
+        while live := self.live():
             if time.monotonic() - started_s > TIMEOUT_S:
                 raise TimeoutError(f"the run takes longer than {TIMEOUT_S:g} s")
             group = self.ask("GET", "/v1/status")["group"]
@@ -169,19 +159,8 @@ class ElasticRun(LocalJob):
             time.sleep(0.02)
         return self._result(time.monotonic() - started_s)
 
-    def _live(self) -> list[str]:
-        """The names of the trainers that run."""
-        for name, process in list(self._forked.items()):
-            if process.exitcode is not None:
-                del self._forked[name]
-                if process.exitcode not in {0, self._expected.get(name, 0)}:
-                    log = (self.folder / f"{name}.log").read_text()
-                    raise RuntimeError(f"{name} exited with code {process.exitcode}; its log: {log}")
-        return sorted(self._forked)
-
     def _add_trainer(self) -> None:
-        name = f"trainer-{self._started:03}"
-        self._started += 1
+        name = self.new_name()
         environment = {
             "EDL_MASTER": self._url,
             "EDL_TOKEN_FILE": str(self.folder / "token"),
@@ -190,16 +169,14 @@ class ElasticRun(LocalJob):
             "POD_UID": f"uid-{name}",
             "TRAINERS": str(self._most),
         }
-        process = _FORKS.Process(target=_train, args=(environment, str(self.folder), self._pace_s))
-        process.start()
-        self._forked[name] = process
+        self.fork(name, _train, environment, str(self.folder), self._pace_s)
 
     def _join(self, kind: str) -> None:
         self._changes.append(Change(kind, time.time()))
         self._add_trainer()
 
     def _continue(self) -> None:
-        process = self._forked[self._stopped]
+        process = self.forked[self._stopped]
         self._changes.append(Change("continue", time.time(), self._stopped))
         os.kill(process.pid or 0, signal.SIGCONT)
         self._stopped = ""
@@ -215,13 +192,13 @@ class ElasticRun(LocalJob):
             self._join(kind)
             return
         name = self._draw.choice(live)
-        process = self._forked[name]
+        process = self.forked[name]
         self._changes.append(Change(kind, time.time(), name))
         if kind == "stop":
             self._stopped = name
             os.kill(process.pid or 0, signal.SIGSTOP)
             return
-        self._expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
+        self.expected[name] = -signal.SIGKILL if kind == "kill" else LEAVES_WITH
         if kind == "kill":
             process.kill()
             process.join()
@@ -277,7 +254,7 @@ def main() -> int:
     calm = {"resizes": 0, "kills": 0, "stops": 0}
     calm |= {name: arguments.pop(f"undisturbed_{name}") for name in ("trainers", "pace_s")}
     os.environ |= _ONE_THREAD
-    _FORKS.set_forkserver_preload([_TRAINER])
+    FORKS.set_forkserver_preload([_TRAINER])
     with (
         tempfile.TemporaryDirectory() as folder,
         ElasticRun(Path(folder), **{**arguments, **calm}) as job,
