@@ -82,6 +82,8 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     """
     if not (limits.untried_s or limits.serving_schedulers):
         return snapshot
+    if not any(pod.is_waiting_serving for pod in snapshot.pods):  # sorting all pods is for those that wait
+        return snapshot
     answered_s: dict[str, float] = {}
     marked: set[str] = set()
     for pod in sorted(snapshot.pods, key=lambda p: (-p.priority, p.created_s)):
