@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from edl.worker.session import MasterSession
 
 _HOLD_S = 5.0
 _REPORT_EVERY_S = 0.5
-_ENTER_S, _LEAVE_S = 2.0, 5.0
+_ENTER_S, _LEAVE_S, _LAST_WORLD_S = 2.0, 5.0, 10.0
 
 
 class World(NamedTuple):
@@ -82,9 +83,12 @@ class StepGroup:
     def enter(self, position: int | None, is_leaving: Callable[[], bool] = lambda: False) -> World | None:
         """Ask for the next world, and wait for it.
 
+        A trainer with a state leaves after a step, not between two worlds: if all trainers leave, but not after one
+        step, the last one has the only state, and saves it only after a step. It waits 10 s for that world.
+
         Args:
             position: how far the model of this trainer is; None without a state.
-            is_leaving: True if the trainer should not wait any longer.
+            is_leaving: True if the trainer should leave.
 
         Returns:
             The world; None if the job has ended, or the trainer leaves.
@@ -95,12 +99,15 @@ class StepGroup:
         self._position = position
         if not self._thread.is_alive():
             self._thread.start()
+        left_s = float("inf") if position is not None else 0.0
         while True:
             if self._error is not None:
                 raise self._error
             if is_leaving():
-                self.leave()
-                return None
+                left_s = min(left_s, time.monotonic() + _LAST_WORLD_S)
+                if time.monotonic() >= left_s:
+                    self.leave()
+                    return None
             try:
                 answer = self._call(self._session, "enter", limit_s=_ENTER_S, **self._place)
             except TemporaryError:

@@ -19,6 +19,7 @@ from tests.planted import Right, bug, targets
 DATASETS = "master/test_datasets.py"
 REFUSED = "master/test_datasets_refused.py"
 BATCHES = "worker/test_job_batches.py"
+STEPS = "worker/test_steps.py"
 BAD_INPUT = "master/test_http_api_bad_input.py"
 
 # --- the order of an epoch
@@ -160,6 +161,27 @@ def batch_acknowledged_too_soon(right: Right) -> Right:
 )
 def batch_of_a_lost_lease(_: property) -> property:
     return property(lambda self: all(end <= lease.end for lease, _, end in self.parts))
+
+
+@bug(
+    "a trainer with the only state leaves between two worlds",
+    at=targets.LAST_WORLD_WAIT,
+    caught_by=f"{STEPS}::test_the_last_trainer_saves_the_model_if_it_is_told_to_leave_a_step_after_the_others",
+)
+def leaves_between_worlds(right: float) -> float:
+    return right - right
+
+
+@bug(
+    "the last trainer to leave does not save the model",
+    at=targets.REPORT_STEP,
+    caught_by=f"{STEPS}::test_the_model_is_saved_and_the_next_trainer_continues_from_it",
+)
+def last_trainer_does_not_save(right: Right) -> Right:
+    def wrong(self: Any, world: Any, *, must_save: bool) -> None:
+        right(self, world, must_save=must_save and world.size > 1)
+
+    return wrong
 
 
 @bug(

@@ -13,6 +13,7 @@ import pytest
 from edl.errors import ConfigError, PermanentError
 from edl.master.journal_audit import audit, audit_json
 from edl.worker import connect
+from edl.worker.group import World
 from edl.worker.job import Job
 from edl.worker.steps import StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
@@ -104,6 +105,35 @@ async def test_the_model_is_saved_and_the_next_trainer_continues_from_it(tmp_pat
         assert len(alone.model) == 320  # nobody is left to copy the state from, so the last one saves
         assert served.master.status()["checkpoint"]["step"] == 320
         assert await in_thread(lambda: train(served, "b", next_one)) == list(range(1000))
+
+
+async def test_the_last_trainer_saves_the_model_if_it_is_told_to_leave_a_step_after_the_others(
+    tmp_path: Path,
+) -> None:
+    wire = Wire()
+    replicas = {name: ListReplica(wire, tmp_path) for name in "abc"}
+
+    def late() -> None:
+        environment = {"POD_NAME": "b", "POD_UID": "uid-b", "TRAINERS": "2", "EDL_GLOBAL_BATCH": "16"}
+        with connect(served.url, token=TOKEN, environment=environment) as job:
+            loop = job.steps(replicas["b"], "at-b")
+
+            def leave(_start: int, end: int, _world: World) -> None:
+                if end == 320:  # the other one leaves after this step, and has told so
+                    job.leave()
+
+            loop.on_step = leave
+            for piece in loop.pieces():
+                job.piece(piece)
+
+    async with serving(tmp_path / "j", "index:1000", epochs=1) as served:
+        await asyncio.gather(
+            in_thread(lambda: train(served, "a", replicas["a"], {300: "leave"}, first=2)), in_thread(late)
+        )
+        assert replicas["b"].sizes[-2:] == [2, 1], "it does not leave between two worlds"
+        assert served.master.status()["checkpoint"]["step"] == 336
+        assert await in_thread(lambda: train(served, "c", replicas["c"])) == list(range(1000))
+        assert served.master.status()["redispatched"] == 0
 
 
 async def test_saving_at_intervals_bounds_what_a_crash_of_everybody_costs(tmp_path: Path) -> None:
