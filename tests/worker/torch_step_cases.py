@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from benchmarks.elastic_node import EVENTS, NodeRun
 from benchmarks.elastic_node import Run as NodeResult
 from benchmarks.elastic_torch import ElasticRun, Run, lost_seconds
+from benchmarks.time_to_accuracy import PlayedRun, course_of
 from edl.ledger.group import GroupSettings
 from example.torch_elastic.local import LocalElasticJob
 from example.torch_elastic.train import fingerprint, network
@@ -62,6 +64,21 @@ def test_a_lost_node_and_kills_cost_no_record_and_change_no_bit(tmp_path: Path) 
     assert stormy.endings == calm.endings, "the weights or the accuracy depend on who trained"
     node_lost = [event.how for event in EVENTS].index("stop")
     assert stormy.lost_s(node_lost) > GroupSettings().unwatched_s - 1, "the others went on before they could know"
+
+
+def test_trainers_follow_the_counts_beside_serving_waves_and_no_step_is_made_again(tmp_path: Path) -> None:
+    for name, sizes in (("elastic", {1, 3, 4}), ("static-max", {4})):
+        course = [count for count in course_of(name, waves=1) if count.at_s < 25]
+        (tmp_path / name).mkdir()
+        with PlayedRun(tmp_path / name, seed=2, epochs=10, record_s=0.006, course=course) as job:
+            found = job.measure()
+        assert found.problems == []
+        assert found.repeated == 0, "a planned change lost steps"
+        assert [count.trainers for count in found.played] == [count.trainers for count in course]
+        assert {step["size"] for step in found.steps} >= sizes
+        for (_, trainers), (until_s, _) in itertools.pairwise(found.played):
+            trained = [step["size"] for step in found.steps if step["at_s"] <= until_s]
+            assert not trainers or trained[-1] == trainers, f"{trainers} trainers were planned"
 
 
 def test_the_example_trains_while_trainers_come_and_go(tmp_path: Path) -> None:
