@@ -290,6 +290,9 @@ simulations: $(STAMP) ## run the stored scenarios in virtual time and write docs
 	  $(BIN)/python -m benchmarks.simulations run $$s --seeds $(SEEDS) || exit 1; done
 	@$(BIN)/python -m benchmarks.simulations page
 
+two-weeks: $(STAMP) ## simulate two weeks of serving with headroom none, fixed, learned and foreseen (about 25 CPU minutes)
+	@$(BIN)/python -m benchmarks.headroom nodes
+
 example: $(STAMP) ## run example/fit_flights on this machine, with trainers and a pserver killed
 	@$(BIN)/python -m example.fit_flights.local --seeds 5 --kills 20 --pserver-kills 1
 

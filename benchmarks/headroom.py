@@ -3,6 +3,7 @@
     python -m benchmarks.headroom wave      # case 2 of 2017 in the simulator, over the declared cost of a waiting pod
     python -m benchmarks.headroom weeks     # two weeks of days and nights, cold start and new regime: the account
     python -m benchmarks.headroom day       # the first day of them in the simulator, to judge the account by
+    python -m benchmarks.headroom nodes     # two weeks in the simulator: nodes, and the controller's own decisions
 
 Each line is one run. Waiting is the shortfall of serving: pods that should be ready and are not, times seconds. The
 account is `headroom_account`, the serving of the weeks `headroom_load`.
@@ -14,19 +15,28 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from os import sched_getaffinity
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.headroom_account import POD_CORES, Account, run
 from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, replicas
 from edl.headroom.advisor import Room
 from edl.headroom.learner import Learner
 from edl.sim.headroom import Conformal, Foresight, Peak
+from edl.sim.measures import mean_over
 from edl.sim.scenario import Scenario
 from edl.sim.scenario_file import read_scenario
-from edl.sim.simulation import simulate
+from edl.sim.simulation import Run, simulate
 
-WAVE = Path(__file__).parents[1] / "example" / "scenarios" / "edl2017-case2.yaml"
+SCENARIOS = Path(__file__).parents[1] / "example" / "scenarios"
+WAVE, DAY_AND_NIGHT = SCENARIOS / "edl2017-case2.yaml", SCENARIOS / "day-and-night.yaml"
 RESULTS = Path(__file__).parent / "results"
 NODES, NODE_CORES = 12, 16
 SLOS = (20, 50, 100, 200, 500)
@@ -70,6 +80,58 @@ def day(headroom: int | str, slo: float = 20.0) -> Scenario:
     )
 
 
+def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS) -> Scenario:
+    """Days and nights beside three jobs, on twenty nodes of 16 cores."""
+    scenario = read_scenario(DAY_AND_NIGHT)
+    flags = {"serving_headroom": headroom, "serving_slo": slo}
+    controller = scenario.controller.model_copy(update=flags)
+    return scenario.model_copy(update={"controller": controller, "duration_s": days * DAY_S})
+
+
+def cases_of_nodes(days: float) -> list[tuple[str, Scenario]]:
+    """Each case with its name."""
+    return [
+        ("none", nodes(0, days=days)),
+        (f"fixed {FIXED[1]}", nodes(FIXED[1], days=days)),
+        (f"auto, slo {CHARGED}", nodes("auto", CHARGED, days)),
+        ("foresight", nodes("foresight", CHARGED, days)),
+    ]
+
+
+def in_parallel(days: float = DAYS) -> Iterator[dict[str, Any]]:
+    """The figures of each case of the nodes, as the processes deliver them: one for each core."""
+    with ProcessPoolExecutor(len(sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_of_weeks, cases_of_nodes(days))
+
+
+def _of_weeks(case: tuple[str, Scenario]) -> dict[str, Any]:
+    """The figures of one case, with what it costs, and the waiting in each part of the weeks."""
+    name, scenario = case
+    done = _run(name, scenario)
+    core_h = scenario.duration_s / 3600 * sum(g.count * NODE_CORES for g in scenario.nodes)
+    idle_h = core_h * (1 - done.figures["utilisation"])
+    waiting_h = done.figures["serving_shortfall_pod_s"] / 3600
+    bounds_s = pairwise((0.0, *LAST_S, float(DAYS * DAY_S)))
+    return _figures(name, done) | {
+        "serving_below_s": round(done.figures["serving_below_s"]),
+        "idle_core_h": round(idle_h),
+        "cost_core_h": round(idle_h + CHARGED * waiting_h),
+        "decisions": round(done.figures["decisions"]),
+        **{
+            f"waiting, {part}": round(waiting_within(done, begin_s, end_s))
+            for part, (begin_s, end_s) in zip(PARTS, bounds_s, strict=True)
+            if end_s <= scenario.duration_s
+        },
+    }
+
+
+def waiting_within(done: Run, begin_s: float, end_s: float) -> float:
+    """Pod-seconds for which serving was short between two moments of a run."""
+    times = np.array([sample.at_s for sample in done.samples])
+    short = np.array([max(0, sample.target - sample.ready) for sample in done.samples], dtype=np.float64)
+    return mean_over(times, short, (begin_s, end_s)) * (end_s - begin_s)
+
+
 def simulations(which: str) -> Iterator[tuple[str, Scenario]]:
     """Each scenario with the name of its case."""
     if which == "day":
@@ -91,9 +153,17 @@ def simulated(name: str, scenario: Scenario) -> dict[str, Any]:
     Raises:
         SystemExit: the controller could not do something.
     """
+    return _figures(name, _run(name, scenario))
+
+
+def _run(name: str, scenario: Scenario) -> Run:
     done = simulate(scenario, "maxmin", 0)
     if done.problems:
         raise SystemExit(f"{name}: {done.problems[0]}")
+    return done
+
+
+def _figures(name: str, done: Run) -> dict[str, Any]:
     figures = done.figures
     return {
         "case": name,
@@ -154,15 +224,22 @@ def _line(name: str, done: list[list[Account]]) -> dict[str, Any]:
 def main() -> None:
     """Run the cases, print a line for each, and store them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=("wave", "weeks", "day"))
-    which = parser.parse_args().which
+    parser.add_argument("which", choices=("wave", "weeks", "day", "nodes"))
+    parser.add_argument("--days", type=float, default=DAYS, help="of `nodes`")
+    given = parser.parse_args()
+    which = given.which
     stored = []
-    lines = accounts() if which == "weeks" else (simulated(*case) for case in simulations(which))
-    for one in lines:
+    makers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "weeks": accounts,
+        "nodes": partial(in_parallel, given.days),
+    }
+    name = which if given.days == DAYS else f"{which}-{given.days:g}"
+    each = (simulated(*case) for case in simulations(which)) if which not in makers else makers[which]()
+    for one in each:
         stored.append(one)
         sys.stdout.write(json.dumps(one) + "\n")
         sys.stdout.flush()
-        (RESULTS / f"headroom-{which}.json").write_text(json.dumps(stored, indent=1) + "\n")
+        (RESULTS / f"headroom-{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

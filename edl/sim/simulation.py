@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,7 +30,7 @@ from edl.sim.meter import Decisions, Meter, Sample
 from edl.sim.native import NativeJobs
 from edl.sim.policies import NATIVES, Native, decider
 from edl.sim.port import SimulatedCluster, remove_job
-from edl.sim.scenario import JobGroup, Scenario, Series
+from edl.sim.scenario import DeploymentSpec, JobGroup, Scenario, Series
 from edl.sim.scheduler import Scheduler
 from edl.sim.shapes import job_of, nodes_of
 from edl.sim.training import JobRun, Training, complete
@@ -42,6 +42,9 @@ AFTERWARDS_S = 60.0
 
 SETTLE_S = 120.0
 """Virtual time for the serving of second 0 to come to rest, before the scenario begins."""
+
+
+BeforeRise = Callable[[World, DeploymentSpec, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,14 @@ class Run:
     decision_s: float = 0.0
 
 
-def simulate(scenario: Scenario, policy: str, seed: int) -> Run:
+def simulate(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise | None = None) -> Run:
     """Run a scenario once.
+
+    Args:
+        scenario: what runs.
+        policy: under which policy.
+        seed: of everything that chance decides.
+        before_rise: called with the cluster, the Deployment and the pods to come, before each rise of serving.
 
     Raises:
         ConfigError: the policy does not exist.
@@ -81,7 +90,7 @@ def simulate(scenario: Scenario, policy: str, seed: int) -> Run:
         loop = runner.get_loop()
         if isinstance(loop, VirtualLoop):
             loop.ignore_threads()
-        live = runner.run(_live(scenario, policy, seed))
+        live = runner.run(_live(scenario, policy, seed, before_rise))
         if isinstance(loop, VirtualLoop):
             loop.watch_threads()
     run = live.result(policy, seed)
@@ -101,8 +110,8 @@ def simulate(scenario: Scenario, policy: str, seed: int) -> Run:
     )
 
 
-async def _live(scenario: Scenario, policy: str, seed: int) -> _Simulation:
-    simulation = _Simulation(scenario, policy, seed)
+async def _live(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise | None) -> _Simulation:
+    simulation = _Simulation(scenario, policy, seed, before_rise)
     await simulation.run()
     return simulation
 
@@ -110,8 +119,8 @@ async def _live(scenario: Scenario, policy: str, seed: int) -> _Simulation:
 class _Simulation:
     """The parts of one run, in a running loop."""
 
-    def __init__(self, scenario: Scenario, policy: str, seed: int) -> None:
-        self._scenario = scenario
+    def __init__(self, scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise | None) -> None:
+        self._scenario, self._before_rise = scenario, before_rise
         loop = asyncio.get_running_loop()
         self._rng = random.Random(f"{scenario.name} {seed}")  # noqa: S311 - a simulation, no secret
         self._engine = Engine(loop.time, loop.call_later, self._rng)
@@ -235,6 +244,9 @@ class _Simulation:
         ]
 
     def _scale(self, deployment: Deployment, replicas: int) -> None:
+        more = replicas - deployment.target
+        if self._before_rise is not None and more > 0:
+            self._before_rise(self._world, deployment.spec, more)
         deployment.scale(replicas)
         if self._meter is not None:
             self._meter.sample()

@@ -64,3 +64,21 @@ def delete_nobody(right: Right) -> Right:
 )
 def take_minimums(_: Right) -> Right:
     return lambda packing: dict(packing.count)
+
+
+@bug(
+    "the load of two weeks never changes its regime",
+    at=targets.LOAD_OF_DAY,
+    caught_by="sim/importers/test_azure_llm.py::test_nights_are_quiet_and_the_regime_changes",
+)
+def repeat_the_first_day(right: Right) -> Right:
+    return lambda at_s: right(at_s % 86_400)
+
+
+@bug(
+    "foresight sees no rise before it comes",
+    at=targets.FORESIGHT,
+    caught_by="sim/test_simulation_victims.py::test_room_that_is_made_before_the_pods_exist_ends_the_wait",
+)
+def see_nothing(right: Right) -> Right:
+    return lambda self, at_s, pods, window: right(self, at_s, pods, -10 * window)

@@ -1,0 +1,40 @@
+"""The first hours of the two weeks, in the simulator: what `make two-weeks` runs in full."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from benchmarks.headroom import CHARGED, nodes, waiting_within
+from edl.sim.simulation import Run, simulate
+
+HOURS = 4
+
+
+@cache
+def run(headroom: int | str) -> Run:
+    done = simulate(nodes(headroom, CHARGED, HOURS / 24), "maxmin", 0)
+    assert done.problems == ()
+    return done
+
+
+def test_learned_room_is_between_none_and_foresight() -> None:
+    none, learned, foresight = (run(rule).figures["serving_shortfall_pod_s"] for rule in (0, "auto", "foresight"))
+    assert foresight < learned < none
+    assert run("auto").figures["trainers_preempted"] < run(0).figures["trainers_preempted"]
+    assert run("foresight").figures["trainers_preempted"] == 0
+
+
+def test_room_costs_utilisation() -> None:
+    assert run("auto").figures["utilisation"] < run(0).figures["utilisation"]
+
+
+def test_a_seed_gives_the_same_figures_again() -> None:
+    first = run("auto")
+    run.cache_clear()
+    assert run("auto").figures == first.figures
+
+
+def test_the_parts_of_the_waiting_add_up() -> None:
+    done = run(0)
+    parts = waiting_within(done, 0, 5000) + waiting_within(done, 5000, HOURS * 3600)
+    assert abs(parts - done.figures["serving_shortfall_pod_s"]) < 1e-6
