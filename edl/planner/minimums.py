@@ -152,11 +152,11 @@ def _placed_as_packed(
     return packing
 
 
-def place_exactly(packing: TrialPacking, served: Served, deadline_s: float, rounds: int = 0) -> TrialPacking | None:
+def place_exactly(packing: TrialPacking, served: Served, deadline_s: float, tries: int = 0) -> TrialPacking | None:
     """Delete the fewest trainers, wherever they are, by an integer program; None if it is too large or fails.
 
     The program counts what trainers declare, so it is not asked while serving may use room that trainers lend. For
-    `rounds` see `programs.placing`.
+    `tries` see `programs.placing`.
     """
     if packing.lent.any() and any(served.due.values()):
         return None
@@ -166,7 +166,7 @@ def place_exactly(packing: TrialPacking, served: Served, deadline_s: float, roun
     for batch in fixed:
         wanted[batch.shape] += len(batch.owners)
         queues.setdefault(batch.shape, []).extend(batch.owners)
-    found = fewest_victims(packing, wanted, deadline_s, rounds)
+    found = fewest_victims(packing, wanted, deadline_s, tries)
     if found is None:
         return None
     for index in found.deleted:

@@ -34,6 +34,32 @@ def stall(_: Right) -> Right:
     return lambda *_: None
 
 
+# --- pods that are left out
+
+COLLECTING = "planner/programs/test_collecting.py"
+
+
+@bug(
+    "nodes exchange no pods, so a pod that is left out stays so",
+    at=targets.EXCHANGE,
+    caught_by=f"{COLLECTING}::test_all_pods_have_a_place_although_next_to_nothing_is_left_free[5-0]",
+)
+def no_exchange(_: Right) -> Right:
+    return lambda *_: None
+
+
+@bug(
+    "an exchange gives a node pods that may not go there",
+    at=targets.EXCHANGE,
+    caught_by=f"{COLLECTING}::test_pods_go_to_nodes_that_may_have_them_only[0]",
+)
+def exchanged_anywhere(right: Right) -> Right:
+    def wrong(pods: Any, *terms: Any) -> None:
+        right(replace(pods, most=pods.count[:, None].repeat(len(pods.room), axis=1)), *terms)
+
+    return wrong
+
+
 # --- workloads of others
 
 

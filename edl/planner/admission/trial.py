@@ -22,7 +22,7 @@ from edl.planner.programs.shortage import Screen
 from edl.planner.quota import QuotaMeter
 from edl.planner.trial_packing import TrialPacking
 
-REPACKING_ROUNDS = 40  # of a longer search, which takes about 0.04 CPU seconds a round
+EXCHANGES = 600  # between two nodes, for a longer search; about 2 ms each
 
 
 class AdmissionTrial:
@@ -96,7 +96,7 @@ class AdmissionTrial:
         packing = TrialPacking(self.problem, (*members, newcomer))
         if (packing.node_of >= 0).any():
             return None
-        return place_exactly(packing, self.served, self.deadline_s, REPACKING_ROUNDS)
+        return place_exactly(packing, self.served, self.deadline_s, EXCHANGES)
 
     def fitting(self, members: Sequence[int], order: Sequence[int]) -> list[int]:
         """The jobs of an order for which one packing of all of them has all pods, the first jobs first; may be none.

@@ -65,7 +65,7 @@ class _Variables:
 
 
 def fewest_victims(
-    packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float, rounds: int = 0
+    packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float, tries: int = 0
 ) -> Victims | None:
     """Find the fewest trainers to delete so that pods fit, and the minimums of the trainers' own jobs fit elsewhere.
 
@@ -75,7 +75,7 @@ def fewest_victims(
         packing: the packing; not changed.
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
-        rounds: how often a few nodes are packed anew if there is nothing to delete and pods are left out.
+        tries: how many exchanges between two nodes are tried if there is nothing to delete and pods are left out.
 
     Returns:
         None if the program is too large or has no solution.
@@ -84,7 +84,7 @@ def fewest_victims(
     if not v.spots or v.size > VARIABLES_LIMIT:
         return None
     if not v.groups:
-        places = place_whole(packing, _with_minimums(packing, wanted), rounds, deadline_s)
+        places = place_whole(packing, _with_minimums(packing, wanted), tries, deadline_s)
         return None if places is None else Victims((), tuple(places))
     for least in LEAST_REQUESTS:
         found = _solve(packing, wanted, v, least, deadline_s)

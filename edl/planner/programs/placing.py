@@ -1,62 +1,38 @@
-"""Whether whole pods fit on a few nodes where nothing is deleted: an integer program, then nodes are packed anew.
+"""Whether whole pods fit on a few nodes where nothing is deleted: an integer program, then exchanges between nodes.
 
 The program counts what has no place, so its search has a packing from the beginning and improves it. Where a pod or
-two are left out, a few nodes at a time are packed anew, with what is left out among their pods. The number of search
-nodes and of rounds limits the search, not time, so that equal snapshots give equal plans.
-
-Source: large neighbourhood search, Shaw, Principles and Practice of Constraint Programming (1998).
+two are left out, `collecting` looks for their places. The number of search nodes and of exchanges limits the search,
+not time, so that equal snapshots give equal plans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edl.planner.problem import IntArray, count_slots
+from edl.planner.programs.collecting import Pods, place_left_out
 from edl.planner.programs.integer import SEARCH_NODES
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
 
 FloatArray = NDArray[np.float64]
 
-REPACKED_NODES, REPACKING_SEARCH = 3, 150  # nodes that are packed anew at a time, and the length of each search
-WORSE = 1.3  # a round may leave out so many times what the last one did, which leads out of dead ends
 LEAST_REQUESTS = (0.0, 1e-5)  # smaller parts of the largest node are rounded up; one try after another
 LEAST_SIZE = 1e-3  # a pod that is left out counts so much at least, because the solver neglects less than 1e-6
-SEED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Pods:
-    """Pods that need a place, by shape, and what the nodes have.
-
-    Attributes:
-        request: (shapes, resources) what one pod requests.
-        count: (shapes,) how many pods there are.
-        room: (nodes, resources) what is free.
-        most: (shapes, nodes) how many pods of a shape the node may hold.
-        size: (shapes,) the largest part that a pod requests of any resource of the largest node.
-    """
-
-    request: IntArray
-    count: IntArray
-    room: IntArray
-    most: IntArray
-    size: FloatArray
 
 
 def place_whole(
-    packing: TrialPacking, wanted: Mapping[int, int], rounds: int, deadline_s: float
+    packing: TrialPacking, wanted: Mapping[int, int], tries: int, deadline_s: float
 ) -> list[tuple[int, int, int]] | None:
     """Find a place for every pod in what is free; exact amounts.
 
     Args:
         packing: what is free; not changed.
         wanted: by shape, how many pods need a place.
-        rounds: how often a few nodes are packed anew if the program leaves pods out.
+        tries: how many exchanges between two nodes are tried if the program leaves pods out.
         deadline_s: time for each program.
 
     Returns:
@@ -71,40 +47,16 @@ def place_whole(
     count = np.array([wanted[s] for s in shapes], dtype=np.int64)
     most = np.minimum(slots * problem.opened[shapes], count[:, None])
     size = (request / problem.largest).max(axis=1).clip(min=LEAST_SIZE)
-    pods = _Pods(request, count, packing.free.clip(min=0), most, size)
+    pods = Pods(request, count, packing.free.clip(min=0), most, size)
     placed = _packed(pods, SEARCH_NODES, packing, deadline_s)
-    if placed is not None and rounds:
-        placed = _repacked(pods, placed, rounds, packing, deadline_s)
-    if placed is None or (placed.sum(axis=1) < count).any():
+    if placed is not None:
+        placed = place_left_out(pods, placed, tries, problem.clock)
+    if placed is None:
         return None
     return [(n, shapes[k], int(placed[k, n])) for k, n in zip(*placed.nonzero(), strict=True)]
 
 
-def _repacked(pods: _Pods, placed: IntArray, rounds: int, packing: TrialPacking, deadline_s: float) -> IntArray:
-    """(shapes, nodes) the pods of each node, after some nodes were packed anew until all pods have a place."""
-    random = np.random.default_rng(SEED)
-    few = min(REPACKED_NODES, len(pods.room))
-    for _ in range(rounds):
-        missing = pods.count - placed.sum(axis=1)
-        if not missing.any():
-            break
-        packing.problem.clock.check("repacking")
-        nodes = random.choice(len(pods.room), few, replace=False)
-        here = placed[:, nodes].sum(axis=1) + missing
-        some = np.flatnonzero(here)
-        chosen = _Pods(
-            pods.request[some], here[some], pods.room[nodes], pods.most[np.ix_(some, nodes)], pods.size[some]
-        )
-        found = _packed(chosen, REPACKING_SEARCH, packing, deadline_s)
-        if found is None:
-            continue
-        left = here[some] - found.sum(axis=1)
-        if pods.size[some] @ left <= WORSE * (pods.size @ missing):
-            placed[np.ix_(some, nodes)] = found
-    return placed
-
-
-def _packed(pods: _Pods, search: int, packing: TrialPacking, deadline_s: float) -> IntArray | None:
+def _packed(pods: Pods, search: int, packing: TrialPacking, deadline_s: float) -> IntArray | None:
     """(shapes, nodes) a packing that leaves out as little as the search finds; None if it finds none that fits."""
     for least in LEAST_REQUESTS:
         found = _solved(pods, search, least, packing, deadline_s)
@@ -113,7 +65,7 @@ def _packed(pods: _Pods, search: int, packing: TrialPacking, deadline_s: float) 
     return None
 
 
-def _solved(pods: _Pods, search: int, least: float, packing: TrialPacking, deadline_s: float) -> IntArray | None:
+def _solved(pods: Pods, search: int, least: float, packing: TrialPacking, deadline_s: float) -> IntArray | None:
     """The same in floats, with requests of at least a part of the largest node."""
     from scipy.sparse import csr_array, hstack, identity, kron, vstack  # noqa: PLC0415 - slow to load
 
