@@ -80,5 +80,15 @@ def test_no_pod_ends_because_a_job_owns_it() -> None:
     stages = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "Stage"}
     assert "pod-complete" not in stages
     removing = {name for name, spec in stages.items() if {"delete": True} in spec.get("steps", ())}
-    assert removing == {"pod-delete", "pod-terminate"}
     assert all("delay" in stages[name] for name in removing)
+
+
+def test_a_pod_is_deleted_once_so_that_no_other_pod_of_its_name_is() -> None:
+    """Kwok deletes by name: what it does twice, it does to the pod that a controller has created meanwhile."""
+    documents = yaml.safe_load_all(kwok_config(pod_delete_s=8, pod_ready_s=0.5))
+    stages = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "Stage"}
+    removing = [name for name, spec in stages.items() if {"delete": True} in spec.get("steps", ())]
+    assert removing == ["pod-delete"], "a stage that also changes the pod sets off this one, which deletes again"
+    selected = stages["pod-delete"]["selector"]["matchExpressions"]
+    grace = {"key": ".metadata.deletionGracePeriodSeconds // 0 | tostring", "operator": "NotIn", "values": ["0"]}
+    assert grace in selected, "the deletion itself changes the pod once more, to a grace period of 0"
