@@ -161,9 +161,13 @@ page-test: $(STAMP) ## the page in a real Chromium (Debian's package chromium; t
 prometheus-test: $(STAMP) ## rules, alerts, dashboards and metrics, by promtool and Prometheus (Debian's package prometheus)
 	@$(PYTEST) tests/prometheus
 
-volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md); the first run builds it from its Go module (two minutes)
+volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md), without the random mixes; the first run builds it from its Go module
+	@$(STEP) 'build Volcano, if it is missing'
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
-	@$(PYTEST) --on cluster tests/volcano
+	@$(STEP) 'tests beside the real Volcano'
+	@$(PYTEST) $(IN_TWO) --on cluster --ignore=tests/volcano/test_mixes.py tests/volcano
+
+volcano-full: volcano-test volcano-mixes ## the same with the random mixes
 
 karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on-demand.md); the first run builds it from its Go module (three minutes)
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_karpenter; ensure_karpenter()"

@@ -10,15 +10,13 @@ import pytest
 from tests.e2e.control_plane.kube import KubeError
 from tests.e2e.control_plane.nodes import NodeSpec
 from tests.e2e.worlds.jobs import serving
-from tests.volcano.scene import VOLCANO_JOBS, Scene, machine
-from tests.volcano.test_resizing import PSERVERS, TRAINERS, elastic, events
+from tests.volcano.elastic import JOB, NODES, PSERVERS, TRAINERS, elastic_job, events
+from tests.volcano.scene import VOLCANO_JOBS, Scene
 
 pytestmark = pytest.mark.cluster("Volcano runs on a real control plane only")
 
 Object = dict[str, Any]
 Start = Callable[[Sequence[NodeSpec]], Scene]
-NODES = (machine("one", 6), machine("two", 6))
-JOB = "ctr-volcano"
 
 
 def replicas(here: Scene) -> int:
@@ -34,10 +32,7 @@ def set_replicas(here: Scene, count: int) -> None:
 
 def test_controllers_that_die_in_mid_resize_end_it_when_they_are_back_and_nothing_is_lost(scene: Start) -> None:
     here = scene(NODES)
-    world = here.with_edl()
-    with world.controller:
-        here.kube.create(elastic(1, 8))
-        here.wait(lambda: len(here.running(TRAINERS)) == 8, "it grows into the cluster")
+    with elastic_job(here, 1, 8) as world:
         before = here.running(JOB)
 
         here.volcano.stop_controllers()
@@ -63,10 +58,7 @@ def test_controllers_that_die_in_mid_resize_end_it_when_they_are_back_and_nothin
 
 def test_a_job_that_completes_in_mid_resize_is_completed_and_leaves_its_room(scene: Start) -> None:
     here = scene(NODES)
-    world = here.with_edl()
-    with world.controller:
-        here.kube.create(elastic(1, 8))
-        here.wait(lambda: len(here.running(TRAINERS)) == 8, "it grows into the cluster")
+    with elastic_job(here, 1, 8) as world:
         here.kube.create(serving(replicas=2))
         here.wait(lambda: replicas(here) < 8, "edl lowers the count")
         here.wait(lambda: is_completed(here), "its trainers end with success, and it is completed")
@@ -79,10 +71,7 @@ def test_a_job_that_completes_in_mid_resize_is_completed_and_leaves_its_room(sce
 
 def test_a_count_that_somebody_else_sets_is_left_to_them_and_given_back(scene: Start) -> None:
     here = scene(NODES)
-    world = here.with_edl()
-    with world.controller:
-        here.kube.create(elastic(1, 6))
-        here.wait(lambda: len(here.running(TRAINERS)) == 6, "it grows to its maximum")
+    with elastic_job(here, 1, 6):
         set_replicas(here, 7)
         here.wait(lambda: "NotResized" in events(here, JOB), "an event names the other writer")
         assert "set replicas of task trainer to 7 after edl had set it to 6" in events(here, JOB)["NotResized"]
@@ -96,12 +85,10 @@ def test_a_count_that_somebody_else_sets_is_left_to_them_and_given_back(scene: S
 
 def test_annotations_that_contradict_each_other_are_named_and_the_job_keeps_its_size(scene: Start) -> None:
     here = scene(NODES)
-    world = here.with_edl()
-    with world.controller:
-        here.kube.create(elastic(5, 3))
+    with elastic_job(here, 5, 3, grown=2):
         here.wait(lambda: "NotResized" in events(here, JOB), "an event says why")
         assert "min-instance 5 exceeds paddlepaddle.org/max-instance 3" in events(here, JOB)["NotResized"]
-        here.wait(lambda: len(here.running(TRAINERS)) == 2, "it runs as it was published")
+        assert len(here.running(TRAINERS)) == 2, "it runs as it was published"
         annotate(here, {"paddlepaddle.org/max-instance": "6"})
         here.wait(lambda: len(here.running(TRAINERS)) == 6, "the contradiction is gone")
 
