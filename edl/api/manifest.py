@@ -13,6 +13,7 @@ from typing import Any
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.lending import lending_spec
 from edl.api.overlay import apply_template, avoid_nodes, prefer_node, require_label, require_node
+from edl.api.priorities import priority_classes_of
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
@@ -30,10 +31,6 @@ from edl.model.names import (
 from edl.model.resources import CPU, MEMORY
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-PRIORITY_CORE = "edl-core"
-PRIORITY_TRAINING = "edl-training"
-PRIORITY_SURPLUS = "edl-surplus"
-PRIORITY_CLASSES = (PRIORITY_CORE, PRIORITY_TRAINING, PRIORITY_SURPLUS)
 
 _OLD_LABELS = {Role.TRAINER: "paddle-job", Role.PSERVER: "paddle-job-pserver", Role.MASTER: "paddle-job-master"}
 _GRACE_S = 30
@@ -121,7 +118,8 @@ def pod_manifest(
         pinned: require the planned node; by default it is only preferred.
         cpu_request: the part of its CPU that a trainer requests, in (0, 1]; below 1 it may use all that it declares.
         may_evict: an autoscaler may evict the pod, unless the template has the annotation.
-        priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none.
+        priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none; a trainer
+            without requests then has that of other trainers.
         claims_journal: put the master's journal on a volume claim although the job sets no storage, because the
             cluster has a default StorageClass.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
@@ -136,8 +134,8 @@ def pod_manifest(
     template = job.role(role).template
     if template and template.spec:
         spec = apply_template(spec, template.spec, role)
-    priority_class = _priority_class(job, role, index)
-    if priority_class in priority_classes:
+    wanted = priority_classes_of(job, role, index, spec)
+    if priority_class := next((name for name in wanted if name in priority_classes), ""):
         spec["priorityClassName"] = priority_class
     if label:
         spec = require_label(spec, *label)
@@ -376,12 +374,6 @@ def _journal(job: TrainingJob, *, claims_journal: bool) -> Object:
     if job.spec.master.storage or claims_journal:
         return {"name": JOURNAL_VOLUME, "persistentVolumeClaim": {"claimName": claim_name(job)}}
     return {"name": JOURNAL_VOLUME, "emptyDir": {}}
-
-
-def _priority_class(job: TrainingJob, role: Role, index: int) -> str:
-    if role is not Role.TRAINER:
-        return PRIORITY_CORE
-    return PRIORITY_TRAINING if index < job.spec.trainer.min_trainers else PRIORITY_SURPLUS
 
 
 def _without_api_token(spec: Object) -> Object:

@@ -7,7 +7,8 @@ preempts nobody, and Cluster Autoscaler, which ignores pods below -10, sees it. 
 
 from __future__ import annotations
 
-from edl.api.manifest import PRIORITY_TRAINING, SAFE_TO_EVICT, Object, owner_reference
+from edl.api.manifest import SAFE_TO_EVICT, Object, owner_reference
+from edl.api.priorities import PRIORITY_TRAINING
 from edl.api.v1 import TrainingJob
 from edl.model.actions import RequestNode
 from edl.model.names import LABEL_NODE_GROUP, LABEL_REQUESTS_NODE

@@ -64,7 +64,7 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot, NodeRequest
 from edl.model.jobs import Job, Refusal
-from edl.model.names import JobKey, Role, WorkloadKind
+from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, JobKey, Role, WorkloadKind
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
@@ -302,11 +302,11 @@ class Executor:
             return refused
         if limited := limited_priority(job, self._limits):
             return limited
-        if snapshot.missing_priority_classes:
-            names = ", ".join(snapshot.missing_priority_classes)
+        optional = () if job.is_best_effort else (PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS)
+        if missing := [name for name in snapshot.missing_priority_classes if name not in optional]:
             return (
                 "PriorityClassMissing",
-                f"the cluster has no PriorityClass {names}; pods start without it until you run"
+                f"the cluster has no PriorityClass {', '.join(missing)}; pods start without it until you run"
                 " kubectl apply -f deploy/base/priorityclasses.yaml",
             )
         return None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from edl import __version__
-from edl.api.manifest import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
+from edl.api.priorities import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
 from edl.api.queues import QUEUE_PLURAL
 from edl.api.v1 import GROUP, PLURAL, VERSION
-from edl.model.names import CONTROLLER_NAMESPACE, KEY_SECRET
+from edl.model.names import CONTROLLER_NAMESPACE, KEY_SECRET, PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS
 
 NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
@@ -38,11 +38,16 @@ def namespace() -> list[Object]:
 
 
 def priority_classes() -> list[Object]:
-    """Priorities below 0, so that serving preempts training, surplus trainers first; training preempts nothing."""
+    """Priorities below 0, so that serving preempts training, surplus trainers first; training preempts nothing.
+
+    Minimums of jobs without requests are at the cutoff (-10) below which Cluster Autoscaler adds no node for a pod.
+    """
     meanings = (
         (PRIORITY_CORE, -1, "masters and parameter servers of training jobs"),
         (PRIORITY_TRAINING, -5, "trainers up to the min-instance of their job"),
+        (PRIORITY_BEST_EFFORT, -10, "trainers without requests, up to the min-instance of their job"),
         (PRIORITY_SURPLUS, -100, "trainers above the min-instance of their job; serving preempts them first"),
+        (PRIORITY_BEST_EFFORT_SURPLUS, -1000, "trainers without requests, above the min-instance of their job"),
     )
     return [
         {

@@ -138,7 +138,7 @@ DEGRADED: Rows = (
     (
         "`PriorityClassMissing`",
         "`edl-core`, `edl-training` or `edl-surplus` does not exist: pods run without it, and serving does "
-        "not preempt them",
+        "not preempt them; or a class of trainers without requests does not, and they have that of other trainers",
         "`kubectl apply -f deploy/base/priorityclasses.yaml`",
     ),
     (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from edl.api.manifest import PRIORITY_TRAINING
 from edl.api.node_request import node_request_manifest
+from edl.api.priorities import PRIORITY_TRAINING
 from edl.api.v1 import TrainingJob
 from edl.errors import ConflictError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError

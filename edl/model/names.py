@@ -20,6 +20,10 @@ ANNOTATION_DECLARED_CPU = "paddlepaddle.org/declared-cpu"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 
+PRIORITY_BEST_EFFORT = "edl-best-effort"
+PRIORITY_BEST_EFFORT_SURPLUS = "edl-best-effort-surplus"
+"""PriorityClasses that only jobs without requests need: trainers up to the minimum, and the others."""
+
 CONTROLLER_NAMESPACE = "paddlecloud"
 """The namespace of the controller in a default installation; TrainingJobs are invalid there."""
 

@@ -16,7 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.planner.policies.edl_2017 import MAX_LOAD_DESIRED, looked_at, rescale, totals_of
-from edl.sim.port import BASE, CORE, SURPLUS, new_pod
+from edl.sim.port import new_pod
 from edl.sim.world import Engine, World
 
 LOOP_S = 5.0
@@ -118,11 +118,7 @@ class NativeJobs:
 
     def _create(self, job: Job, role: Role, index: int) -> None:
         pod = new_pod(self._world, job, role, index, self._engine.now_s())
-        priority = (SURPLUS if role is Role.TRAINER else CORE) if self._has_priorities else 0
-        self._world.put(
-            replace(pod, priority=BASE if priority == SURPLUS and index < job.min_trainers else priority),
-            owner=job.uid,
-        )
+        self._world.put(pod if self._has_priorities else replace(pod, priority=0), owner=job.uid)
 
     def _delete(self, pod: Pod) -> None:
         if pod.node:

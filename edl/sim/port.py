@@ -31,6 +31,8 @@ from edl.waiting import is_set_within
 
 CORE, BASE, SURPLUS = -1, -5, -100
 """Priorities of edl's PriorityClasses: master and pservers, trainers up to the minimum, the other trainers."""
+BEST_EFFORT_BASE, BEST_EFFORT_SURPLUS = -10, -1000
+"""The same of trainers without requests."""
 
 
 class SimulatedCluster:
@@ -140,13 +142,12 @@ class SimulatedCluster:
 
 def new_pod(world: World, job: Job, role: Role, index: int, now_s: float) -> Pod:
     """A pod of a job, not yet in the world."""
-    core = role is not Role.TRAINER
     return Pod(
         namespace=job.key.namespace,
         name=f"{job.key.name}-{role.value}-{index}",
         uid=world.new_uid(),
         shape=next((fixed.shape for fixed in job.fixed if fixed.role is role), job.trainer),
-        priority=CORE if core else BASE if index < job.min_trainers else SURPLUS,
+        priority=_priority(job, role, index),
         created_s=now_s,
         job=job.key,
         role=role,
@@ -164,3 +165,11 @@ def remove_job(world: World, key: JobKey) -> None:
             world.drop((pod.namespace, pod.name))
         elif not pod.terminating:
             world.put(replace(pod, terminating=True, ready=False))
+
+
+def _priority(job: Job, role: Role, index: int) -> int:
+    if role is not Role.TRAINER:
+        return CORE
+    if index < job.min_trainers:
+        return BEST_EFFORT_BASE if job.is_best_effort else BASE
+    return BEST_EFFORT_SURPLUS if job.is_best_effort else SURPLUS

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from edl.api.manifest import (
-    PRIORITY_CLASSES,
     owner_reference,
     pod_group_manifest,
     pod_manifest,
@@ -18,6 +17,7 @@ from edl.api.manifest import (
     token_secret_manifest,
     volume_claim_manifest,
 )
+from edl.api.priorities import PRIORITY_CLASSES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.model.names import Role
 from tests.worlds.golden_pods import inputs, output_of, render

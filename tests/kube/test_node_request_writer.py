@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edl.api.manifest import PRIORITY_TRAINING
+from edl.api.priorities import PRIORITY_TRAINING
 from edl.model.actions import RequestNode, Result, WithdrawNodeRequest
 from edl.model.node_groups import NodeGroup
 from edl.model.resources import Resources, Taint

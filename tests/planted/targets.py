@@ -6,6 +6,9 @@ from __future__ import annotations
 LIVE_TRAINERS = "edl.model.jobs:Job.live_trainers"
 REQUESTED_MILLI = "edl.model.lending:requested_milli"
 
+# api
+PRIORITY_CLASSES_OF = "edl.api.priorities:priority_classes_of"
+
 # lifecycle
 END_OF_REQUEST = "edl.lifecycle.node_requests:_end_of"
 DESCRIBE = "edl.lifecycle.status:describe"

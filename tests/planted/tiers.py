@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.planted import Right, bug, targets
 
+PRIORITIES = "api/test_priorities.py"
 REMAINDER = "planner/best_effort/test_remainder.py"
 PROPERTIES = "planner/best_effort/test_remainder_properties.py"
 
@@ -62,3 +63,21 @@ def first_come(_: Right) -> Right:
 )
 def priority_alone(_: Right) -> Any:
     return property(lambda job: (True, job.tier))
+
+
+@bug(
+    "kube-scheduler cannot tell trainers without requests from others",
+    at=targets.PRIORITY_CLASSES_OF,
+    caught_by=f"{PRIORITIES}::test_trainers_without_requests_have_classes_of_their_own",
+)
+def no_class_of_their_own(right: Right) -> Right:
+    return lambda job, role, index, spec: right(job, role, index, spec)[-1:]
+
+
+@bug(
+    "in a cluster without their classes, trainers without requests have the priority of serving",
+    at=targets.PRIORITY_CLASSES_OF,
+    caught_by=f"{PRIORITIES}::test_a_cluster_without_these_classes_gives_them_those_of_other_trainers",
+)
+def no_class_at_all(right: Right) -> Right:
+    return lambda job, role, index, spec: right(job, role, index, spec)[:1]

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from edl.api.manifest import PRIORITY_CLASSES, pod_manifest
+from edl.api.manifest import pod_manifest
+from edl.api.priorities import PRIORITY_CLASSES
 from edl.api.v1 import parse_job
 from edl.model.names import Role
 

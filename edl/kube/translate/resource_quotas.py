@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from edl.api.manifest import PRIORITY_CLASSES
+from edl.api.priorities import BASIC_PRIORITY_CLASSES, PRIORITY_CLASSES
 from edl.errors import ConfigError
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.objects import ObjectMetadata, ResourceQuotaObject, ResourceQuotaSpec, Scalar, ScopeObject
@@ -95,7 +95,8 @@ def _includes_every_job(expression: ScopeObject) -> bool:
         return expression.scope_name in _OF_EVERY_JOB
     values = set(expression.values or ())
     return {
-        "In": values.issuperset(PRIORITY_CLASSES),
+        # One that names no class of trainers without requests holds them back, too, and no other job is overlooked.
+        "In": values.issuperset(BASIC_PRIORITY_CLASSES),
         "NotIn": values.isdisjoint(PRIORITY_CLASSES),
         "Exists": True,
     }.get(expression.operator or "", False)

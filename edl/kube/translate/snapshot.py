@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from edl.api.manifest import PRIORITY_CLASSES
+from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
 from edl.kube.translate.daemonsets import DaemonReader, reserve
 from edl.kube.translate.decoders import Quarantined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -19,6 +19,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
+from edl.model.qos import QosClass
 from edl.model.status import Reason
 from edl.planner.guard import RefusedPlanError
 from edl.sim.virtual_time import LoopClock, run_virtual
@@ -373,6 +374,24 @@ def test_missing_priority_classes_degrade_the_jobs() -> None:
     assert degraded is not None
     assert degraded.reason == "PriorityClassMissing"
     assert "edl-surplus" in degraded.message
+
+
+@pytest.mark.parametrize(("qos", "expected"), [(QosClass.BURSTABLE, "False"), (QosClass.BEST_EFFORT, "True")])
+def test_the_classes_of_trainers_without_requests_are_missed_by_jobs_that_have_some(
+    qos: QosClass, expected: str
+) -> None:
+    stage = Stage(targets={"a": 4})
+    stage.world.add(replace(make_job("a", max_trainers=4), qos=qos))
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.missing_priority_classes = ("edl-best-effort", "edl-best-effort-surplus")
+        await controller.round()
+
+    play(stage, script)
+    status = stage.world.jobs[A].status
+    assert status is not None
+    degraded = status.condition("Degraded")
+    assert (degraded.status if degraded else "False") == expected
 
 
 def test_writes_are_bounded_in_their_number_at_once() -> None:

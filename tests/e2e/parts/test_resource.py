@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.api import manifest
+from edl.api import manifest, priorities
 from edl.api.v1 import parse_job
 from edl.install.alerts import operator_objects
 from edl.install.manifests import controller_manifests
@@ -108,7 +108,7 @@ def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane,
     kube.patch("namespaces", space, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
     body = make_manifest()
     body["metadata"] |= {"uid": UID, "namespace": space}
-    job, classes = parse_job(body), manifest.PRIORITY_CLASSES
+    job, classes = parse_job(body), priorities.PRIORITY_CLASSES
     master = manifest.pod_manifest(job, Role.MASTER, 0, default_master_image="edl", priority_classes=classes)
     assert try_out(kube, master, space)["spec"]["restartPolicy"] == "OnFailure"
     trainer = manifest.pod_manifest(job, Role.TRAINER, 0, default_master_image="edl", priority_classes=classes)
@@ -346,7 +346,7 @@ def test_pods_of_every_role_fit_the_longest_name(kube: Kube, space: str) -> None
     body["metadata"] |= {"uid": UID, "namespace": space}
     for role, index in ((Role.MASTER, 0), (Role.PSERVER, 9999), (Role.TRAINER, 9999)):
         pod = manifest.pod_manifest(
-            parse_job(body), role, index, default_master_image="edl", priority_classes=manifest.PRIORITY_CLASSES
+            parse_job(body), role, index, default_master_image="edl", priority_classes=priorities.PRIORITY_CLASSES
         )
         assert try_out(kube, pod, space)["spec"]["hostname"].endswith(f"-{index}")
 

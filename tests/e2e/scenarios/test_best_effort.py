@@ -67,8 +67,14 @@ def test_trainers_without_requests_wait_for_their_queue_and_make_way_for_serving
         wait_running(here, "rider", PODS - 5)
         here.kube.create(serving(replicas=2, cpu="1"))
         here.kube.wait_until(lambda: here.ready_serving() == 2, WITHIN_S, "two serving pods are ready")
-        wait_running(here, "solid", 3)  # kube-scheduler may have preempted one of its surplus trainers
+        wait_running(here, "solid", 3)
         wait_running(here, "rider", PODS - 7)
+        specs = {p["metadata"]["name"]: p["spec"] for p in here.pods() if "priorityClassName" in p["spec"]}
+        classes = {name: (spec["priorityClassName"], spec["priority"]) for name, spec in specs.items()}
+        assert classes.pop("rider-trainer-0") == ("edl-best-effort", -10)
+        riders = {found for name, found in classes.items() if name.startswith("rider-trainer")}
+        assert riders == {("edl-best-effort-surplus", -1000)}
+        assert classes["solid-trainer-2"] == ("edl-surplus", -100)
         pods = [pod for pod in here.pods() if pod["metadata"]["name"].startswith("rider-trainer")]
         assert {pod["status"]["qosClass"] for pod in pods} == {"BestEffort"}
         here.kube.patch("queues.paddlepaddle.org", "default", {"spec": {"bestEffort": "Refused"}})

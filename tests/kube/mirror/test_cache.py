@@ -283,7 +283,8 @@ async def test_priority_classes_and_the_resource_log_line_are_available() -> Non
     async with world(api) as w:
         await w.settled()
         assert w.cache.priority_classes() == {"edl-core"}
-        assert w.cache.snapshot(0.0).missing_priority_classes == ("edl-surplus", "edl-training")
+        missing = w.cache.snapshot(0.0).missing_priority_classes
+        assert missing == ("edl-best-effort", "edl-best-effort-surplus", "edl-surplus", "edl-training")
         assert w.cache.resource_log_line().startswith(
             "{NodeCount:1 GPURequest:0 GPULimit:0 GPUTotal:0 CPURequestMilli:1000 "
         )

@@ -60,6 +60,20 @@ def test_two_names_of_one_resource_give_the_smaller_limit() -> None:
             },
             True,
         ),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [
+                        {
+                            "scopeName": "PriorityClass",
+                            "operator": "In",
+                            "values": ["edl-core", "edl-training", "edl-surplus"],
+                        }
+                    ]
+                }
+            },
+            True,
+        ),
     ],
 )
 def test_a_quota_counts_only_if_its_scopes_include_every_pod_of_a_job(spec: Object, counts: bool) -> None:

@@ -246,7 +246,8 @@ def test_a_priority_is_resolved_by_the_priority_classes(spec: Object, priority: 
 def test_priority_classes_of_edl_are_reported_missing_only_if_classes_are_known() -> None:
     assert take(node()).missing_priority_classes == ()
     known = [{"kind": "PriorityClass", "metadata": {"name": name}} for name in ("edl-core", "edl-surplus")]
-    assert take(node(), *known).missing_priority_classes == ("edl-training",)
+    found = take(node(), *known).missing_priority_classes
+    assert found == ("edl-best-effort", "edl-best-effort-surplus", "edl-training")
 
 
 def test_a_change_of_the_classes_changes_the_priority_of_unchanged_pods() -> None:

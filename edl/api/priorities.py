@@ -1,0 +1,45 @@
+"""Which PriorityClass a pod of a TrainingJob has, so that kube-scheduler ends trainers in the order of the plan.
+
+All are below 0, the priority of serving. The values are in `edl.install.objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edl.api.v1 import TrainingJob
+from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, Role
+from edl.model.resources import CPU, MEMORY
+
+PRIORITY_CORE = "edl-core"
+PRIORITY_TRAINING = "edl-training"
+PRIORITY_SURPLUS = "edl-surplus"
+BASIC_PRIORITY_CLASSES = (PRIORITY_CORE, PRIORITY_TRAINING, PRIORITY_SURPLUS)
+"""Those that every job needs."""
+PRIORITY_CLASSES = (*BASIC_PRIORITY_CLASSES, PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS)
+
+
+def priority_classes_of(job: TrainingJob, role: Role, index: int, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The PriorityClass of a pod, and behind it what the pod has in a cluster that lacks this one.
+
+    Args:
+        job: a valid job.
+        role: the role of the pod.
+        index: the number of the pod within its role, from 0.
+        spec: the pod, which says whether it requests cpu or memory.
+    """
+    if role is not Role.TRAINER:
+        return (PRIORITY_CORE,)
+    is_surplus = index >= job.spec.trainer.min_trainers
+    usual = PRIORITY_SURPLUS if is_surplus else PRIORITY_TRAINING
+    if any(name in (CPU, MEMORY) for name in _resources(spec)):
+        return (usual,)
+    return (PRIORITY_BEST_EFFORT_SURPLUS if is_surplus else PRIORITY_BEST_EFFORT, usual)
+
+
+def _resources(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all resources that a pod or one of its containers requests or limits."""
+    for part in (spec, *spec.get("containers", ()), *spec.get("initContainers", ())):
+        for amounts in (part.get("resources") or {}).values():
+            yield from amounts if isinstance(amounts, Mapping) else ()
