@@ -294,7 +294,9 @@ async def test_priority_classes_and_the_resource_log_line_are_available() -> Non
 async def test_a_change_of_progress_alone_is_stored_and_is_no_change_to_wait_for(changed: str, wakes: bool) -> None:
     async with world() as here:
         await here.settled()
-        here.api.put(JOBS, {**job(), "status": {"phase": "Running", "dataset": {"epoch": 0, "done": 1}}})
+        first = {"phase": "Running", "dataset": {"epoch": 0, "done": 1}}
+        here.api.put(JOBS, {**job(), "status": first})
+        await eventually(lambda: stored_status(here) == first)  # else the wait may end for the first lists
         assert await here.cache.wait_for_change(60.0)
         later = {"phase": "Running", "dataset": {"epoch": 0, "done": 1}, changed: {"epoch": 0, "done": 2}}
         here.api.put(JOBS, {**job(), "status": later})
