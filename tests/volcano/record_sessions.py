@@ -64,7 +64,7 @@ _STATE = "custom-columns=NAME:.metadata.name,STATUS:.status.phase,NODE:.spec.nod
 _WHY = "-o jsonpath={.items[0].status.conditions[-1].message}"
 _RESTARTS = re.compile(r"^Running,\d+$", re.MULTILINE)
 _ON_NODE = re.compile(r"^  small-\d: \d+ stay\n", re.MULTILINE)
-_OVERCOMMIT = re.compile(r"^  pods on small-\d may use \d+ % of its .*\n", re.MULTILINE)
+_OVERCOMMIT = re.compile(r"^  pods on small-\d may use \d+ % of its (\w+) by their limits \(.*\);", re.MULTILINE)
 _POD = re.compile(rf"\b({TALK})-[a-z0-9]{{5}}\b")
 
 
@@ -189,7 +189,7 @@ def shape(document: str) -> list[str]:
     That is also the names of the Job's pods, how often Volcano restarted its job, and which node holds how many, by
     number and by limit.
     """
-    named = _OVERCOMMIT.sub("", _POD.sub(r"\1-POD", document))
+    named = _OVERCOMMIT.sub(r"  pods on NODE may use MORE of its \1;", _POD.sub(r"\1-POD", document))
     return record_sessions.shape(_RESTARTS.sub("Running,RESTARTS", _ON_NODE.sub("", named)))
 
 

@@ -119,7 +119,7 @@ async def test_the_last_trainer_saves_the_model_if_it_is_told_to_leave_a_step_af
             loop = job.steps(replicas["b"], "at-b")
 
             def leave(_start: int, end: int, _world: World) -> None:
-                if end == 320:  # the other one leaves after this step, and has told so
+                if end == 320:  # the other one has announced that it leaves after this step
                     job.leave()
 
             loop.on_step = leave
