@@ -32,11 +32,12 @@ export EDL_STARTED := $(shell date +%s)
 unexport PYTHONDONTWRITEBYTECODE
 STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\n' $$((now / 60)) $$((now % 60)) "$$1"; }; step
 # Each process takes a whole file at a time, the longest files first (tests/distribution.py). Many tests wait, so two
-# cores are busy with four processes; a real control plane keeps them busy with two.
+# cores are busy with four processes, or with three that each have a real control plane.
 PYTEST := $(BIN)/python -m pytest
 BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports
 IN_TWO := $(BY_FILE) -n 2
+IN_THREE := $(BY_FILE) -n 3
 IN_FOUR := $(BY_FILE) -n 4
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
 # simulator, and most random cases.
@@ -90,7 +91,7 @@ test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sand
 	@$(STEP) 'build the programs of the control plane, if they are missing'
 	@$(BIN)/python -m tests.e2e.control_plane build
 	@$(STEP) 'contract tests, then end-to-end tests on the real control plane'
-	@$(PYTEST) $(IN_TWO) --on cluster tests/contract tests/e2e
+	@$(PYTEST) $(IN_THREE) --on cluster tests/contract tests/e2e
 
 check: test ## the same as test
 

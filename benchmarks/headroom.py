@@ -26,10 +26,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.headroom_account import POD_CORES, Account, run
-from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, replicas
+from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, REQUESTS_A_MINUTE, replicas
 from edl.headroom.advisor import Room
 from edl.headroom.learner import Learner
 from edl.sim.headroom import Conformal, Foresight, Peak
+from edl.sim.importers import azure_llm
+from edl.sim.importers.azure_llm import PODS_PER_NODE
 from edl.sim.measures import mean_over
 from edl.sim.scenario import Scenario
 from edl.sim.scenario_file import read_scenario
@@ -80,28 +82,33 @@ def day(headroom: int | str, slo: float = 20.0) -> Scenario:
     )
 
 
-def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS) -> Scenario:
-    """Days and nights beside three jobs, on twenty nodes of 16 cores."""
+def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS, load: int = 0) -> Scenario:
+    """Days and nights beside three jobs, on twenty nodes of 16 cores; load 0 is that of the stored scenario."""
     scenario = read_scenario(DAY_AND_NIGHT)
+    if load:
+        pods = PODS_PER_NODE * sum(group.count for group in scenario.nodes)
+        timeline = azure_llm.replicas(REQUESTS_A_MINUTE, DAYS, pods=pods, seed=load)
+        (web,) = scenario.serving
+        scenario = scenario.model_copy(update={"serving": (web.model_copy(update={"replicas": timeline}),)})
     flags = {"serving_headroom": headroom, "serving_slo": slo}
     controller = scenario.controller.model_copy(update=flags)
     return scenario.model_copy(update={"controller": controller, "duration_s": days * DAY_S})
 
 
-def cases_of_nodes(days: float) -> list[tuple[str, Scenario]]:
+def cases_of_nodes(days: float, load: int) -> list[tuple[str, Scenario]]:
     """Each case with its name."""
     return [
-        ("none", nodes(0, days=days)),
-        (f"fixed {FIXED[1]}", nodes(FIXED[1], days=days)),
-        (f"auto, slo {CHARGED}", nodes("auto", CHARGED, days)),
-        ("foresight", nodes("foresight", CHARGED, days)),
+        ("none", nodes(0, days=days, load=load)),
+        (f"fixed {FIXED[1]}", nodes(FIXED[1], days=days, load=load)),
+        (f"auto, slo {CHARGED}", nodes("auto", CHARGED, days, load)),
+        ("foresight", nodes("foresight", CHARGED, days, load)),
     ]
 
 
-def in_parallel(days: float = DAYS) -> Iterator[dict[str, Any]]:
+def in_parallel(days: float = DAYS, load: int = 0) -> Iterator[dict[str, Any]]:
     """The figures of each case of the nodes, as the processes deliver them: one for each core."""
     with ProcessPoolExecutor(len(sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_of_weeks, cases_of_nodes(days))
+        yield from pool.map(_of_weeks, cases_of_nodes(days, load))
 
 
 def _of_weeks(case: tuple[str, Scenario]) -> dict[str, Any]:
@@ -226,14 +233,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", choices=("wave", "weeks", "day", "nodes"))
     parser.add_argument("--days", type=float, default=DAYS, help="of `nodes`")
+    parser.add_argument("--load", type=int, default=0, help="of `nodes`: the seed of its serving")
     given = parser.parse_args()
     which = given.which
     stored = []
     makers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "weeks": accounts,
-        "nodes": partial(in_parallel, given.days),
+        "nodes": partial(in_parallel, given.days, given.load),
     }
     name = which if given.days == DAYS else f"{which}-{given.days:g}"
+    name += f"-load-{given.load}" if given.load else ""
     each = (simulated(*case) for case in simulations(which)) if which not in makers else makers[which]()
     for one in each:
         stored.append(one)

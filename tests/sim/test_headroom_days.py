@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from benchmarks.headroom import CHARGED, nodes, waiting_within
 from edl.sim.simulation import Run, simulate
 
@@ -38,3 +40,9 @@ def test_the_parts_of_the_waiting_add_up() -> None:
     done = run(0)
     parts = waiting_within(done, 0, 5000) + waiting_within(done, 5000, HOURS * 3600)
     assert abs(parts - done.figures["serving_shortfall_pod_s"]) < 1e-6
+
+
+def test_another_load_has_other_hours_of_the_same_service() -> None:
+    first, second = (nodes(0, load=load).serving[0].replicas for load in (0, 1))
+    assert first != second
+    assert max(pods for _, pods in first) == pytest.approx(max(pods for _, pods in second), rel=0.2)
