@@ -27,6 +27,7 @@ GROWING: dict[str, bool | int | str] = {
     "presolve": "off",  # costs more than it saves: most of these programs are small
     "simplex_strategy": 4,  # primal: a basis stays feasible if columns are added
 }
+DUAL = 1
 _OUTCOMES = {
     HighsModelStatus.kOptimal: Outcome.OPTIMAL,
     HighsModelStatus.kModelEmpty: Outcome.OPTIMAL,
@@ -91,7 +92,7 @@ class _HighspyModel:
         self._is_refused = self._is_refused or status is HighsStatus.kError
 
     def solve(self, limit_s: float) -> Answer:
-        """Solve it from the last basis; if that comes to nothing, once more from the beginning."""
+        """Solve it from the last basis; if that fails, from the beginning, and at last by another method."""
         if self._is_refused:
             return REFUSED
         until_s = self._highs.getRunTime() + limit_s  # its clock goes on from run to run, and its limit is on that
@@ -100,6 +101,16 @@ class _HighspyModel:
             self._highs.clearSolver()
             self._highs.setOptionValue("presolve", "off")  # it sometimes calls a tight program infeasible
             answer = self._run(until_s)
+        if answer.outcome is Outcome.BROKEN and self._grows:
+            answer = self._run_dual(until_s)
+        return answer
+
+    def _run_dual(self, until_s: float) -> Answer:
+        """Solve it by the dual simplex method: the primal one may end beside a row, with the status Unknown."""
+        self._highs.clearSolver()
+        self._highs.setOptionValue("simplex_strategy", DUAL)
+        answer = self._run(until_s)
+        self._highs.setOptionValue("simplex_strategy", GROWING["simplex_strategy"])
         return answer
 
     def _run(self, until_s: float) -> Answer:

@@ -20,6 +20,8 @@ RENEWED_EVERY_S = 2.0
 SLACK_S = 15.0
 MANY = 40
 SOME = 12
+STILL_S = 1.0
+"""No request begins any more if none came for so long."""
 JOB = "handed-over"
 
 
@@ -68,7 +70,12 @@ def test_a_leader_that_is_stopped_past_its_lease_writes_nothing_when_it_wakes_up
     first = holder(stage)
     with leader.proxy.fault(after(SOME, hang), "POST", "/pods$") as creations:
         stage.submit(JOB, trainer={"max-instance": MANY})
-        stage.here.kube.wait_until(lambda: len(creations) > SOME, 20, "some trainers are created, others are not")
+        # A request that the process has begun to send when it stops would be sent in full when it wakes up.
+        stage.here.kube.wait_until(
+            lambda: len(creations) > SOME and time.monotonic() - creations[-1].at_s > STILL_S,
+            20,
+            "some trainers are created, all other requests wait",
+        )
         leader.process.send(signal.SIGSTOP)
         stopped_s = time.monotonic()
         assert standby.proxy.writes() == [], "who does not lead writes nothing"

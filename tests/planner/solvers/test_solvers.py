@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -257,3 +258,22 @@ def test_without_highspy_plans_are_made_by_scipy() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["scipy", "2"]
+
+
+def stored(name: str) -> LinearProgram:
+    """A program of `data`: each column is its cost, its left sides, and its bounds; null is infinity."""
+    found = json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text())
+    table = np.array([[np.inf if x is None else x for x in column] for column in found["columns"]])
+    left = Matrix.from_dense(table[:, 1:-2].T)
+    return LinearProgram(table[:, 0], left, np.array(found["right"]), table[:, -2], table[:, -1], grows=True)
+
+
+def test_a_program_that_the_primal_method_gives_up_is_solved() -> None:
+    program = stored("unknown")
+    model = Highspy().load(program)
+    first = model.solve(LIMIT_S)
+    model.add(Matrix.from_dense(np.array([[1.0], [0.0], [0.0]])))
+    for answer in (first, model.solve(LIMIT_S)):
+        assert answer.outcome is Outcome.OPTIMAL
+        assert answer.value == pytest.approx(Scipy().load(program).solve(LIMIT_S).value)
+        assert (program.left.dense() @ answer.x[: len(program.cost)] <= program.right + 1e-6).all()
