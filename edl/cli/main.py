@@ -10,14 +10,14 @@ from __future__ import annotations
 import sys
 
 from edl.cli.exit_codes import FAILED, USAGE
+from edl.cli.interrupts import INTERRUPTED, end_at_once_on_interrupt, raise_on_interrupt
 from edl.errors import ConfigError, EdlError
 from edl.printable import printable
-
-_INTERRUPTED = 128 + 2
 
 
 def main() -> None:
     """Run the command that `sys.argv` names; it ends with SystemExit."""
+    end_at_once_on_interrupt()
     try:
         from edl.cli.app import app  # noqa: PLC0415 - typer may be missing
 
@@ -25,7 +25,7 @@ def main() -> None:
     except EdlError as error:
         _exit(str(error), USAGE if isinstance(error, ConfigError) else FAILED)
     except KeyboardInterrupt:  # before the command handles the signal
-        raise SystemExit(_INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED) from None
     except ModuleNotFoundError as error:
         if (error.name or "edl").partition(".")[0] == "edl":
             raise
@@ -34,6 +34,8 @@ def main() -> None:
             " `controller`; in a checkout: pip install '.[controller]'",
             USAGE,
         )
+    finally:
+        raise_on_interrupt()
 
 
 def _exit(message: str, code: int) -> None:

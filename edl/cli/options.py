@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from edl.cli.interrupts import raise_on_interrupt
 from edl.errors import ConfigError
 from edl.settings.commands import Command, load, settings_of
 from edl.settings.flags import Declaration, Settings, declarations, read_settings
@@ -42,7 +43,9 @@ def _function(command: Command, parameters: list[Parameter]) -> Callable[..., No
         if context is not None and context.invoked_subcommand is not None:
             return
         settings: Settings = read_settings(settings_of(command), given)
-        raise typer.Exit(load(command.run)(settings) or 0)
+        function = load(command.run)
+        raise_on_interrupt()
+        raise typer.Exit(function(settings) or 0)
 
     vars(run)["__signature__"] = Signature(parameters)
     return run

@@ -52,6 +52,41 @@ def test_a_wrong_value_is_reported_without_importing_the_planner() -> None:
     assert done.stderr.startswith("edl: --interval-s 'soon': ")
 
 
+@pytest.mark.parametrize("module", ["edl.cli.app", "edl.settings.plan", "edl.cli.plan", "edl.api.status"])
+def test_an_interrupt_while_modules_load_ends_the_command_without_a_word(module: str) -> None:
+    done = python(
+        "import os, signal, sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name != {module!r}: return\n"
+        "        try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "        except KeyboardInterrupt as error: raise ValueError('as pydantic does') from error\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "sys.argv = ['edl', 'plan', '-f', '/dev/null']\n"
+        "from edl.cli.main import main\n"
+        "main()"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_command_that_runs_is_interrupted_as_python_does_it_and_an_ignored_signal_stays_ignored() -> None:
+    code = (
+        "import os, signal, sys, types\n"
+        "def interrupted(settings):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('goes on')\n"
+        "sys.modules['edl.cli.plan'] = types.SimpleNamespace(plan=interrupted)\n"
+        "sys.argv = ['edl', 'plan', '-f', '/dev/null']\n"
+        "from edl.cli.main import main\n"
+        "try: main()\n"
+        "finally: print(signal.getsignal(signal.SIGINT) is {})"
+    )
+    raised = python(code.format("signal.default_int_handler"))
+    assert (raised.returncode, raised.stdout, raised.stderr) == (130, "True\n", "")
+    ignored = python("import signal; signal.signal(2, signal.SIG_IGN)\n" + code.format("signal.SIG_IGN"))
+    assert (ignored.returncode, ignored.stdout, ignored.stderr) == (0, "goes on\nTrue\n", "")
+
+
 @pytest.mark.parametrize(
     ("missing", "arguments"),
     [
