@@ -187,7 +187,7 @@ def deep_job_hides_others(_: Right) -> Right:
 @bug(
     "a container that ran out of memory shows only its own message",
     at=targets.TERMINATION_MESSAGE,
-    caught_by="kube/translate/test_snapshot.py::test_an_exceeded_memory_limit_is_read_after_the_termination_message",
+    caught_by="kube/translate/test_snapshot_pods.py::test_an_exceeded_memory_limit_is_read_after_the_termination_message",
 )
 def out_of_memory_not_reported(_: Right) -> Callable[[Any], str]:
     return lambda ended: ended.message or ""
