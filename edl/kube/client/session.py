@@ -22,7 +22,7 @@ from kubernetes.aio.config import ConfigException
 
 from edl.errors import EdlError, TemporaryError
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
-from edl.kube.client.connections import connections
+from edl.kube.client.connections import Sockets, connections
 from edl.kube.client.credentials import (
     configuration_of_caller,
     impersonation_of,
@@ -92,8 +92,10 @@ class ApiSession:
         self._exempt: str | None = None
         # A watch keeps its connection for minutes, and there is one for each namespace: watches must not take those
         # of other requests, and nothing may take that of the lease.
+        self._sockets = Sockets()
         self._client, self._watches, self._exempt_client = (
-            connections(configuration, most, self._check_fence) for most in (CONNECTIONS, 0, EXEMPT_CONNECTIONS)
+            connections(configuration, most, self._check_fence, self._sockets)
+            for most in (CONNECTIONS, 0, EXEMPT_CONNECTIONS)
         )
 
     @classmethod
@@ -135,6 +137,7 @@ class ApiSession:
         self._credentials.close()
         for client in (self._client, self._watches, self._exempt_client):
             await client.close()
+        await self._sockets.closed()
 
     def fence(self, may_write: Callable[[], bool], *, exempt: str) -> None:
         """From now on, call `may_write` right before each request that can change something.
