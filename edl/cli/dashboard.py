@@ -24,10 +24,10 @@ def dashboard(settings: DashboardSettings) -> None:
 
 
 async def _serve(settings: DashboardSettings) -> None:
-    stop = asyncio.Event()
+    stop, limits = asyncio.Event(), settings.read_limits()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    page = PageSettings(settings.listen, settings.policy, settings.read_limits())
+    page = PageSettings(settings.listen, settings.policy, lambda: limits)
     async with await ApiSession.open(settings.kubeconfig) as session:
         served, stopped = await wait_for_first(serve_page(session, page, _print_address), stop.wait())
         if stopped.cancelled():

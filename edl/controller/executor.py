@@ -121,6 +121,10 @@ class Executor:
         self._noticed: dict[str, str] = {}  # the last event of each workload that is no TrainingJob, by UID
         self._tried: dict[str, int] = {}  # the generation with which each job was probed, by UID
 
+    def use(self, limits: Limits) -> None:
+        """From now on, use these limits; every job is looked at anew."""
+        self._limits, self._settled = limits, SettledJobs()
+
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The planner's view with bounds that respect what the API server refuses.
 

@@ -11,7 +11,7 @@ what it remembers between rounds at any moment: a restart costs time and never c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from edl.clock import Clock
@@ -87,6 +87,7 @@ class Controller:
         queues: QueueReporter | None = None,
         nodes: NodeReporter | None = None,
         advisor: HeadroomAdvisor | None = None,
+        changed_limits: Callable[[], Awaitable[Limits | None]] | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -103,7 +104,9 @@ class Controller:
             queues: shows what the queues use; None shows nothing.
             nodes: reports nodes that trainers avoid; None reports nothing.
             advisor: says what room to keep for serving; None keeps only what the limits say.
+            changed_limits: is asked before each round for new limits; None if they have not changed.
         """
+        self._changed_limits = changed_limits
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._limits, self._pace, self._show, self._masters = limits, pace or Pace(), show, masters
         self._queues, self._nodes = queues, nodes
@@ -182,7 +185,16 @@ class Controller:
         self._recorder.ended(result, self._clock.monotonic_s() - self.last_round_s)
         return result
 
+    async def _take_changed_limits(self) -> None:
+        limits = await self._changed_limits() if self._changed_limits is not None else None
+        if limits is None:
+            return
+        self._limits = limits
+        for part in (self._observer, self._plans, self._executor):
+            part.use(limits)
+
     async def _round(self) -> RoundResult:
+        await self._take_changed_limits()
         self._hand_back.observe()
         snapshot = await self._cluster.observe()
         # The parts of a round take long on a large cluster, and the lease is renewed in between.

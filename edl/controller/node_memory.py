@@ -25,6 +25,12 @@ class NodeMemory:
         self._rests: dict[str, tuple[float, float]] = {}  # (until when, how long) by group
         self._idle_since_s: dict[str, float] = {}
 
+    def use(self, limits: Limits) -> None:
+        """From now on, use the groups and the time of these limits; a group that is gone is forgotten."""
+        self._limits = limits
+        self._groups = {group.name: group for group in limits.expected_nodes}
+        self._rests = {name: rest for name, rest in self._rests.items() if name in self._groups}
+
     def update(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """The snapshot with both; the same object if the operator expects no nodes."""
         if not self._groups:

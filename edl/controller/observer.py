@@ -56,6 +56,12 @@ class Observer:
         self._unknown: frozenset[str] = frozenset()
         self._allowing: frozenset[str] = frozenset()
 
+    def use(self, limits: Limits) -> None:
+        """From now on, use these limits."""
+        self._limits = limits
+        self._viewed.clear()
+        self._nodes.use(limits)
+
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
         now_s, before = self._clock.monotonic_s(), self._unreachable_since_s

@@ -82,6 +82,10 @@ class PlanMaker:
         self._last: ScalePlan | None = None
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
 
+    def use(self, limits: Limits) -> None:
+        """From now on, plan with these limits; the kept plan is made anew."""
+        self._limits, self._kept = limits, KeptPlan(limits)
+
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """A plan that has passed its checks: a new one, else a fallback plan; None leaves the cluster unchanged.
 

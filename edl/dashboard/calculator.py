@@ -37,11 +37,11 @@ class Calculator:
 
     Args:
         policy: its name; empty for the default.
-        limits: what the operator allows.
+        limits: what the operator allows now.
         waiting: the most calculations that run or wait at a time.
     """
 
-    def __init__(self, policy: str, limits: Limits, *, waiting: int = MAX_WAITING) -> None:
+    def __init__(self, policy: str, limits: Callable[[], Limits], *, waiting: int = MAX_WAITING) -> None:
         self._policy, self._limits, self._most = policy, limits, waiting
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edl-page")
         self._pending: list[Future[Any]] = []
@@ -57,7 +57,7 @@ class Calculator:
             PlanError: there is none.
             BusyError: too many calculations wait.
         """
-        return await self._run(lambda: plan_snapshot(snapshot, self._policy, self._limits))
+        return await self._run(lambda: plan_snapshot(snapshot, self._policy, self._limits()))
 
     async def report(self, snapshot: ClusterSnapshot, namespace: str, name: str) -> dict[str, Any]:
         """The report of `edl explain` on one job, as `-o json` prints it.
@@ -69,7 +69,7 @@ class Calculator:
 
         def work() -> dict[str, Any]:
             key = find_job(snapshot, name, namespace)
-            report = report_snapshot(snapshot, key, self._policy, self._limits)
+            report = report_snapshot(snapshot, key, self._policy, self._limits())
             found: dict[str, Any] = json.loads(job_report_json(report, snapshot))
             return found
 
@@ -86,8 +86,9 @@ class Calculator:
 
     def _compare(self, snapshot: ClusterSnapshot, text: str) -> dict[str, Any]:
         pasted = with_pasted(snapshot, text)
-        plan = plan_snapshot(pasted.snapshot, self._policy, self._limits)
-        changes = compare_snapshots(snapshot, pasted.snapshot, plan, self._limits, "the cluster")
+        limits = self._limits()
+        plan = plan_snapshot(pasted.snapshot, self._policy, limits)
+        changes = compare_snapshots(snapshot, pasted.snapshot, plan, limits, "the cluster")
         body = changes_dict(changes)
         messages = {str(c.job): short(c.after.account) for c in changes.jobs if c.after is not None}
         shown = [{**one, "message": messages.get(f"{one['namespace']}/{one['name']}", "")} for one in body["jobs"]]

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -37,12 +37,12 @@ class PageSettings:
     Attributes:
         listen: HOST:PORT; a host that is not of this machine alone makes the page ask for a token.
         policy: its name; empty for the default.
-        limits: what the operator allows a plan to do.
+        limits: what the operator allows a plan to do now.
     """
 
     listen: str = DEFAULT_LISTEN
     policy: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: Callable[[], Limits] = Limits
 
 
 @dataclass(frozen=True, slots=True)

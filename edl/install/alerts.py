@@ -206,6 +206,15 @@ ALERTS: tuple[Alert, ...] = (
         "repair the objects; the log names each one in a line `object left out`",
     ),
     Alert(
+        "EdlFilesRefused",
+        "max(edl_rejected_files) > 0",
+        "5m",
+        Severity.WARNING,
+        "a file of --queues, --tenants or --expect-nodes was changed and cannot be used",
+        "a file that somebody is editing is whole again soon",
+        "correct the file; the log names it in a line `changed files refused`. edl goes on with what it held before",
+    ),
+    Alert(
         "EdlJobsStartSlowly",
         'max(edl_jobs{phase="Creating"}) > 0',
         "30m",
@@ -303,6 +312,7 @@ RUNBOOKS: dict[str, tuple[str, str]] = {
     "EdlServingUnplaceable": (_TROUBLESHOOTING, "Serving pods stay Pending"),
     "EdlWritesRefused": (_TROUBLESHOOTING, "The job is Degraded"),
     "EdlObjectsLeftOut": (_TROUBLESHOOTING, "Nothing happens at all"),
+    "EdlFilesRefused": (_TROUBLESHOOTING, "Nothing happens at all"),
     "EdlJobsStartSlowly": (_TROUBLESHOOTING, "The job stays Creating"),
     "EdlJobsWait": (_TROUBLESHOOTING, "The job stays Pending"),
     "EdlJobIsTossedAbout": (_TROUBLESHOOTING, "Trainers disappear"),

@@ -115,6 +115,11 @@ class Metrics:
         for group in self._groups:
             group.left_out(count)
 
+    def rejected_files(self, count: int) -> None:
+        """Changed files of flags were refused (1), or are in force (0)."""
+        for group in self._groups:
+            group.rejected_files(count)
+
     def led(self, *, leads: bool) -> None:
         """This replica started to lead, or stopped."""
         for group in self._groups:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +52,7 @@ from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.base import Policy
 from edl.planner.policies.registry import policy_named
+from edl.processes.limit_files import LimitFiles
 from edl.settings.controller import ControllerSettings
 
 LEASE_NAME = "edl-controller"
@@ -99,12 +100,13 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: a flag, a file or an address cannot be used.
     """
     policy_named(settings.policy)
-    limits = settings.read_limits()
+    metrics = Metrics()
+    files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
         async with HttpMasterClient(key) as masters:
-            parts = _build(settings, limits, folder, _Connections(session, key, masters))
+            parts = _build(settings, files, metrics, folder, _Connections(session, key, masters))
             return await _serve(settings, parts, session.host)
 
 
@@ -121,11 +123,12 @@ async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> in
 
 def _build(
     settings: ControllerSettings,
-    limits: Limits,
+    files: LimitFiles,
+    metrics: Metrics,
     folder: RecordFolder | None,
     connections: _Connections,
 ) -> _Parts:
-    session, metrics = connections.session, Metrics()
+    session, limits = connections.session, files.limits
     clock = AdjustedClock(SystemClock(), lambda: session.server_clock.ahead_s)
     image = settings.master_image or DEFAULT_MASTER_IMAGE
     policy = policy_named(settings.policy)
@@ -144,8 +147,12 @@ def _build(
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, exempt=LEASES_API)
-    page = page_of_controller(session, clock, PageSettings(policy=policy.name, limits=limits))
-    planner = Planner(_PolicyPlanner(policy), lambda snapshot, plan: check(snapshot, plan, limits.quotas), startable)
+    page = page_of_controller(session, clock, PageSettings(policy=policy.name, limits=lambda: files.limits))
+
+    def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
+        return check(snapshot, plan, files.limits.quotas)
+
+    planner = Planner(_PolicyPlanner(policy), broken_rules, startable)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock, resizing),
         clock=clock,
@@ -159,6 +166,7 @@ def _build(
         queues=ApiQueueReporter(session, clock, metrics.queued),
         nodes=ApiNodeReporter(session, clock),
         advisor=Advisor(limits.serving_slo) if limits.serving_slo else None,
+        changed_limits=files.changed,
     )
 
     def is_alive() -> bool:

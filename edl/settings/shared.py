@@ -230,7 +230,7 @@ class LimitSettings(Settings):
     queues: Annotated[
         OptionalPath,
         Flag(
-            "File with the quotas of the queues, QUEUE: {RESOURCE: QUANTITY}; it is read once, at the start.",
+            "File with the quotas of the queues, QUEUE: {RESOURCE: QUANTITY}; a running controller follows it.",
             metavar="FILE",
             remedy="give the path of a readable file",
             unset="no quotas",
@@ -239,7 +239,7 @@ class LimitSettings(Settings):
     tenants: Annotated[
         OptionalPath,
         Flag(
-            "File that says which namespaces may use which priorities and queues; it is read once, at the start.",
+            "File that says which namespaces may use which priorities and queues; a running controller follows it.",
             metavar="FILE",
             remedy="give the path of a readable file",
             unset="all may use all",
@@ -248,7 +248,7 @@ class LimitSettings(Settings):
     expect_nodes: Annotated[
         OptionalPath,
         Flag(
-            "File with the groups of nodes that an autoscaler can add; it is read once, at the start.",
+            "File with the groups of nodes that an autoscaler can add; a running controller follows it.",
             metavar="FILE",
             remedy="give the path of a readable file",
             unset="no nodes are asked for",

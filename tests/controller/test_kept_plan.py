@@ -18,6 +18,7 @@ from edl.model.jobs import Job
 from edl.model.plan import Certificate, Limits, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize
+from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.interruption import HORIZON_S
 from edl.planner.policies.registry import policy_named
@@ -223,3 +224,16 @@ def test_a_job_that_is_gone_is_not_remembered() -> None:
     first, _, again = views((view(a), True), (view(b), True), (view(a), True))
     assert first == again
     assert first[0] is not again[0]
+
+
+def test_a_job_that_has_not_changed_is_viewed_again_with_changed_limits() -> None:
+    important = make_job("a", trainers=2, on=("n000",), tier=10)
+
+    async def tiers() -> list[int]:
+        one, found = observer(), []
+        for most in (10, 0):
+            one.use(Limits(tenants=Tenants((TenantRule("*", max_priority=most),), UnknownQueues.ALLOW)))
+            found += [job.tier for job in (await one.planner_view(view(important), partial(answer, False))).jobs]
+        return found
+
+    assert run_virtual(tiers()) == [10, 0]

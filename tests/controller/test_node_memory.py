@@ -73,3 +73,12 @@ def test_without_drain_idle_s_no_node_is_emptied() -> None:
     idle = make_snapshot(nodes=(make_node("s", 4, labels={"pool": "spot"}),))
     memory.update(at(1000.0, idle))
     assert memory.update(at(9000.0, idle)).idle_nodes == ()
+
+
+def test_a_group_that_the_operator_takes_away_and_brings_back_starts_anew() -> None:
+    memory, late = NodeMemory(LIMITS), at(1300.0, asking(1000.0))
+    assert memory.update(late).resting_groups == (("spot", 1600.0),)
+    memory.use(Limits())
+    assert memory.update(late) is late
+    memory.use(LIMITS)
+    assert memory.update(at(1301.0, make_snapshot(nodes=()))).resting_groups == ()

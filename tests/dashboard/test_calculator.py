@@ -25,7 +25,7 @@ CLUSTER = ClusterSnapshot(1000.0, nodes=make_nodes(2), jobs=JOBS)
 
 @pytest.fixture
 def calculator() -> Iterator[Calculator]:
-    made = Calculator("", Limits())
+    made = Calculator("", Limits)
     yield made
     made.close()
 
@@ -61,7 +61,7 @@ async def test_the_report_is_that_of_edl_explain(calculator: Calculator) -> None
 
 
 async def test_who_asks_too_often_has_to_wait_and_is_later_served_again() -> None:
-    calculator, release = Calculator("", Limits(), waiting=2), Event()
+    calculator, release = Calculator("", Limits, waiting=2), Event()
     running = [asyncio.ensure_future(calculator._run(release.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(BusyError, match="try again in a few seconds"):
@@ -73,7 +73,7 @@ async def test_who_asks_too_often_has_to_wait_and_is_later_served_again() -> Non
 
 
 async def test_a_caller_that_leaves_does_not_free_the_thread_that_works_for_it() -> None:
-    calculator, release = Calculator("", Limits(), waiting=1), Event()
+    calculator, release = Calculator("", Limits, waiting=1), Event()
     task = asyncio.ensure_future(calculator._run(release.wait))
     await asyncio.sleep(0.05)
     task.cancel()

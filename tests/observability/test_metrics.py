@@ -170,13 +170,11 @@ def test_leadership_admission_and_objects_left_out_follow_what_happens() -> None
     for leads, target, left_out in ((True, 5, 0), (False, 0, 2), (True, 3, 1)):
         metrics.led(leads=leads)
         metrics.left_out(left_out)
+        metrics.rejected_files(left_out > 0)
         metrics.planned(world(a=3), ScalePlan((decision(3, target),), Certificate("fulfilment", 1.0, 1.0)))
         found = samples(metrics)
-        assert (found["edl_leader"], found[admitted], found["edl_quarantined_objects"]) == (
-            leads,
-            target > 0,
-            left_out,
-        )
+        assert (found["edl_leader"], found[admitted]) == (leads, target > 0)
+        assert (found["edl_quarantined_objects"], found["edl_rejected_files"]) == (left_out, left_out > 0)
 
 
 def test_one_series_names_the_costliest_job_of_the_last_decision() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,23 +27,24 @@ from tests.worlds.waiting import PATIENCE
 ENDS_WITHIN_S = 15 * PATIENCE
 
 
-def settings(api: FakeApi, folder: Path) -> ControllerSettings:
+def settings(api: FakeApi, folder: Path, queues: Path | None = None) -> ControllerSettings:
     return ControllerSettings(
         kubeconfig=write_kubeconfig(folder / "config", api.url),
         key_file=folder / "key",
         listen="127.0.0.1:0",
         interval_s=0.1,
         no_leader_election=True,
+        queues=queues,
     )
 
 
 @asynccontextmanager
-async def serving(folder: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[str]:
+async def serving(folder: Path, caplog: pytest.LogCaptureFixture, queues: Path | None = None) -> AsyncIterator[str]:
     """A controller that runs against an empty cluster; yields the address of its pages."""
     api = FakeApi()
     with caplog.at_level(logging.INFO, "edl.processes.controller"):
         async with api.serve():
-            task = asyncio.create_task(serve(settings(api, folder)))
+            task = asyncio.create_task(serve(settings(api, folder, queues)))
             await eventually(lambda: task.done() or _address(caplog))
             url = f"http://{_address(caplog)}"
             await _becomes(f"{url}/healthz", 200)
@@ -70,6 +71,15 @@ def _address(caplog: pytest.LogCaptureFixture) -> str:
 async def _status(url: str) -> int:
     async with aiohttp.ClientSession() as client, client.get(url) as response:
         return response.status
+
+
+def _logged(caplog: pytest.LogCaptureFixture, message: str) -> Callable[[], bool]:
+    return lambda: message in caplog.messages
+
+
+async def _page(url: str) -> str:
+    async with aiohttp.ClientSession() as client, client.get(url) as response:
+        return await response.text()
 
 
 async def _becomes(url: str, status: int) -> None:
@@ -108,6 +118,22 @@ async def test_a_replica_that_hears_nothing_of_the_api_server_is_not_ready(
         silence_s[0] = 181.0
         assert await _status(f"{url}/readyz") == 503
         assert await _status(f"{url}/healthz") == 200, "restarting it does not help"
+
+
+async def test_a_changed_file_is_in_force_without_a_restart_and_a_broken_one_is_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("blue: {cpu: 1}")
+    caplog.set_level(logging.INFO, "edl.processes.limit_files")
+    async with serving(tmp_path, caplog, queues=queues) as url:
+        for text, message, rejected in (
+            ("blue: {cpu: many}", "changed files refused", 1),
+            ("blue: {cpu: 20}", "changed files are in force", 0),
+        ):
+            queues.write_text(text)
+            await eventually(_logged(caplog, message))
+            assert f"edl_rejected_files {rejected}.0" in await _page(f"{url}/metrics")
 
 
 async def test_a_controller_without_a_sign_of_life_is_not_alive(

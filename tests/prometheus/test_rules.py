@@ -64,6 +64,7 @@ FAULTS = {
     "EdlServingBudgetBurnsSlowly": Fault(serving(8, 120), 20, 60),
     "EdlServingUnplaceable": Fault({"edl_serving_unplaceable_pods": "1x20"}, 9, 11),
     "EdlWritesRefused": Fault({'edl_actions_total{action="CreatePod",result="Refused"}': "0x5 1+1x10"}, 6, 14),
+    "EdlFilesRefused": Fault({"edl_rejected_files": "1x10"}, 4, 6),
     "EdlObjectsLeftOut": Fault({"edl_quarantined_objects": "1x10"}, 4, 6),
     "EdlJobsStartSlowly": Fault({'edl_jobs{phase="Creating"}': "1x40"}, 29, 31),
     "EdlJobsWait": Fault({'edl_jobs{phase="Pending"}': "2x130"}, 119, 121),

@@ -118,6 +118,7 @@ class Living:
         self.lease = FakeLease()
         self.limits, self.pace, self.queues = limits, pace, queues
         self.broken: list[str] = []
+        self.changed_limits: Limits | None = None
         self.run(self._new())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -139,7 +140,12 @@ class Living:
             limits=self.limits,
             pace=self.pace,
             queues=self.queues,
+            changed_limits=self._changed_limits,
         )
+
+    async def _changed_limits(self) -> Limits | None:
+        changed, self.changed_limits = self.changed_limits, None
+        return changed
 
     def crash(self) -> None:
         """Crash the controller and start another one, which lists all objects first."""

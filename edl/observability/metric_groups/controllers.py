@@ -59,6 +59,21 @@ class ControllerMetrics(ControllerMetricGroup):
             ),
         ),
     )
+    rejected = GaugeMetric(
+        "edl_rejected_files",
+        "1 while a file of --queues, --tenants or --expect-nodes was changed and cannot be used, else 0.",
+        panels=(
+            Panel(
+                Dashboard.SCALING,
+                "Changed files refused",
+                (("max(edl_rejected_files)", "refused"),),
+                "1 while edl goes on with what the files of --queues, --tenants and --expect-nodes held before."
+                " The log names the error in a line `changed files refused`.",
+                kind="stat",
+                columns=8,
+            ),
+        ),
+    )
     rounds = CounterMetric(
         "edl_rounds_total",
         "Rounds of the controller, by result.",
@@ -123,6 +138,10 @@ class ControllerMetrics(ControllerMetricGroup):
     def left_out(self, count: int) -> None:
         """Set how many objects cannot be read."""
         self.quarantined.set(count)
+
+    def rejected_files(self, count: int) -> None:
+        """Set whether changed files cannot be used."""
+        self.rejected.set(count)
 
     def acted(self, outcome: Outcome) -> None:
         """Count a write."""

@@ -46,5 +46,8 @@ class ControllerMetricGroup(MetricGroup):
     def left_out(self, count: int) -> None:
         """That many objects cannot be read."""
 
+    def rejected_files(self, count: int) -> None:
+        """Changed files of flags were refused (1), or are in force (0)."""
+
     def led(self, *, leads: bool) -> None:
         """This replica started to lead, or stopped."""
