@@ -147,7 +147,7 @@ def takes(node: Any, placement: str) -> bool:
 class Cluster:
     """The snapshot: nodes with what is free beside foreign pods, jobs with their bounds, and the pods of each job."""
 
-    def __init__(self, snapshot: Any) -> None:
+    def __init__(self, snapshot: Any, admitted: Any) -> None:
         found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for item in snapshot["items"]:
             if KINDS.get(item["kind"]) == item["apiVersion"]:
@@ -158,7 +158,8 @@ class Cluster:
         self.own: dict[str, list[Any]] = {name: [] for name in self.uid}
         self.lent: Counter[str] = Counter()
         self.waiting = {name: read for name, pod in found["Pod"].items() if (read := self._pod(name, pod))}
-        self.jobs = {name: self._job(job, self.own[name]) for name, job in found["TrainingJob"].items()}
+        found_jobs = found["TrainingJob"].items()
+        self.jobs = {name: self._job(job, self.own[name], name in admitted) for name, job in found_jobs}
 
     def _node(self, name: str, node: Any) -> Any:
         taints = [t for t in at(node, "spec", "taints") or [] if t["effect"] in {"NoSchedule", "NoExecute"}]
@@ -193,10 +194,13 @@ class Cluster:
         owned = {o.get("kind") for o in owners} & {"DaemonSet", "TrainingJob"}
         return None if blocked or owned else (request, placement_of(spec))
 
-    def _job(self, job: Any, pods: list[Any]) -> Any:
+    def _job(self, job: Any, pods: list[Any], admitted: bool) -> Any:
         spec, live = job["spec"], [pod for pod in pods if pod["live"]]
-        low, high = bounds = [spec["trainer"]["min-instance"], spec["trainer"]["max-instance"]]
         trainers = [pod for pod in live if pod["role"] == "trainer"]
+        low, high = bounds = [at(spec, "trainer", f"{end}-instance") for end in ("min", "max")]
+        if not admitted:  # its spec may be one that nobody can use
+            is_valid = all(type(n) is int for n in bounds) and low <= high
+            return {"live": live, "trainers": trainers} | ({"bounds": bounds} if is_valid else {})
         if any(pod["done"] for pod in pods):
             low, high = min(low, max(1, len(trainers))), max(1, len(trainers))
         elif spec["trainer"].get("instances"):
@@ -205,16 +209,10 @@ class Cluster:
         specs = {role: role_spec(spec, role) for role in ("trainer", *(r for r, n in count.items() if n))}
         shapes = {role: (request_of(made), placement_of(made)) for role, made in specs.items()}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
-        read = {
-            "key": at(spec, "topology", "mode") == "Required" and spec["topology"]["key"],
-            "bounds": bounds,
-            "low": low,
-            "high": high,
-            "live": live,
-            "trainers": trainers,
-            "shapes": shapes,
-        }
-        return read | {"missing": missing, "stopped": spec.get("suspend") or at(job, "metadata", "deletionTimestamp")}
+        key = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
+        stopped = spec.get("suspend") or at(job, "metadata", "deletionTimestamp")
+        read = {"key": key, "bounds": bounds, "low": low, "high": high, "missing": missing, "stopped": stopped}
+        return read | {"live": live, "trainers": trainers, "shapes": shapes}
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
@@ -230,8 +228,9 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
     for key, decision in plan.items():
         job, facts, new, target = cluster.jobs[key], cert["jobs"].get(key), decision["nodes"], decision["target"]
         gone, trainers = Counter(decision["victims"]), Counter(pod["name"] for pod in job["trainers"])
-        numbers = [decision["min"], decision["max"], decision["current"], target]
-        agrees = numbers == [*job["bounds"], len(trainers), len(trainers) - gone.total() + sum(new.values())]
+        counts, bounds = [decision["current"], target], [decision["min"], decision["max"]]
+        agrees = counts == [len(trainers), len(trainers) - gone.total() + sum(new.values())]
+        agrees = agrees and bounds == job.get("bounds", bounds)
         agrees = agrees and all(type(n) is int and n > 0 for n in new.values()) and not (gone - trainers)
         found += [f"job {key}: its numbers do not add up, or pservers move"] * bool(not agrees or decision["moves"])
         for pod in (p for p in job["live"] if p["name"] in gone or not (decision["admitted"] and facts)):
@@ -325,7 +324,7 @@ def bound_of(cluster: Cluster, plan: Any, cert: Any, name: str) -> Fraction:
 
 def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     """What holds and what does not."""
-    cluster, jobs, unit = Cluster(snapshot), cert["jobs"], int(cert["denominator"])
+    cluster, jobs, unit = Cluster(snapshot, cert["jobs"]), cert["jobs"], int(cert["denominator"])
     chosen = {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
     if len(chosen) < len(plan["decisions"]) or not chosen.keys() == cluster.jobs.keys() >= jobs.keys():
         raise ValueError("PLAN does not have one decision for each job of SNAPSHOT")

@@ -67,7 +67,7 @@ def script(tmp_path: Path, *documents: object) -> tuple[int, str, str]:
 def test_it_needs_nothing_but_python_and_is_short_enough_to_read() -> None:
     text = SCRIPT.read_text()
     assert "edl." not in "".join(line for line in text.splitlines() if "import" in line)
-    assert len(text.splitlines()) <= 360
+    assert len(text.splitlines()) <= 356
 
 
 def test_what_holds_is_said_and_the_exit_code_is_0(simple: Certified, tmp_path: Path) -> None:
@@ -113,6 +113,31 @@ def test_a_limit_without_a_request_is_the_request(tmp_path: Path) -> None:
     world = certify_objects(cluster(node(), spec), tmp_path)
     assert world.plan["decisions"][0]["target"] == 3
     assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def test_a_job_with_an_invalid_spec_does_not_spoil_the_check_of_the_others(tmp_path: Path) -> None:
+    good = job("ctr", 1, 6, {"cpu": "1500m", "memory": "2Gi"})
+    empty = {**job("empty", 1, 1, {}), "spec": {}}
+    certified = certify_objects(cluster(node(), good, job("bad", 5, 2, {"cpu": "1"}), empty), tmp_path)
+    code, said, _ = script(tmp_path, certified.objects, certified.plan, certified.certificate)
+    assert (code, said.splitlines()[0].partition(";")[0]) == (0, "every number adds up and no node is overcommitted")
+
+
+def test_a_plan_that_resizes_another_kind_of_job_has_no_certificate(tmp_path: Path) -> None:
+    annotations = {"elastic": "true", "min-instance": "1", "max-instance": "5"}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    other = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "other", "namespace": "ads", "uid": "o", "annotations": annotated(annotations)},
+        "spec": {"parallelism": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+    with pytest.raises(EdlError, match=r"edl resizes ads/job.batch/other, and a certificate covers TrainingJobs only"):
+        certify_objects(cluster(node(), job("ctr", 1, 6, {"cpu": "1"}), other), tmp_path)
+
+
+def annotated(fields: dict[str, str]) -> dict[str, str]:
+    return {f"paddlepaddle.org/{name}": value for name, value in fields.items()}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
-from edl.model.names import JobKey, Role
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape
@@ -125,6 +125,11 @@ def rules_of(study: Study) -> Rules:
         )
     if any(decision.moves for decision in plan.decisions) or moves_trainers(plan):
         raise ConfigError("--certificate: pods move in this plan; leave out --consolidate-after-s")
+    if others := [job.key for job in snapshot.jobs if job.key.kind is not WorkloadKind.TRAINING_JOB]:
+        raise ConfigError(
+            f"--certificate: edl resizes {others[0]}, and a certificate covers TrainingJobs only; plan without"
+            " --certificate"
+        )
     shapes = _Shapes()
     jobs = tuple(_job_rules(study, shapes))
     serving = _serving_places(study, shapes)
