@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import headroom_tokens
 from benchmarks.headroom_account import POD_CORES, Account, run
 from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, REQUESTS_A_MINUTE, replicas
 from edl.headroom.advisor import Room
@@ -46,6 +47,7 @@ RULES = ("foresight", "peak", "conformal")
 RULES_SLO = 100
 WEEKS_SLOS = (20, 50, 100, 200, 500, 1000)
 FIXED = (2, 4, 8)
+TOKENS = "tokens"
 SEEDS = (0, 1, 2)
 CHARGED = 200
 """The declared cost at which the cases of the weeks are charged."""
@@ -82,12 +84,18 @@ def day(headroom: int | str, slo: float = 20.0) -> Scenario:
     )
 
 
-def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS, load: int = 0) -> Scenario:
-    """Days and nights beside three jobs, on twenty nodes of 16 cores; load 0 is that of the stored scenario."""
+def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS, load: int | str = 0) -> Scenario:
+    """Days and nights beside three jobs, on twenty nodes of 16 cores.
+
+    Load 0 is that of the stored scenario, another number the seed of another one, and `TOKENS` that of the tokens.
+    """
     scenario = read_scenario(DAY_AND_NIGHT)
     if load:
         pods = PODS_PER_NODE * sum(group.count for group in scenario.nodes)
-        timeline = azure_llm.replicas(REQUESTS_A_MINUTE, DAYS, pods=pods, seed=load)
+        if load == TOKENS:
+            timeline = headroom_tokens.replicas(DAYS, pods=pods)
+        else:
+            timeline = azure_llm.replicas(REQUESTS_A_MINUTE, DAYS, pods=pods, seed=int(load))
         (web,) = scenario.serving
         scenario = scenario.model_copy(update={"serving": (web.model_copy(update={"replicas": timeline}),)})
     flags = {"serving_headroom": headroom, "serving_slo": slo}
@@ -95,20 +103,20 @@ def nodes(headroom: int | str, slo: float = 20.0, days: float = DAYS, load: int 
     return scenario.model_copy(update={"controller": controller, "duration_s": days * DAY_S})
 
 
-def cases_of_nodes(days: float, load: int) -> list[tuple[str, Scenario]]:
+def cases_of_nodes(days: float, load: int | str) -> list[tuple[str, Scenario]]:
     """Each case with its name."""
     return [
         ("none", nodes(0, days=days, load=load)),
         (f"fixed {FIXED[1]}", nodes(FIXED[1], days=days, load=load)),
         (f"auto, slo {CHARGED}", nodes("auto", CHARGED, days, load)),
-        ("foresight", nodes("foresight", CHARGED, days, load)),
+        *((rule, nodes(rule, CHARGED, days, load)) for rule in ("peak", "conformal", "foresight")),
     ]
 
 
-def in_parallel(days: float = DAYS, load: int = 0) -> Iterator[dict[str, Any]]:
-    """The figures of each case of the nodes, as the processes deliver them: one for each core."""
+def in_parallel(days: float = DAYS, load: int | str = 0, only: str = "") -> Iterator[dict[str, Any]]:
+    """The figures of each case of the nodes, or of one, as the processes deliver them: one for each core."""
     with ProcessPoolExecutor(len(sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_of_weeks, cases_of_nodes(days, load))
+        yield from pool.map(_of_weeks, [case for case in cases_of_nodes(days, load) if only in {"", case[0]}])
 
 
 def _of_weeks(case: tuple[str, Scenario]) -> dict[str, Any]:
@@ -233,22 +241,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", choices=("wave", "weeks", "day", "nodes"))
     parser.add_argument("--days", type=float, default=DAYS, help="of `nodes`")
-    parser.add_argument("--load", type=int, default=0, help="of `nodes`: the seed of its serving")
+    parser.add_argument("--load", default="0", help=f"of `nodes`: the seed of its serving, or `{TOKENS}`")
+    parser.add_argument("--case", default="", help="of `nodes`: only this case; the stored others stay")
     given = parser.parse_args()
-    which = given.which
-    stored = []
+    which, load = given.which, given.load if given.load == TOKENS else int(given.load)
     makers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "weeks": accounts,
-        "nodes": partial(in_parallel, given.days, given.load),
+        "nodes": partial(in_parallel, given.days, load, given.case),
     }
     name = which if given.days == DAYS else f"{which}-{given.days:g}"
-    name += f"-load-{given.load}" if given.load else ""
+    name += f"-load-{load}" if load else ""
+    path = RESULTS / f"headroom-{name}.json"
+    stored = {one["case"]: one for one in json.loads(path.read_text())} if given.case and path.exists() else {}
     each = (simulated(*case) for case in simulations(which)) if which not in makers else makers[which]()
     for one in each:
-        stored.append(one)
+        stored[one["case"]] = one
         sys.stdout.write(json.dumps(one) + "\n")
         sys.stdout.flush()
-        (RESULTS / f"headroom-{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
+        path.write_text(json.dumps(list(stored.values()), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from edl.sim.campaign import interval, run_all
 from edl.sim.policies import check_policy, policy_names
 from edl.sim.report import shown
 from edl.sim.scenario_file import read_scenario
+from tests.e2e.cases import table
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS, RESULTS = ROOT / "example" / "scenarios", ROOT / "benchmarks" / "results"
@@ -70,6 +71,13 @@ NOTES = {
     "pollux-workload-1": "The paper publishes average completion times of its workload 6, which is not one of these:"
     " Pollux 2,446 s, Tiresias 3,470 s, Optimus with an oracle 5,302 s.",
 }
+
+CASES = (
+    "The same scenario files, played in real time on etcd, kube-apiserver, kube-scheduler and kwok, with edl's"
+    " controller. [Simulator](simulator.md#the-same-scenario-on-a-real-control-plane) says how, and why the two"
+    " differ. *With its latencies* is the simulator with the times that pods took to start and to end there. *Off*"
+    " and *on* were published in 2017: without and with the autoscaler of then."
+)
 
 
 def main() -> None:
@@ -130,7 +138,25 @@ def page() -> str:
                 *([NOTES[name]] if name in NOTES else []),
                 *_table(name, json.loads(path.read_text())),
             ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *_cases()]) + "\n"
+
+
+def _cases() -> list[str]:
+    """The cases that were played on a real control plane."""
+    parts = []
+    for path in sorted((RESULTS / "cases").glob("*.json")):
+        found = json.loads(path.read_text())
+        head, *lines = table.rows(found["case"], found)
+        rows = [f"| {' | '.join(line)} |" for line in (head, *lines)]
+        rows.insert(1, "|---|" + "---:|" * (len(head) - 1))
+        spans = [
+            f"| {what} | {count} | {low:g} | {half:g} | {high:g} |"
+            for what, (count, low, half, high) in found["spans"].items()
+        ]
+        took = ["| it took, s | pods | 5 % | half | 95 % |", "|---|---:|---:|---:|---:|", *spans] if spans else []
+        parts += [f"### {found['title']}", f"```sh\n{found['command']}\n```", "\n".join(rows)]
+        parts += ["\n".join(took)] if took else []
+    return ["## On a real control plane", CASES, *parts] if parts else []
 
 
 def _table(name: str, stored: Mapping[str, list[dict[str, float]]]) -> list[str]:

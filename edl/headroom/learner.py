@@ -2,16 +2,19 @@
 
 Room that is kept costs idle cores, and a pod without room waits for as long as freeing takes. If a waiting pod-second
 costs as much as `slo` idle core-seconds, the room at which both cost least together is the quantile
-slo / (slo + cores) of the growth within that time (Arrow, Harris and Marschak 1951). Three accounts of the growth
-compete: of the last hour, of all days, and of this hour of all days. The one that cost least lately speaks.
+slo / (slo + cores) of the growth within that time (Arrow, Harris and Marschak 1951). Four accounts of the growth
+compete: of the last hour, of all days, of this hour of all days, and of the moments so long after a change. The last
+one knows when an autoscaler acts. The one that cost least lately speaks.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
-from edl.headroom.growth import TICK_S, Growth
+from edl.headroom.growth import MOST_TICKS, TICK_S, Growth
 from edl.headroom.histogram import Histogram
+from edl.headroom.moments import Moments, level_for_a_moment
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 COLD_WINDOWS = 20
@@ -23,8 +26,11 @@ DEAD_BAND = 0.1
 RENEWED_S = 60.0
 """How often the accounts are asked anew while nothing grows."""
 
-_RECENT, _ALL, _HOUR = range(3)
-_NAMES = ("the last hour", "all days", "this hour of the day")
+RETURN_S = 40.0
+"""How long room stays idle after nobody asks for it any more: jobs pause before they grow."""
+
+_RECENT, _ALL, _HOUR, _MOMENT = range(4)
+_NAMES = ("the last hour", "all days", "this hour of the day", "the moments so long after a change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,11 @@ class Learner:
         self._recent, self._all = Histogram(HOUR_S), Histogram(3 * DAY_S)
         self._hours = [Histogram(3 * DAY_S) for _ in range(24)]
         self._hours_s = [0.0] * 24  # how long each hour was seen
-        self._costs = [0.0, 0.0, 0.0]
-        self._guesses = [0, 0, 0]
-        self._guessed_at: tuple[int, int] = (-1, -1)
+        self._moments = Moments(3 * DAY_S)
+        self._costs = [0.0, 0.0, 0.0, 0.0]
+        self._guesses = [0, 0, 0, 0]
+        self._made: deque[tuple[float, list[int]]] = deque([(0.0, self._guesses)], maxlen=MOST_TICKS + 2)
+        self._guessed_at: tuple[object, ...] = ()
         self._history_s = 0.0
         self._answer = Answer(0, "cold start: no history yet, so no room is kept")
         self.peak = 0
@@ -67,13 +75,13 @@ class Learner:
         return self._slo / (self._slo + self._cores)
 
     def guesses(self) -> tuple[int, ...]:
-        """What each account would keep: of the last hour, of all days, of this hour of all days."""
+        """What each account would keep: of the last hour, of all days, of this hour of all days, of such moments."""
         return tuple(self._guesses)
 
     def memory(self) -> int:
         """How many numbers are kept; bounded."""
         histograms = (self._recent, self._all, *self._hours)
-        return sum(len(histogram) for histogram in histograms) + 2 * len(self._growth)
+        return sum(len(histogram) for histogram in histograms) + 2 * len(self._growth) + self._moments.memory()
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
         """Note how many pods there are, and say how much room to keep.
@@ -83,44 +91,55 @@ class Learner:
             pods: live pods of the shape, waiting ones included.
             window: how long freeing takes, in ticks of `growth.TICK_S`.
         """
+        self._moments.count(at_s, pods)
         known = list(self._growth.observe(at_s, pods, window))
         for tick_s, growth in known:
             self._learn(tick_s, growth)
         if self._history_s < COLD_WINDOWS * window * TICK_S:
             return self._answer
         self._guess(at_s, is_new=any(growth for _, growth in known))
-        best = min((_ALL, _RECENT, _HOUR), key=lambda account: self._costs[account])
+        best = min((_ALL, _RECENT, _HOUR, _MOMENT), key=lambda account: self._costs[account])
         wanted, before = min(self._guesses[best], self.peak), self._answer
         if before.reason.startswith("cold") or abs(wanted - before.pods) > DEAD_BAND * before.pods:
             self._answer = Answer(wanted, self._reason(best, window))
         return self._answer
 
     def _learn(self, at_s: float, growth: int) -> None:
-        """Charge each account for its last answer, then let it see the growth."""
+        """Charge each account for what it answered in that tick, then let it see the growth."""
         hour = int(at_s % DAY_S // HOUR_S)
         fading = 0.5 ** (TICK_S / DAY_S)
-        for account, kept in enumerate(self._guesses):
+        while len(self._made) > 1 and self._made[1][0] < at_s + TICK_S:
+            self._made.popleft()
+        for account, kept in enumerate(self._made[0][1]):
             cost = self._cores * max(0, kept - growth) + self._slo * max(0, growth - kept)
             self._costs[account] = self._costs[account] * fading + cost
         for histogram in (self._recent, self._all, self._hours[hour]):
             histogram.add(at_s, growth, TICK_S)
+        self._moments.add(at_s, growth)
         self._hours_s[hour] += TICK_S
         self._history_s += TICK_S
         self.peak = max(self.peak, growth)
 
     def _guess(self, at_s: float, *, is_new: bool) -> None:
         """Ask each account, if something grew or the last answers are old."""
-        hour, moment = int(at_s % DAY_S // HOUR_S), int(at_s // RENEWED_S)
-        if not is_new and self._guessed_at == (hour, moment):
+        hour, moment, kind = int(at_s % DAY_S // HOUR_S), int(at_s // RENEWED_S), self._moments.kind(at_s)
+        if not is_new and self._guessed_at == (hour, moment, kind):
             return
-        self._guessed_at = (hour, moment)
+        self._guessed_at = (hour, moment, kind)
         of_all = self._all.quantile(self.level)
         knows_hour = self._history_s > DAY_S and self._hours_s[hour] > HOUR_S / 2
         of_hour = self._hours[hour].quantile(self.level) if knows_hour else of_all
-        self._guesses = [self._recent.quantile(self.level), of_all, of_hour]
+        of_moment = self._moments.quantile(at_s, self.level)
+        before, self._guesses = self._guesses, [self._recent.quantile(self.level), of_all, of_hour, of_moment]
+        for account, (old, new) in enumerate(zip(before, self._guesses, strict=True)):
+            self._costs[account] += self._cores * max(0, new - old) * RETURN_S / TICK_S
+        if len(self._made) > 1 and self._made[-1][0] // TICK_S == at_s // TICK_S:
+            self._made.pop()
+        self._made.append((at_s, self._guesses))
 
     def _reason(self, account: int, window: int) -> str:
+        level = level_for_a_moment(self.level) if account == _MOMENT else self.level
         return (
-            f"{self.level:.1%} of the growths within {window * TICK_S:g} s are no larger, by {_NAMES[account]}"
+            f"{level:.1%} of the growths within {window * TICK_S:g} s are no larger, by {_NAMES[account]}"
             f" (a waiting pod-second costs {self._slo:g} idle core-seconds)"
         )

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.sim.meter import Decisions, Meter
+from edl.sim.meter import Decisions, Recording
 from edl.sim.scenario import Scenario
 from edl.sim.shapes import nodes_of, shape_of
 from edl.sim.training import JobRun
@@ -22,7 +22,13 @@ _GRID = 2000
 
 
 def measure(
-    scenario: Scenario, meter: Meter, runs: Sequence[JobRun], decisions: Decisions, *, start_s: float, cores: float
+    scenario: Scenario,
+    meter: Recording,
+    runs: Sequence[JobRun],
+    decisions: Decisions,
+    *,
+    start_s: float,
+    cores: float,
 ) -> dict[str, float]:
     """Every figure, by name; a figure that the run has no basis for is left out.
 
@@ -83,7 +89,7 @@ def mean_over(times: Floats, values: Floats, span: tuple[float, float]) -> float
     return float(((ends - begins) * values).sum() / (high - low))
 
 
-def _serving(scenario: Scenario, meter: Meter, times: Floats) -> dict[str, float]:
+def _serving(scenario: Scenario, meter: Recording, times: Floats) -> dict[str, float]:
     if not scenario.serving:
         return {}
     low, high = scenario.measure.ramps_s or (0.0, scenario.duration_s)
@@ -99,7 +105,7 @@ def _serving(scenario: Scenario, meter: Meter, times: Floats) -> dict[str, float
     }
 
 
-def _count_early(scenario: Scenario, meter: Meter) -> int:
+def _count_early(scenario: Scenario, meter: Recording) -> int:
     """Trainers that were deleted within `EARLY_S` of a rise of serving."""
     rises = [
         at_s for spec in scenario.serving for (_, before), (at_s, after) in pairwise(spec.replicas) if after > before
@@ -132,7 +138,7 @@ def _jobs(scenario: Scenario, runs: Sequence[JobRun], start_s: float) -> dict[st
     return figures
 
 
-def _fairness(scenario: Scenario, meter: Meter, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
+def _fairness(scenario: Scenario, meter: Recording, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
     """Jain's index of fulfilment over the time in which two jobs or more are there, and finish-time fairness."""
     low, high = scenario.measure.steady_s or (
         scenario.measure.from_s,

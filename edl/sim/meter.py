@@ -110,29 +110,49 @@ class _NodeUse:
         return self.lenders if self.declared > self.capacity else 0
 
 
-class Meter:
-    """Watches a world.
+@dataclass(slots=True)
+class Recording:
+    """What happened in a run, whoever watched it: a `Meter`, or who follows a real cluster.
 
     Attributes:
-        deleted_s: when each trainer that ran was deleted.
         samples: in the order of time.
         trainers: by job, (second, running trainers) at each change.
         waits_s: of each serving pod that became ready, from its creation.
         resizes: (job, grows, moment) of each resize that no preemption forced; forced: of the others.
         prices: by job, the price of lending that its status had last.
+        preempted: running trainers that kube-scheduler ended.
+        deleted_s: when each trainer that ran was deleted.
     """
 
+    samples: list[Sample] = field(default_factory=list)
+    trainers: dict[JobKey, list[tuple[float, int]]] = field(default_factory=dict)
+    waits_s: list[float] = field(default_factory=list)
+    resizes: set[tuple[JobKey, bool, int]] = field(default_factory=set)
+    forced: set[tuple[JobKey, int]] = field(default_factory=set)
+    prices: dict[JobKey, float] = field(default_factory=dict)
+    preempted: int = 0
+    deleted_s: list[float] = field(default_factory=list)
+
+    def count_trainer(self, job: JobKey, at_s: float, change: int) -> None:
+        """A trainer runs from now on, or no more."""
+        steps = self.trainers.setdefault(job, [])
+        steps.append((at_s, (steps[-1][1] if steps else 0) + change))
+
+    def put(self, sample: Sample) -> None:
+        """Note the state from a moment on."""
+        if self.samples and self.samples[-1].at_s == sample.at_s:
+            self.samples[-1] = sample
+        else:
+            self.samples.append(sample)
+
+
+class Meter(Recording):
+    """Watches a world."""
+
     def __init__(self, world: World, engine: Engine, training: Training, start_s: float) -> None:
+        super().__init__()
         self._world, self._engine, self._training, self._start_s = world, engine, training, start_s
         self._deployments: Sequence[Deployment] = ()
-        self.samples: list[Sample] = []
-        self.trainers: dict[JobKey, list[tuple[float, int]]] = {}
-        self.waits_s: list[float] = []
-        self.resizes: set[tuple[JobKey, bool, int]] = set()
-        self.forced: set[tuple[JobKey, int]] = set()
-        self.prices: dict[JobKey, float] = {}
-        self.preempted = 0
-        self.deleted_s: list[float] = []
         self._on_node: dict[str, _NodeUse] = {}
         self._used_milli, self._slowed = world.system_milli, 0
         self._running_milli = world.system_milli
@@ -174,8 +194,7 @@ class Meter:
             self.waits_s.append(self._engine.now_s() - pod.created_s)
         if pod.job is not None and pod.role is Role.TRAINER:
             self._count += sign
-            steps = self.trainers.setdefault(pod.job, [])
-            steps.append((self._now_s(), (steps[-1][1] if steps else 0) + sign))
+            self.count_trainer(pod.job, self._now_s(), sign)
         self.sample()
 
     def _note_price(self, key: JobKey) -> None:
@@ -230,20 +249,18 @@ class Meter:
         useful += sum(
             milli for key, milli in self._of_job.items() if milli and self._training.runs[key].working(now_s)
         )
-        sample = Sample(
-            now_s - self._start_s,
-            self._running_milli / 1000,
-            useful / 1000,
-            sum(one.target for one in self._deployments),
-            sum(one.ready for one in self._deployments),
-            self._count,
-            self._used_milli / 1000,
-            self._slowed,
+        self.put(
+            Sample(
+                now_s - self._start_s,
+                self._running_milli / 1000,
+                useful / 1000,
+                sum(one.target for one in self._deployments),
+                sum(one.ready for one in self._deployments),
+                self._count,
+                self._used_milli / 1000,
+                self._slowed,
+            )
         )
-        if self.samples and self.samples[-1].at_s == sample.at_s:
-            self.samples[-1] = sample
-        else:
-            self.samples.append(sample)
 
 
 def _is_running(pod: Pod | None) -> bool:

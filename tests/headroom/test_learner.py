@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from edl.headroom.growth import TICK_S
 from edl.headroom.histogram import MOST_VALUES
 from edl.headroom.learner import COLD_WINDOWS, DAY_S, HOUR_S, Answer, Learner
+from edl.headroom.moments import MOST_PARTS
 
 WINDOW, CORES = 4, 3.0
 
@@ -64,16 +65,37 @@ def test_an_hour_that_rises_each_day_keeps_room_in_that_hour_only() -> None:
     assert kept[8] == {0}
 
 
-def test_after_a_change_of_regime_the_last_hour_speaks() -> None:
+def test_after_a_change_of_regime_room_is_kept_for_the_new_rises() -> None:
+    """Nothing grew for two days; then ten pods come once in 100 s. After twelve calm hours nothing is kept again."""
     calm = [0] * int(2 * DAY_S / 20.0)
     learner = taught(calm, 40.0, 20.0)
     found = Answer(0, "")
+    kept: dict[int, int] = {}
     for i in range(int(6 * HOUR_S / 10.0)):
-        found = learner.observe(2 * DAY_S + i * 10.0, 10 if i % 10 >= 5 else 0, WINDOW)
-    assert found.pods == 10
+        kept[i % 10] = learner.observe(2 * DAY_S + i * 10.0, 10 if i % 10 >= 5 else 0, WINDOW).pods
+    assert kept[4] == 10
     for i in range(int(12 * HOUR_S / 10.0)):
         found = learner.observe(2 * DAY_S + 6 * HOUR_S + i * 10.0, 0, WINDOW)
     assert found.pods == 0
+
+
+def test_rises_at_known_moments_keep_room_only_then() -> None:
+    """An autoscaler adds ten pods 540 s after it took them away, and takes them away 180 s later."""
+    learner, kept = Learner(CORES, 40.0), dict[int, int]()
+    for tick in range(288 * 60):
+        second = tick % 288 * TICK_S
+        kept[int(second)] = learner.observe(tick * TICK_S, 10 if second >= 540 else 0, WINDOW).pods
+    assert {pods for second, pods in kept.items() if second < 500} == {0}
+    assert {pods for second, pods in kept.items() if 512 <= second < 540} == {10}
+    assert {pods for second, pods in kept.items() if second >= 545} == {0}
+
+
+def test_the_reason_names_the_quantile_that_was_kept_for_a_moment() -> None:
+    learner, found = Learner(CORES, 40.0), Answer(0, "")
+    for tick in range(288 * 60 + 210):
+        found = learner.observe(tick * TICK_S, 10 if tick % 288 >= 216 else 0, WINDOW)
+    assert found.pods == 10
+    assert found.reason.startswith("82.6% of the growths within 10 s are no larger, by the moments so long after")
 
 
 def test_small_changes_do_not_change_the_answer() -> None:
@@ -109,4 +131,5 @@ def test_a_higher_cost_of_waiting_never_keeps_less_in_any_account(
 @given(st.lists(st.integers(0, 10**6), min_size=50, max_size=400))
 def test_memory_is_bounded(counts: list[int]) -> None:
     learner = taught(counts, 50.0, 600.0)
-    assert learner.memory() <= 26 * MOST_VALUES + 200
+    kinds_of_moments = 2 * (MOST_PARTS + 1)
+    assert learner.memory() <= (26 + kinds_of_moments) * MOST_VALUES + 300

@@ -77,7 +77,7 @@ NOTE_REQUESTS = "edl.controller.node_memory:NodeMemory._note_requests"
 HEADROOM_LEVEL = "edl.headroom.learner:Learner.level"
 GROWTH_OBSERVE = "edl.headroom.growth:Growth.observe"
 HEADROOM_MAY_DELETE = "edl.headroom.advisor:Advisor._may_delete"
-LOAD_OF_DAY = "edl.sim.importers.azure_llm:_of_day"
+LOAD_OF_DAY = "edl.sim.importers.azure_llm:of_day"
 FORESIGHT = "edl.sim.headroom:Foresight.observe"
 
 # planner

@@ -87,14 +87,14 @@ def replicas(minutes: Sequence[int], days: int, *, pods: float, seed: int = 0) -
             start = rng.randrange(len(minutes))
         minute = start + at_s % 3600 // 60
         now = [minutes[(minute + i) % len(minutes)] for i in range(STEP_S // 60)]
-        load = sum(now) / len(now) / mean * _of_day(at_s)
+        load = sum(now) / len(now) / mean * of_day(at_s)
         wanted = max(1, ceil(pods * load))
         if not found or abs(wanted - found[-1][1]) > TOLERANCE * found[-1][1]:
             found.append((float(at_s), wanted))
     return tuple(found)
 
 
-def _of_day(at_s: int) -> float:
+def of_day(at_s: int) -> float:
     """The load at that time, against the most that a day of the first week has without its batch."""
     is_changed = at_s >= CHANGE_DAY * DAY_S
     clock_s = (at_s + (SHIFT_S if is_changed else 0)) % DAY_S

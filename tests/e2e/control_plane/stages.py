@@ -38,11 +38,12 @@ def kwok_config(*, pod_delete_s: float, pod_ready_s: float) -> str:
     """The text of kwok's configuration file.
 
     Args:
-        pod_delete_s: from the deletion of a pod to its disappearance, whatever its grace period.
+        pod_delete_s: from the deletion of a pod to its disappearance, whatever its grace period; the pod's annotation
+            `edl.test/stop-s` overrides it.
         pod_ready_s: from the binding of a pod to Running and Ready; the pod's annotation
             `edl.test/start-s` overrides it.
     """
-    deletion = _after(str(pod_delete_s), _ASKED_AT)
+    deletion = _after(_annotated("stop-s", pod_delete_s), _ASKED_AT)
     ready = _after(_annotated("start-s", pod_ready_s), f"({_BOUND_AT})")
     ended = _after(_annotated("exit-after-s", 0), f"({_STARTED_AT})")
     delays = {

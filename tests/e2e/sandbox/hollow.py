@@ -48,7 +48,8 @@ class Pace:
     """How long things take, in seconds.
 
     Attributes:
-        pod_delete_s: from the deletion of a pod until it is gone, whatever its grace period.
+        pod_delete_s: from the deletion of a pod until it is gone, whatever its grace period, unless its annotation
+            says otherwise.
         pod_ready_s: from the binding of a pod until it is ready, unless its annotation says otherwise.
         node_grace_s: how long a silent node stays ready; leases are renewed in two fifths of it.
     """
@@ -72,7 +73,7 @@ def next_stage(pod: Object, pace: Pace) -> tuple[Stage, float] | None:
     """What happens next to a pod on a hollow node, and how long after it could; None if nothing does."""
     phase = (pod.get("status") or {}).get("phase") or "Pending"
     if is_deleted(pod):
-        return Stage.TERMINATE, pace.pod_delete_s
+        return Stage.TERMINATE, float(hollow_status.annotation(pod, "stop-s") or pace.pod_delete_s)
     if phase == "Pending":
         return Stage.READY, float(hollow_status.annotation(pod, "start-s") or pace.pod_ready_s)
     if phase != "Running":

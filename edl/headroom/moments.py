@@ -1,0 +1,77 @@
+"""Growths by how long ago the count changed last, and whether it rose then.
+
+An autoscaler acts on a period, and waits after each change. So the moments at which pods come are not equally likely,
+and most of the time none will come within the time that freeing takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from edl.headroom.growth import MOST_TICKS, TICK_S
+from edl.headroom.histogram import Histogram
+
+PART_S = 30.0
+MOST_PARTS = 30
+"""Longer ago than so many parts is one kind of moment."""
+
+COLD_S = 500.0
+"""A kind of moment that was seen for a shorter time keeps nothing."""
+
+DEARER = 2.5
+"""Room for a moment costs so many times as much as its idle cores then: trainers do not come back at once."""
+
+
+class Moments:
+    """Keeps a distribution of growths for each kind of moment."""
+
+    def __init__(self, half_life_s: float) -> None:
+        """Start without history; see `Histogram` for the half-life."""
+        self._half_life_s = half_life_s
+        self._growths: dict[tuple[int, bool], Histogram] = {}
+        self._seen_s: dict[tuple[int, bool], float] = {}
+        self._changes: deque[tuple[float, bool]] = deque(maxlen=MOST_TICKS + 2)  # (when, whether it rose)
+        self._last: int | None = None
+
+    def count(self, at_s: float, pods: int) -> None:
+        """Note how many pods there are; call it before `add` of what is known then."""
+        before, self._last = self._last, pods
+        if before is None or pods == before:
+            return
+        if self._changes and self._changes[-1][0] // TICK_S == at_s // TICK_S:
+            self._changes.pop()
+        self._changes.append((at_s, pods > before))
+
+    def add(self, at_s: float, growth: int) -> None:
+        """Note the growth from a tick, which begins at `at_s`; ticks come in their order."""
+        while len(self._changes) > 1 and self._changes[1][0] < at_s + TICK_S:
+            self._changes.popleft()
+        if not self._changes or self._changes[0][0] >= at_s + TICK_S:
+            return
+        kind = _kind(at_s, *self._changes[0])
+        self._growths.setdefault(kind, Histogram(self._half_life_s)).add(at_s, growth, TICK_S)
+        self._seen_s[kind] = self._seen_s.get(kind, 0.0) + TICK_S
+
+    def kind(self, at_s: float) -> tuple[int, bool] | None:
+        """What kind of moment it is: parts of `PART_S` since the last change, and whether that was a rise."""
+        return _kind(at_s, *self._changes[-1]) if self._changes else None
+
+    def quantile(self, at_s: float, level: float) -> int:
+        """What to keep at such a moment if `level` is right for room that is always kept; 0 if little is known."""
+        kind = self.kind(at_s)
+        if kind is None or self._seen_s.get(kind, 0.0) < COLD_S:
+            return 0
+        return self._growths[kind].quantile(level_for_a_moment(level))
+
+    def memory(self) -> int:
+        """How many numbers are kept; bounded."""
+        return sum(len(growths) for growths in self._growths.values()) + 2 * len(self._changes) + len(self._seen_s)
+
+
+def level_for_a_moment(level: float) -> float:
+    """The quantile that is kept for a moment if `level` is kept always."""
+    return max(0.0, 1.0 - DEARER * (1.0 - level))
+
+
+def _kind(at_s: float, changed_s: float, rose: bool) -> tuple[int, bool]:
+    return min(MOST_PARTS, max(0, int((at_s - changed_s) // PART_S))), rose

@@ -1,0 +1,116 @@
+"""Play a case of 2017 on a real control plane beside the simulator: `python -m tests.e2e.cases 2 [--headroom auto]`.
+
+Needs minutes of real time on a machine with nothing else to do. Stores the figures of both for docs/simulations.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edl.sim.campaign import run_all, summarise
+from edl.sim.scenario import Scenario
+from edl.sim.scenario_file import read_scenario
+from tests.e2e.cases import table
+from tests.e2e.cases.mixes import MIXES, with_mix
+from tests.e2e.cases.play import Playing, flags_of, node_specs, shortened
+from tests.e2e.cases.spans import as_seen
+from tests.e2e.control_plane.cluster import ControlPlane
+from tests.e2e.control_plane.commands import Settings
+from tests.e2e.worlds.harness import World
+
+ROOT = Path(__file__).resolve().parents[3]
+SCENARIOS, RESULTS = ROOT / "example" / "scenarios", ROOT / "benchmarks" / "results" / "cases"
+POLICY = "maxmin"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to play.
+
+    Attributes:
+        case: 1 or 2 of 2017, or the path of a scenario file.
+        mix: other nodes with the same total.
+        headroom: pods of each shape, or auto; slo: with auto, the price of waiting.
+        until_s: ends earlier.
+    """
+
+    case: str
+    mix: str
+    headroom: str
+    slo: float
+    until_s: float | None
+
+    def scenario(self) -> Scenario:
+        """What to play, and to simulate."""
+        path = SCENARIOS / f"edl2017-case{self.case}.yaml" if self.case.isdigit() else Path(self.case)
+        scenario = with_mix(read_scenario(path), self.mix)
+        if self.headroom:
+            number = int(self.headroom) if self.headroom.isdigit() else self.headroom
+            flags = {"serving_headroom": number, "serving_slo": self.slo}
+            scenario = scenario.model_copy(update={"controller": scenario.controller.model_copy(update=flags)})
+        return shortened(scenario, self.until_s)
+
+    def about(self) -> dict[str, str]:
+        """Title and command, for the page."""
+        parts = [f"nodes: {self.mix}" if self.mix else "", f"headroom {self.headroom}" if self.headroom else ""]
+        slo = f"{self.slo:g}" if self.headroom else ""
+        until = "" if self.until_s is None else f"{self.until_s:g}"
+        said = {"CASE": self.case, "MIX": self.mix, "HEADROOM": self.headroom, "SLO": slo, "UNTIL": until}
+        command = " ".join(["make cases", *(f"{key}={value}" for key, value in said.items() if value)])
+        return {"title": ", ".join(filter(None, (f"Case {self.case}", *parts))), "command": command}
+
+    def file(self) -> Path:
+        """Where the result is stored."""
+        name = "-".join(filter(None, (Path(self.case).stem, self.mix, self.headroom and f"headroom-{self.headroom}")))
+        return RESULTS / f"case-{name}.json"
+
+
+def main() -> None:
+    """Play, simulate, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", help="1 or 2 of 2017, or the path of a scenario file")
+    parser.add_argument("--mix", default="", choices=("", *MIXES), help="other nodes with the same total")
+    parser.add_argument("--headroom", default="", help="pods of each shape, or auto")
+    parser.add_argument("--slo", type=float, default=100.0, help="with --headroom auto: the price of waiting")
+    parser.add_argument("--until", type=float, default=None, metavar="SECONDS", help="end earlier")
+    parser.add_argument("--seeds", type=int, default=3, help="of the simulator")
+    parser.add_argument("--simulate-only", action="store_true", help="keep what was played, simulate anew")
+    given = parser.parse_args()
+    asked = Asked(given.case, given.mix, given.headroom, given.slo, given.until)
+    scenario, stored = asked.scenario(), asked.file()
+    found = json.loads(stored.read_text()) if given.simulate_only else _played(scenario)
+    scenarios = {"simulated": scenario, "as seen": as_seen(scenario, found["spans"])}
+    found |= {kind: _simulated(each, given.seeds) for kind, each in scenarios.items()}
+    found |= {"case": scenario.name, "seeds": given.seeds, **asked.about()}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    stored.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(table.text(list(table.rows(scenario.name, found))))
+    for span, (count, low, half, high) in found["spans"].items():
+        print(f"{span}: {count} pods, {low:g} to {high:g} s, half within {half:g} s")
+    print(f"latest event: {found['control plane']['late_s']:.2f} s late; written to {stored}")
+    if missed := table.misses(found["simulated"], found["control plane"]):
+        print(f"differ by more than {table.WITHIN:.0%}: {', '.join(missed)}")
+
+
+def _simulated(scenario: Scenario, seeds: int) -> dict[str, float]:
+    return {name: one.mean for name, one in summarise(run_all(scenario, [POLICY], seeds)[POLICY]).items()}
+
+
+def _played(scenario: Scenario) -> dict[str, Any]:
+    flags = flags_of(scenario)
+    print(f"{scenario.name}: {scenario.duration_s:g} s of real time, {' '.join(flags)}", flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="edl-case-") as folder,
+        ControlPlane.start(Path(folder), nodes=node_specs(scenario), settings=Settings(pod_delete_s=8.0)) as plane,
+    ):
+        played = Playing(scenario, World(plane, *flags)).play()
+    return {"control plane": {**played.figures, "late_s": played.late_s}, "spans": played.spans}
+
+
+if __name__ == "__main__":
+    main()
