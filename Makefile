@@ -174,6 +174,10 @@ karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_karpenter; ensure_karpenter()"
 	@$(PYTEST) --on cluster tests/karpenter
 
+kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the first run builds it from its Go module (three minutes)
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kuberay; ensure_kuberay()"
+	@$(PYTEST) --on cluster tests/kuberay
+
 volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano, and of TrainingJobs alone, with figures
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
 	@$(PYTEST) -s --on cluster --campaign full tests/volcano/test_mixes.py

@@ -89,6 +89,8 @@ def generated_files() -> dict[str, str]:
     files["deploy/base/kustomization.yaml"] = _kustomization(["../crd", *base])
     files["deploy/volcano/rbac.yaml"] = _dump(install_objects.volcano_rights())
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
+    files["deploy/kuberay/rbac.yaml"] = _dump(install_objects.ray_rights())
+    files["deploy/kuberay/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
     return files | _monitoring_files() | chart_files(_dump, definitions)

@@ -86,6 +86,14 @@ def volcano_rights() -> list[Object]:
     return [{**_role("ClusterRole", name), "rules": rules}, binding]
 
 
+def ray_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with KubeRay."""
+    name = f"{CONTROLLER}-kuberay"
+    binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
+    binding["roleRef"]["name"] = name
+    return [{**_role("ClusterRole", name), "rules": [_rule("ray.io", ["rayclusters"], [*_MIRROR, "patch"])]}, binding]
+
+
 def pod_reader() -> list[Object]:
     """An example for the namespace of a user: an account that lets `k8s_tools` read the pods of a job."""
     name = "edl-pod-reader"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from edl.model.actions import Action, EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
+from edl.model.names import Role
 from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
 from edl.model.status import Reason, Resize
 
@@ -41,7 +42,7 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
     resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
     message = f"edl changes the number of pods from {before} to {count}: {decision.message}"
     event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
-    return ResizeWorkload(job.key, job.uid, before, count, resize), event
+    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count)), event
 
 
 def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
@@ -57,6 +58,13 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
         return decision.target
     count = max(before, min(decision.target, decision.current - len(decision.victims) + free))
     return count if count >= job.bounds.min_trainers else before
+
+
+def _victims(job: Job, count: int) -> tuple[str, ...]:
+    """The trainers beyond the new count, and those that were to go before and exist still."""
+    kept = {pod.uid for pod in job.live_trainers[:count]}
+    trainers = (pod for pod in job.pods if pod.role is Role.TRAINER and not pod.is_finished)
+    return tuple(sorted(pod.name for pod in trainers if pod.uid not in kept))
 
 
 def _voluntary_s(job: Job, reason: str, now_s: float, *, is_shrink: bool) -> float | None:

@@ -184,6 +184,7 @@ class ResizeWorkload:
         before: how many it keeps now.
         count: how many it should keep; 0 stops the workload.
         resize: what edl records on the object, in the same write.
+        victims: the names of the trainers that go, for a controller that takes names.
     """
 
     job: JobKey
@@ -191,6 +192,7 @@ class ResizeWorkload:
     before: int
     count: int
     resize: Resize
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class WorkloadKind(StrEnum):
     TRAINING_JOB = "trainingjob"
     BATCH_JOB = "job.batch"
     VOLCANO_JOB = "job.batch.volcano.sh"
+    RAY_CLUSTER = "raycluster.ray.io"
 
 
 class JobKey(NamedTuple):

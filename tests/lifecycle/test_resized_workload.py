@@ -53,7 +53,8 @@ def test_the_count(count: int, live: int, target: int, free: int, wanted: int) -
 def test_a_resize_comes_with_its_event_and_its_record() -> None:
     job = workload(4, 4)
     resize, event = workload_actions(job, decision(job, 2, shrink_reason="ServingNeedsRoom"), 0, 1000.7)
-    assert resize == ResizeWorkload(job.key, job.uid, 4, 2, Resize(1000.0, 4, 2, "ServingNeedsRoom", None))
+    victims = tuple(pod.name for pod in job.live_trainers[2:])
+    assert resize == ResizeWorkload(job.key, job.uid, 4, 2, Resize(1000.0, 4, 2, "ServingNeedsRoom", None), victims)
     assert isinstance(event, EmitEvent)
     assert event.message == "edl changes the number of pods from 4 to 2: why"
 

@@ -183,6 +183,40 @@ def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
     return pod(name, owner=owner, labels={"paddle-job": "fluid-ctr"}, metadata=metadata, spec=spec, **more)
 
 
+def ray_cluster(
+    name: str = "ray",
+    *,
+    annotations: Object | None = None,
+    groups: list[Object] | None = None,
+    spec: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A RayCluster of a head of 2 cpus and 3 workers of 1 cpu that asks for 2 to 6."""
+    head = {"rayStartParams": {}, "template": {"spec": {"containers": [container("2", "2Gi")]}}}
+    workers = [ray_group()] if groups is None else groups
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": elastic_metadata(name, annotations or {}, metadata),
+        "spec": {"headGroupSpec": head, "workerGroupSpecs": workers, **(spec or {})},
+    }
+
+
+def ray_group(name: str = "workers", replicas: int = 3, *, cpu: str = "1", **more: Any) -> Object:
+    """A group of workers with the defaults of the CRD."""
+    template = {"spec": {"containers": [container(cpu, "1Gi" if cpu else "")]}}
+    counts = {"replicas": replicas, "minReplicas": 0, "maxReplicas": 2147483647, "numOfHosts": 1}
+    return {"groupName": name, **counts, "rayStartParams": {}, "template": template, **more}
+
+
+def ray_pod(name: str, *, group: str = "workers", cluster: str = "ray", **more: Any) -> Object:
+    """A running pod of a RayCluster; group `headgroup` is the head."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": cluster, "uid": f"uid-{cluster}"}
+    labels = {"ray.io/cluster": cluster, "ray.io/group": group}
+    spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
+    return pod(name, owner={**owner, "controller": True}, labels=labels, spec=spec, **more)
+
+
 def _kind_of(obj: Object) -> str:
     """The name of the decoder: two groups have a kind Job."""
     return KIND_OF.get((obj.get("apiVersion", ""), obj["kind"])) or str(obj["kind"])

@@ -54,7 +54,7 @@ class ObjectMetadata(ApiStruct):
 
 
 class PodLabels(ApiStruct):
-    """The labels that assign a pod to a job, in the present form and in that of the original project."""
+    """The labels that assign a pod to a job, in the present form that of the original project, and KubeRay's."""
 
     job: Scalar = msgspec.field(default=None, name="paddlepaddle.org/job")
     role: Scalar = msgspec.field(default=None, name="paddlepaddle.org/role")
@@ -64,6 +64,7 @@ class PodLabels(ApiStruct):
     master_of: Scalar = msgspec.field(default=None, name="paddle-job-master")
     requests_node_for: Scalar = msgspec.field(default=None, name="paddlepaddle.org/requests-node-for")
     node_group: Scalar = msgspec.field(default=None, name="paddlepaddle.org/node-group")
+    ray_group: Scalar = msgspec.field(default=None, name="ray.io/group")
 
 
 class PodAnnotations(ApiStruct):

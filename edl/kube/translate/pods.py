@@ -38,6 +38,7 @@ DEFAULT_NAMESPACE = "default"
 WORKLOAD_OWNERS = {
     ("batch/v1", "Job"): WorkloadKind.BATCH_JOB,
     ("batch.volcano.sh/v1alpha1", "Job"): WorkloadKind.VOLCANO_JOB,
+    ("ray.io/v1", "RayCluster"): WorkloadKind.RAY_CLUSTER,
 }
 """(apiVersion, kind) of the owners of pods that edl may resize, besides TrainingJobs; see `edl.kube.workloads`."""
 

@@ -31,8 +31,13 @@ class Adapter(WorkloadReader, Protocol):
     def count(self, source: Any) -> int:  # noqa: ANN401 - the decoded object of the kind
         """How many pods the controller of the kind keeps now."""
 
-    def patch(self, source: Any, count: int) -> dict[str, Any] | list[dict[str, Any]]:  # noqa: ANN401 - as above
+    def patch(self, source: Any, count: int, victims: tuple[str, ...]) -> dict[str, Any] | list[dict[str, Any]]:  # noqa: ANN401 - as above
         """With what that controller keeps another number of pods.
+
+        Args:
+            source: the object.
+            count: how many pods it should keep.
+            victims: the names of the pods that go, by the indexes of `read`; for a controller that takes names.
 
         Returns:
             The spec of a merge patch; or the operations of a JSON patch, if a merge patch cannot say it.

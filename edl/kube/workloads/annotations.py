@@ -14,6 +14,9 @@ from edl.kube.translate.objects import Scalar, text
 ELASTIC = "paddlepaddle.org/elastic"
 MIN, MAX = "paddlepaddle.org/min-instance", "paddlepaddle.org/max-instance"
 QUEUE = "paddlepaddle.org/queue"
+TASK = "paddlepaddle.org/task"
+"""Names the task of a Volcano Job, or the group of a RayCluster, that edl resizes."""
+
 RECORD = "paddlepaddle.org/last-resize"
 """What edl did last, as JSON with the fields of `status.lastResize`. A person removes it to give the count back."""
 

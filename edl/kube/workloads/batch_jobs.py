@@ -5,8 +5,7 @@ those that do not run, then those that are not ready, then those that became rea
 pod-deletion-cost. A pod that it deletes so counts as no failure. What edl cannot resize without harm is refused in
 words, and its pods then count as those of somebody else.
 
-Source: k8s.io/kubernetes/pkg/controller/job, funcs manageJob and activePodsForRemoval;
-k8s.io/kubernetes/pkg/controller, type ActivePods.
+Source: k8s.io/kubernetes/pkg/controller/job, funcs manageJob and activePodsForRemoval.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from typing import Any
 
 from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.jobs import read_status
-from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodStatus, PodTemplateObject, text
+from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.kube.workloads.annotations import MANAGER, is_elastic, other_writer, read_record, read_wish
 from edl.kube.workloads.batch_objects import BatchJobMetadata, BatchJobObject, BatchJobSpec
+from edl.kube.workloads.deletion_order import deletion_key
 from edl.model.jobs import Job
 from edl.model.lending import Lending
 from edl.model.names import JobKey, WorkloadKind
@@ -114,7 +114,7 @@ class BatchJobs:
         """`spec.parallelism`."""
         return _parallelism(source)
 
-    def patch(self, source: BatchJobObject, count: int) -> dict[str, Any]:
+    def patch(self, source: BatchJobObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - the Job controller chooses
         """Another parallelism; of a Job whose indexes are ranks also the same completions.
 
         Completions of 0 would complete the Job, so a Job that is stopped keeps its completions.
@@ -221,14 +221,7 @@ def _with_indexes(pods: Iterable[Pod], source_of: Callable[[Pod], PodObject], *,
 
 def _deletion_key(pod: Pod, source: PodObject, *, has_ranks: bool) -> tuple[Any, ...]:
     """The order in which the Job controller deletes pods, as it sorts them."""
-    status = source.status or PodStatus()
-    phase = {"Pending": 0, "Unknown": 1}.get(status.phase or "Pending", 2)
-    ready = next((c for c in status.conditions or () if c.type == "Ready" and c.status == "True"), None)
-    ready_s = seconds_of(ready.last_transition_time) if ready else None
-    restarts = max((c.restart_count or 0 for c in status.container_statuses or ()), default=0)
-    since = float("-inf") if ready_s is None else -ready_s
-    rank = -_completion_index(source) if has_ranks else 0
-    return rank, bool(pod.node), phase, ready is not None, since, -restarts, -pod.created_s, pod.name
+    return -_completion_index(source) if has_ranks else 0, *deletion_key(pod, source)
 
 
 def _completion_index(source: PodObject) -> int:

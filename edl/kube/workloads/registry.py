@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from edl.kube.workloads.adapter import Adapter
 from edl.kube.workloads.batch_jobs import BatchJobs
+from edl.kube.workloads.ray_clusters import RayClusters
 from edl.kube.workloads.volcano_jobs import VolcanoJobs
 from edl.model.names import WorkloadKind
 
-ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in (BatchJobs(), VolcanoJobs())}
+_ALL: tuple[Adapter, ...] = (BatchJobs(), VolcanoJobs(), RayClusters())
+
+ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in _ALL}

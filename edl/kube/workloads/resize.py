@@ -63,7 +63,7 @@ def resize_request(action: ResizeWorkload, source: Any | None) -> ResizeRequest:
         adapter.mark(source, is_surplus=True),
         adapter.mark(source, is_surplus=False),
         f"/apis/{version}/namespaces/{namespace}/{plural}/{action.job.object_name}",
-        _patch(adapter.patch(source, action.count), action, metadata.resource_version or ""),
+        _patch(adapter.patch(source, action.count, action.victims), action, metadata.resource_version or ""),
     )
 
 

@@ -22,7 +22,7 @@ from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, is_elastic, other_writer, read_record, read_wish
+from edl.kube.workloads.annotations import MANAGER, TASK, is_elastic, other_writer, read_record, read_wish
 from edl.kube.workloads.volcano_objects import (
     TaskObject,
     VolcanoJobMetadata,
@@ -38,9 +38,6 @@ from edl.model.pods import Pod
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import JobPhase, JobStatus, RoleCount
 from edl.model.times import seconds_of
-
-TASK = "paddlepaddle.org/task"
-"""Names the task that edl resizes."""
 
 _OTHERS = (Role.PSERVER, Role.MASTER)
 """What other tasks count as in a plan: the pods that the job needs besides its trainers."""
@@ -123,7 +120,7 @@ class VolcanoJobs:
         """The replicas of the task that edl resizes."""
         return _tasks(source).elastic.replicas or 0
 
-    def patch(self, source: VolcanoJobObject, count: int) -> list[dict[str, Any]]:
+    def patch(self, source: VolcanoJobObject, count: int, victims: tuple[str, ...]) -> list[dict[str, Any]]:  # noqa: ARG002 - Volcano chooses
         """The operations of a JSON patch: a merge patch would replace the whole list of tasks."""
         annotations = _metadata(source).annotations or {}
         low = read_wish(annotations).min_trainers

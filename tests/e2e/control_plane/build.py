@@ -23,6 +23,7 @@ from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
     CHART_PROGRAMS,
     KARPENTER_PROGRAMS,
+    KUBERAY_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PREVIOUS_PROGRAMS,
@@ -93,6 +94,23 @@ class KarpenterBinary:
         return folder / "crds", folder / "karpenter.kwok.sh_kwoknodeclasses.yaml"
 
 
+@dataclass(frozen=True, slots=True)
+class KubeRayBinary:
+    """Where the operator of KubeRay is."""
+
+    ray_operator: Path
+
+    @property
+    def crds(self) -> Path:
+        """The folder with the CustomResourceDefinitions."""
+        return self.ray_operator.parent / "bases"
+
+    @property
+    def sample(self) -> Path:
+        """The RayCluster that KubeRay publishes as its first example."""
+        return self.ray_operator.parent / "ray-cluster.sample.yaml"
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -129,6 +147,15 @@ def ensure_karpenter() -> KarpenterBinary:
         ControlPlaneError: there is no Go and none can be fetched, or the build failed.
     """
     return KarpenterBinary(**_ensure(KARPENTER_PROGRAMS))
+
+
+def ensure_kuberay() -> KubeRayBinary:
+    """The same for KubeRay.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return KubeRayBinary(**_ensure(KUBERAY_PROGRAMS))
 
 
 def ensure_helm() -> Path:

@@ -79,6 +79,16 @@ KARPENTER_PROGRAMS = (
     ),
 )
 
+# What only the tests beside KubeRay need.
+KUBERAY_PROGRAMS = (
+    Program(
+        "ray-operator",
+        "kuberay",
+        "github.com/ray-project/kuberay/ray-operator",
+        ("config/crd/bases", "config/samples/ray-cluster.sample.yaml"),
+    ),
+)
+
 # What only the tests of the chart need.
 CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
 
@@ -95,12 +105,14 @@ _REQUIRED_OF_CHARTS = {"helm": "helm.sh/helm/v3"}
 _REQUIRED_OF_UPGRADES = {"kubernetes-1.35": "k8s.io/kubernetes"}
 _REQUIRED_OF_VOLCANO = {"volcano": "volcano.sh/volcano"}
 _REQUIRED_OF_KARPENTER = {"karpenter": "sigs.k8s.io/karpenter"}
+_REQUIRED_OF_KUBERAY = {"kuberay": "github.com/ray-project/kuberay/ray-operator"}
 _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_NODES,
     **_REQUIRED_OF_CHARTS,
     **_REQUIRED_OF_UPGRADES,
     **_REQUIRED_OF_VOLCANO,
     **_REQUIRED_OF_KARPENTER,
+    **_REQUIRED_OF_KUBERAY,
 }
 
 

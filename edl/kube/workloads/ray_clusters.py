@@ -1,0 +1,314 @@
+"""RayClusters that ask to be resized: grown and shrunk by the replicas of one group of workers.
+
+KubeRay deletes surplus workers in any order, unless `scaleStrategy.workersToDelete` names them. It deletes what is
+named at every reconciliation and never empties the list. So edl writes the count and the names of the workers that go
+in one patch. Names are never used again, so a list that has been obeyed does no harm.
+
+KubeRay keeps the replicas between `minReplicas` and `maxReplicas` of the group, whatever they are. A cluster that
+gives way is suspended, because its head is of no use without workers. A cluster that its owner suspends is left
+alone: edl knows its own suspension by the record of its last resize.
+
+Source: github.com/ray-project/kuberay/ray-operator v1.5.1, controllers/ray, funcs reconcilePods and
+GetWorkerGroupDesiredReplicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from edl.api.roles import MAX_INSTANCES
+from edl.kube.translate.decoders import Decoder
+from edl.kube.translate.jobs import read_status
+from edl.kube.translate.objects import PodLabels, PodMetadata, PodObject, PodSpec, PodTemplateObject, text
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
+from edl.kube.workloads.annotations import (
+    MANAGER,
+    MAX,
+    MIN,
+    TASK,
+    Wish,
+    is_elastic,
+    other_writer,
+    read_record,
+    read_wish,
+)
+from edl.kube.workloads.deletion_order import deletion_key
+from edl.kube.workloads.ray_objects import (
+    HeadGroupObject,
+    RayClusterMetadata,
+    RayClusterObject,
+    RayClusterSpec,
+    WorkerGroupObject,
+)
+from edl.model.jobs import FixedPods, Job
+from edl.model.lending import Lending
+from edl.model.names import JobKey, Role, WorkloadKind
+from edl.model.pods import Pod
+from edl.model.resources import CPU, GPU, MEMORY
+from edl.model.status import JobPhase, JobStatus, RoleCount
+from edl.model.times import seconds_of
+
+OPERATOR = "ray.io/kuberay-operator"
+KUEUE = "kueue.x-k8s.io/queue-name"
+_HEAD = "headgroup"
+"""The group of the head, as KubeRay labels its pod."""
+
+
+class RayClusters:
+    """The adapter; see `edl.kube.workloads.adapter.Adapter`."""
+
+    kind = WorkloadKind.RAY_CLUSTER
+    api = ("ray.io/v1", "RayCluster", "rayclusters")
+    decoder: Decoder[Any] = Decoder(WorkloadKind.RAY_CLUSTER.value, RayClusterObject)
+
+    def key(self, source: RayClusterObject) -> JobKey:
+        """The key of a RayCluster."""
+        metadata = _metadata(source)
+        return JobKey.of(self.kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+
+    def is_elastic(self, source: RayClusterObject) -> bool:
+        """True if the cluster asks to be resized."""
+        return is_elastic(_metadata(source).annotations or {})
+
+    def problem(self, source: RayClusterObject) -> str:
+        """Why edl does not resize a cluster that asks for it, and the remedy; empty if it does."""
+        return (
+            _owner_problem(source)
+            or _group_problem(source)
+            or _wish(source).problem
+            or _bounds_problem(source)
+            or self._other_writer(source)
+            or _template_problem(source)
+        )
+
+    def read(
+        self, source: RayClusterObject, pods: Collection[Pod], source_of: Callable[[Pod], PodObject], now_s: float
+    ) -> Job:
+        """Translate a cluster.
+
+        Raises:
+            ConfigError: a quantity of a template cannot be parsed.
+        """
+        metadata, group, wish = _metadata(source), _elastic(source), _wish(source)
+        template = _spec_of(group.template)
+        ordered = _with_roles(pods, source_of, source)
+        created_s = seconds_of(metadata.creation_timestamp)
+        newest = max((p for p in ordered if p.role is Role.TRAINER), key=lambda pod: pod.created_s, default=None)
+        return Job(
+            key=self.key(source),
+            uid=metadata.uid or "",
+            generation=metadata.generation or 1,
+            created_s=now_s if created_s is None else created_s,
+            min_trainers=wish.min_trainers,
+            max_trainers=wish.max_trainers,
+            trainer=shape_of(template) if newest is None else newest.shape,
+            preferred=preferences_of(template),
+            limits=limits_of(template),
+            qos=qos_of(template),
+            fixed=_fixed(source),
+            pods=ordered,
+            queue=wish.queue,
+            fault_tolerant=False,  # no pod of it is moved: KubeRay would replace it anywhere
+            suspended=_is_suspended_by_owner(source),
+            deleting=metadata.deletion_timestamp is not None,
+            problem=self.problem(source),
+            status=_status(source, ordered),
+            owner_count=self.count(source),
+            lending=Lending.NEVER,  # its own controller writes what its pods request
+        )
+
+    def count(self, source: RayClusterObject) -> int:
+        """The workers that KubeRay keeps of the group that edl resizes; 0 while the cluster is suspended."""
+        return 0 if _spec(source).suspend else _replicas(_elastic(source))
+
+    def patch(self, source: RayClusterObject, count: int, victims: tuple[str, ...]) -> list[dict[str, Any]]:
+        """The operations of a JSON patch: a merge patch would replace the whole list of groups."""
+        if not count:
+            return [{"op": "add", "path": "/spec/suspend", "value": True}]
+        resume = [{"op": "add", "path": "/spec/suspend", "value": False}] if _spec(source).suspend else []
+        path = f"/spec/workerGroupSpecs/{_groups(source).index(_elastic(source))}"
+        return [
+            *resume,
+            {"op": "add", "path": f"{path}/replicas", "value": count},
+            {"op": "add", "path": f"{path}/scaleStrategy", "value": {"workersToDelete": [*victims]}},
+        ]
+
+    def surplus(self, source: RayClusterObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
+        """No pod: KubeRay answers the deletion of a worker with nothing but a new worker, if one is missing."""
+        return ()
+
+    def mark(self, source: RayClusterObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
+        """Nothing."""
+        return []
+
+    def _other_writer(self, source: RayClusterObject) -> str:
+        if _is_suspended_by_owner(source):
+            return ""
+        metadata = _metadata(source)
+        owners = {
+            entry.manager or ""
+            for entry in metadata.managed_fields or ()
+            if entry.fields_v1
+            and (spec := entry.fields_v1.spec)
+            and not (spec.groups is None and spec.suspend is None)
+        }
+        managers, field = tuple(sorted(owners - {MANAGER, ""})), f"replicas of group {_elastic(source).group_name}"
+        return other_writer(self.count(source), read_record(metadata.annotations or {}), managers, field)
+
+
+def _owner_problem(source: RayClusterObject) -> str:
+    """Why the workers belong to another controller than KubeRay's for RayClusters; empty if they do not."""
+    metadata, spec = _metadata(source), _spec(source)
+    if spec.enable_in_tree_autoscaling:
+        return "spec.enableInTreeAutoscaling is true, so Ray's own autoscaler sets the count; set it to false"
+    if spec.managed_by not in {None, "", OPERATOR}:
+        return f"spec.managedBy is {spec.managed_by}, so its pods are not made here; remove the annotations of edl"
+    if KUEUE in (metadata.labels or {}):
+        return f"label {KUEUE} gives the cluster to Kueue, which admits and suspends it; use one of both"
+    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+    if owner is not None:
+        return (
+            f"it belongs to {owner.kind} {owner.name}, which suspends and deletes it; remove the annotations of edl"
+        )
+    return ""
+
+
+def _group_problem(source: RayClusterObject) -> str:
+    """Why there is no group that edl could resize beside the others."""
+    groups, wanted = _groups(source), text((_metadata(source).annotations or {}).get(TASK))
+    names = ", ".join(group.group_name or "" for group in groups)
+    if wanted and not any(group.group_name == wanted for group in groups):
+        return (
+            f'annotation {TASK} is "{wanted[:80]}", but the groups are {names[:200]}; write the name of one of them'
+        )
+    if not wanted and len(groups) != 1:
+        return f"the cluster has the groups {names[:200]}; set annotation {TASK} to the one that edl may resize"
+    if len(groups) > 2:
+        return f"the cluster has {len(groups)} groups; edl plans one and at most one other"
+    group = _elastic(source)
+    if (group.num_of_hosts or 1) > 1:
+        return f"a replica of group {group.group_name} is {group.num_of_hosts} pods; edl resizes only numOfHosts 1"
+    if group.suspend:
+        return f"group {group.group_name} is suspended; resume it, or remove the annotations of edl"
+    return ""
+
+
+def _bounds_problem(source: RayClusterObject) -> str:
+    """Why KubeRay would not keep each count between the bounds."""
+    wish, group = _wish(source), _elastic(source)
+    low, high = group.min_replicas or 0, group.max_replicas
+    if wish.min_trainers < low:
+        return (
+            f"{MIN} {wish.min_trainers} is below minReplicas {low} of group {group.group_name}, and KubeRay keeps"
+            " that many; make both equal"
+        )
+    if high is not None and wish.max_trainers > high:
+        return (
+            f"{MAX} {wish.max_trainers} exceeds maxReplicas {high} of group {group.group_name}, and KubeRay keeps no"
+            " more; make both equal"
+        )
+    return ""
+
+
+def _template_problem(source: RayClusterObject) -> str:
+    request = shape_of(_spec_of(_elastic(source).template)).request
+    if not any(request[name] for name in (CPU, MEMORY, GPU)):
+        return "its workers request neither cpu nor memory; set resources.requests, so that edl knows what one needs"
+    return ""
+
+
+def _wish(source: RayClusterObject) -> Wish:
+    """What the annotations ask for; the bounds of the group count if there is no annotation."""
+    group, asked = _elastic(source), dict(_metadata(source).annotations or {})
+    if group.min_replicas:
+        asked.setdefault(MIN, str(group.min_replicas))
+    if group.max_replicas is not None and group.max_replicas <= MAX_INSTANCES:
+        asked.setdefault(MAX, str(group.max_replicas))
+    return read_wish(asked)
+
+
+def _fixed(source: RayClusterObject) -> tuple[FixedPods, ...]:
+    """The head, and the workers of the other group."""
+    head = _spec_of((_spec(source).head_group_spec or HeadGroupObject()).template)
+    found = [FixedPods(Role.MASTER, shape_of(head), 1, preferences_of(head), limits_of(head))]
+    elastic = _elastic(source)
+    for group in _groups(source):
+        count = 0 if group is elastic or group.suspend else _replicas(group) * (group.num_of_hosts or 1)
+        if count:
+            spec = _spec_of(group.template)
+            found.append(FixedPods(Role.PSERVER, shape_of(spec), count, preferences_of(spec), limits_of(spec)))
+    return tuple(sorted(found, key=lambda fixed: list(Role).index(fixed.role)))
+
+
+def _with_roles(
+    pods: Collection[Pod], source_of: Callable[[Pod], PodObject], source: RayClusterObject
+) -> tuple[Pod, ...]:
+    """The pods with roles and indexes; workers that KubeRay is about to delete are terminating."""
+    group, spec = _elastic(source), _spec(source)
+    strategy = group.scale_strategy
+    named = set((strategy.workers_to_delete if strategy else None) or ())
+    by_role: dict[Role, list[Pod]] = {}
+    for pod in pods:
+        labels = (source_of(pod).metadata or PodMetadata()).labels or PodLabels()
+        name = text(labels.ray_group)
+        role = Role.MASTER if name == _HEAD else Role.TRAINER if name == group.group_name else Role.PSERVER
+        is_doomed = bool(spec.suspend) or (role is Role.TRAINER and pod.name in named)
+        by_role.setdefault(role, []).append(replace(pod, role=role, terminating=pod.terminating or is_doomed))
+    found = []
+    for role, members in by_role.items():
+        # Those that go come last, so that the others have the indexes from 0.
+        members.sort(key=lambda pod: (pod.is_live, *deletion_key(pod, source_of(pod))), reverse=True)
+        kept = _replicas(group) if role is Role.TRAINER else len(members)
+        for index, pod in enumerate(members):
+            found.append(replace(pod, index=index, terminating=pod.terminating or index >= kept))
+    return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))
+
+
+def _status(source: RayClusterObject, pods: Collection[Pod]) -> JobStatus:
+    """The status of the cluster in the terms of a TrainingJob, with the last resize that edl recorded."""
+    live = [pod for pod in pods if pod.is_live and pod.role is Role.TRAINER]
+    ready = sum(pod.ready for pod in live)
+    phase = JobPhase.RUNNING if live else JobPhase.PENDING
+    if _is_suspended_by_owner(source):
+        phase = JobPhase.SUSPENDED
+    record = read_record(_metadata(source).annotations or {})
+    counts = RoleCount(0 if _spec(source).suspend else _replicas(_elastic(source)), ready, len(live) - ready)
+    stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
+    return replace(stored, phase=phase, trainer=counts)
+
+
+def _is_suspended_by_owner(source: RayClusterObject) -> bool:
+    """True if the cluster is suspended, and not because edl stopped it."""
+    return bool(_spec(source).suspend) and read_record(_metadata(source).annotations or {}).get("to") != 0
+
+
+def _elastic(source: RayClusterObject) -> WorkerGroupObject:
+    groups = _groups(source)
+    wanted = text((_metadata(source).annotations or {}).get(TASK))
+    default = groups[0] if len(groups) == 1 and not wanted else WorkerGroupObject()
+    return next((group for group in groups if wanted and group.group_name == wanted), default)
+
+
+def _replicas(group: WorkerGroupObject) -> int:
+    """How many replicas KubeRay keeps: those of the spec within the bounds of the group."""
+    wanted = max(group.replicas or 0, group.min_replicas or 0)
+    return wanted if group.max_replicas is None else min(wanted, group.max_replicas)
+
+
+def _metadata(source: RayClusterObject) -> RayClusterMetadata:
+    return source.metadata or RayClusterMetadata()
+
+
+def _spec(source: RayClusterObject) -> RayClusterSpec:
+    return source.spec or RayClusterSpec()
+
+
+def _groups(source: RayClusterObject) -> list[WorkerGroupObject]:
+    return _spec(source).worker_group_specs or []
+
+
+def _spec_of(template: PodTemplateObject | None) -> PodSpec:
+    return (template or PodTemplateObject()).spec or PodSpec()
