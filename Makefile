@@ -24,6 +24,7 @@ STATES ?= 2000000
 JOBS ?= 1000
 TIMES ?= 20
 SCENES ?=
+EXAMPLES ?= readme clicks torch
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
@@ -211,6 +212,9 @@ screenshots: $(STAMP) ## take the pictures of the page for the docs, in Chromium
 
 real-missions: $(STAMP) ## as root: all tests in real containers, with training under faults (15 minutes)
 	@$(PYTEST) tests/real
+
+real-examples: $(STAMP) ## as root: the examples on PyTorch and Paddle on real kubelets, as users apply them: make real-examples [EXAMPLES=readme]
+	@for name in $(EXAMPLES); do $(PYTEST) -s -o timeout=2400 tests/real/example_cases.py -k $$name || exit 1; done
 
 real-lending: $(STAMP) ## as root: serving that comes and goes beside training on a real kubelet, with lending and without: a table (12 minutes)
 	@$(BIN)/python -m tests.real.lending

@@ -1,11 +1,13 @@
-"""torchrun's elastic training and torchft on the schedule of `benchmarks.elastic_node`.
+"""torchrun's elastic training and torchft on the schedules of `elastic_node` and `elastic_torch`.
 
     python -m benchmarks.elastic_peers torchrun
     python -m benchmarks.elastic_peers torchft              # needs the package torchft beside PyTorch
+    python -m benchmarks.elastic_peers torchft --resizes 100 --kills 20 --steps 8400
 
 The trainers are processes in groups of their own, on two pretended nodes. A trainer that is killed is replaced a
-second later, a lost node (SIGSTOP of all of its processes) after the others train on. torchrun's rendezvous store is
-with the first trainer, to which nothing happens. After a trainer has come it waits 2 s for others, not 30 s.
+second later. A lost node (SIGSTOP of all of its processes) is replaced after the others train on, or half a minute
+after its loss. torchrun's rendezvous store is with the first trainer, to which nothing happens. After a trainer has
+come it waits 2 s for others, not 30 s.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import argparse
 import itertools
 import json
 import os
+import random
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.elastic_node import (
@@ -36,6 +40,26 @@ from example.fit_flights.local import ROOT, Process, free_ports
 
 _LONG = 5.0  # a pause of so many steps was caused by an event
 _TIMEOUT_S = 1200.0
+_GONE_AT_LATEST_S = 30.0  # the pods of a lost node
+_MOST = 4  # trainers
+
+
+def random_events(resizes: int, kills: int, seed: int) -> list[Event]:
+    """Planned resizes and kills in random order, from four trainers on; each as soon as the one before is over."""
+    draw = random.Random(seed)  # noqa: S311 - not a secret
+    kinds = ["planned"] * resizes + ["kill"] * kills
+    draw.shuffle(kinds)
+    found, live = [Event(0.0, "start", _MOST, "join")], _MOST
+    while kinds:
+        kind = kinds.pop(0)
+        if kind == "planned":
+            kind = draw.choice([*(["join"] if live < _MOST else []), *(["leave"] if live > 1 else [])])
+        elif live == 1:  # nobody would have the model
+            kinds.insert(0, kind)
+            kind = "join"
+        live += {"join": 1, "leave": -1}.get(kind, 0)
+        found.append(Event(0.0, kind, live, kind))
+    return found
 
 
 class PeerRun:
@@ -47,10 +71,26 @@ class PeerRun:
         seed: of the weights and of the order of the data.
         steps: in all.
         pace_s: a step takes at least so long.
+        events: what happens.
+        heartbeat_s: torchft gives up a trainer that says nothing for so long.
+
+    Attributes:
+        happened: the events until now, and when they did.
     """
 
-    def __init__(self, kind: str, folder: Path, seed: int, steps: int, pace_s: float) -> None:
-        self._kind, self.folder, self._steps = kind, folder, steps
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        *,
+        seed: int,
+        steps: int,
+        pace_s: float,
+        events: Sequence[Event],
+        heartbeat_s: float,
+    ) -> None:
+        self._kind, self.folder, self._steps, self._events = kind, folder, steps, events
+        self._heartbeat_ms = round(1000 * heartbeat_s)
         (self._port,) = free_ports(1)
         self._environment = {
             **os.environ,
@@ -73,6 +113,7 @@ class PeerRun:
             program = self.folder / "lighthouse.py"  # it reads the words after the file
             program.write_text("from torchft._torchft import lighthouse_main\nlighthouse_main()\n")
             flags = ["--min_replicas", "1", "--quorum_tick_ms", "100", "--join_timeout_ms", "10000"]
+            flags += ["--heartbeat_timeout_ms", str(self._heartbeat_ms)]
             flags += ["--bind", f"127.0.0.1:{self._port}"]
             self._others.append(self._process("lighthouse", [sys.executable, str(program), *flags]))
         return self
@@ -88,7 +129,7 @@ class PeerRun:
         Raises:
             TimeoutError: the run takes too long.
         """
-        until_s, events = time.monotonic() + _TIMEOUT_S, list(EVENTS)
+        until_s, events = time.monotonic() + _TIMEOUT_S, list(self._events)
         wanted, since, replaced_s = 1, 0, 0.0
         stopped: list[str] = []
         while not list(self.folder.glob("end-*")):
@@ -99,7 +140,7 @@ class PeerRun:
                 while len(self._trainers) < wanted:
                     self._start_trainer()
             step, size, at_s = self._last()
-            if stopped and at_s > self.happened[-1][1] + GONE_AFTER_S and size < wanted:
+            if stopped and self._is_gone(at_s, size < wanted):
                 for name in stopped:
                     self._end(name, signal.SIGKILL)
                 stopped, replaced_s = [], time.monotonic() + REPLACED_AFTER_S
@@ -119,6 +160,11 @@ class PeerRun:
     def repeated(self) -> int:
         """Steps that were made again."""
         return self._applied()[1]
+
+    def _is_gone(self, at_s: float, is_smaller: bool) -> bool:
+        """Whether the pods of the lost node are deleted; `at_s` is the time of the last step."""
+        lost_s = self.happened[-1][1]
+        return (is_smaller and at_s > lost_s + GONE_AFTER_S) or time.time() > lost_s + _GONE_AT_LATEST_S
 
     def _happen(self, event: Event) -> list[str]:
         """Returns the trainers that are stopped."""
@@ -146,7 +192,7 @@ class PeerRun:
         if self._kind == "torchrun":
             place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{self._port}", "--rdzv-id", "digits"]
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:4", "--nproc-per-node", "1"]
-            command += ["--max-restarts", "100", *place, "--rdzv-conf", "last_call_timeout=2"]
+            command += ["--max-restarts", "1000", *place, "--rdzv-conf", "last_call_timeout=2"]
             command += ["-m", "benchmarks.elastic_peers_trainer", "torchrun"]
         self._trainers[name] = self._process(name, command)
 
@@ -187,30 +233,59 @@ def _signal(process: Process, number: int) -> None:
     os.kill(process.pid, number)
 
 
-def main() -> int:
-    """Run the schedule with each seed, and print what each event cost."""
-    parser = argparse.ArgumentParser(description="torchrun and torchft on the schedule of benchmarks.elastic_node.")
+def lost_seconds(found: list[tuple[int, int, float]], happened: list[tuple[Event, float]]) -> dict[str, list[float]]:
+    """Seconds beyond a step in the long pauses after each event, by what happened."""
+    costs: dict[str, list[float]] = {}
+    gaps = [(b[2], b[2] - a[2]) for a, b in itertools.pairwise(found)]
+    step_s = statistics.median(gap for _, gap in gaps)
+    ends_s = [*(at_s for _, at_s in happened[1:]), float("inf")]
+    for (event, began_s), next_s in zip(happened, ends_s, strict=True):
+        long = [gap - step_s for at_s, gap in gaps if began_s <= at_s < next_s and gap > _LONG * step_s]
+        costs.setdefault(event.what, []).append(sum(long))
+    return costs
+
+
+def parse() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description="torchrun and torchft on the schedules of edl's own measurements.")
     parser.add_argument("kind", choices=["torchrun", "torchft"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--steps", type=int, help="instead of --epochs")
     parser.add_argument("--pace-s", type=float, default=0.06)
-    chosen = parser.parse_args()
-    costs: dict[str, list[float]] = {}
+    parser.add_argument("--heartbeat-s", type=float, default=5.0, help="of torchft's lighthouse; its default")
+    parser.add_argument("--resizes", type=int, default=0, help="random events instead of those of elastic_node")
+    parser.add_argument("--kills", type=int, default=0, help="the same")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the schedule with each seed, and print what each event cost."""
+    chosen, costs = parse(), dict[str, list[float]]()
     for seed in range(chosen.seeds):
-        steps = chosen.epochs * RECORDS // BATCH
+        is_random = bool(chosen.resizes or chosen.kills)
+        events = random_events(chosen.resizes, chosen.kills, seed) if is_random else EVENTS
         with (
             tempfile.TemporaryDirectory() as name,
-            PeerRun(chosen.kind, Path(name), seed, steps, chosen.pace_s) as run,
+            PeerRun(
+                chosen.kind,
+                Path(name),
+                seed=seed,
+                steps=chosen.steps or chosen.epochs * RECORDS // BATCH,
+                pace_s=chosen.pace_s,
+                events=events,
+                heartbeat_s=chosen.heartbeat_s,
+            ) as run,
         ):
             found = run.measure()
             print(f"seed {seed}: accuracy {run.accuracy():.4f}, {len(found)} steps, {run.repeated()} made again")
-        gaps = [(b[2], b[2] - a[2]) for a, b in itertools.pairwise(found)]
-        step_s = statistics.median(gap for _, gap in gaps)
-        for (event, began_s), (_, next_s) in itertools.pairwise([*run.happened, (None, float("inf"))]):
-            long = [gap - step_s for at_s, gap in gaps if began_s <= at_s < next_s and gap > _LONG * step_s]
-            costs.setdefault(event.what if event else "", []).append(sum(long))
+        print(
+            f"{len(run.happened)} of {len(events)} events, {found[-1][2] - found[0][2]:.0f} s from first to last step"
+        )
+        for what, lost in lost_seconds(found, run.happened).items():
+            costs.setdefault(what, []).extend(lost)
     for what, lost in costs.items():
-        print(f"| {what} | {statistics.median(lost):.3g} s ({min(lost):.3g} to {max(lost):.3g}) |")
+        print(f"| {what}, {len(lost)} | {statistics.median(lost):.3g} s ({min(lost):.3g} to {max(lost):.3g}) |")
     print(f"load {os.getloadavg()[1]:.1f} over 5 minutes")
     return 0
 

@@ -25,6 +25,8 @@ from example.torch_elastic.train import HELD_OUT, digits, network
 
 RECORDS, BATCH, SAVE_EVERY = 1500, 60, 25
 _FOLDER, _NAME, _SEED = Path(os.environ["FOLDER"]), os.environ["NAME"], int(os.environ["SEED"])
+# gloo's own limit is half an hour, and torchrun itself does not end the processes that wait for a lost node.
+_LOST_AFTER = timedelta(seconds=10)
 _STEPS, _PACE_S = int(os.environ["STEPS"]), float(os.environ["PACE_S"])
 _PICTURES, _ANSWERS = digits()
 
@@ -59,7 +61,7 @@ def finish(model: Any) -> None:  # noqa: ANN401
 
 def with_torchrun() -> None:
     """As PyTorch's examples of elastic training do: a snapshot, which all processes load after a restart."""
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=_LOST_AFTER)
     plain = network()
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9)
     snapshot, first = _FOLDER / "snapshot.pt", 0

@@ -18,10 +18,12 @@ import pytest
 from tests.e2e.control_plane.build import ensure_binaries, ensure_node_binaries
 from tests.e2e.control_plane.versions import ControlPlaneError
 from tests.real.cluster import images
+from tests.real.cluster.layout import NodeSpec
 from tests.real.cluster.needs import check_machine
-from tests.real.cluster.running import RealCluster
+from tests.real.cluster.running import TWO_NODES, RealCluster
 from tests.real.mission import installed
 
+THREE_NODES = tuple(NodeSpec(f"node-{number}") for number in (1, 2, 3))
 _FIGURES = pytest.StashKey[list[str]]()
 _CLUSTER = pytest.StashKey[RealCluster]()
 _LINES = {"paddlecloud": 200}
@@ -55,17 +57,30 @@ def controller(real_cluster: RealCluster) -> Iterator[RealCluster]:
         yield cluster
 
 
-def _start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RealCluster:
+@pytest.fixture(scope="module")
+def three_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Another cluster, of three nodes, with the controller at work; for one module, before the shared one starts."""
+    with _start(request, tmp_path_factory, THREE_NODES) as cluster, installed(cluster):
+        request.session.stash[_CLUSTER] = cluster
+        yield cluster
+        del request.session.stash[_CLUSTER]
+
+
+def _start(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    specs: tuple[NodeSpec, ...] = TWO_NODES,
+) -> RealCluster:
     figures, began = request.config.stash[_FIGURES], time.monotonic()
-    cluster = RealCluster.start(tmp_path_factory.mktemp("real"))
-    figures.append(f"two nodes ready after {time.monotonic() - began:.1f} s")
+    cluster = RealCluster.start(tmp_path_factory.mktemp("real"), specs=specs)
+    figures.append(f"{len(specs)} nodes ready after {time.monotonic() - began:.1f} s")
     try:
         cluster.import_base()
         cluster.build_own_images()
     except BaseException:
         cluster.stop()
         raise
-    figures.append(f"three images on both nodes after {time.monotonic() - began:.0f} s")
+    figures.append(f"three images on {len(specs)} nodes after {time.monotonic() - began:.0f} s")
     return cluster
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import __version__
+from tests.e2e.worlds import facts
 from tests.real.cluster.images import ROOT
 from tests.real.cluster.running import RealCluster
 
@@ -146,12 +147,21 @@ def condition(cluster: RealCluster, job: str, kind: str) -> Object:
     return next((c for c in found if c["type"] == kind and c["status"] == "True"), {})
 
 
-def run_program(cluster: RealCluster, job: Object, program: Path) -> None:
-    """Create a job with a program in its workspace, from a ConfigMap of the job's name."""
+def with_settings(cluster: RealCluster, *settings: str) -> None:
+    """Set variables of the controller, or take them away (`NAME-`), and wait until the pods before are gone."""
+    cluster.kubectl("set", "env", "-n", NAMESPACE, DEPLOYMENT, *settings)
+    cluster.kubectl("rollout", "status", "-n", NAMESPACE, DEPLOYMENT, "--timeout=120s", timeout_s=150)
+    cluster.kube.wait_until(
+        lambda: not any(map(facts.is_terminating, cluster.kube.list("pods"))), 60, "they are gone"
+    )
+
+
+def run_program(cluster: RealCluster, job: Object, *programs: Path) -> None:
+    """Create a job with programs in its workspace, from a ConfigMap of the job's name."""
     name, spec = job["metadata"]["name"], job["spec"]
-    cluster.kubectl("create", "configmap", name, f"--from-file={program}")
-    spec["volumes"] = [{"name": "program", "configMap": {"name": name}}]
-    spec["volumeMounts"] = [{"name": "program", "mountPath": "/workspace"}]
+    cluster.kubectl("create", "configmap", name, *(f"--from-file={program}" for program in programs))
+    spec.setdefault("volumes", []).append({"name": "program", "configMap": {"name": name}})
+    spec.setdefault("volumeMounts", []).append({"name": "program", "mountPath": "/workspace"})
     spec["trainer"]["workspace"] = "/workspace"
     cluster.kube.create(job)
 

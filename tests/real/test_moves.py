@@ -13,16 +13,15 @@ from tests.e2e.worlds import facts
 from tests.real.cluster.images import BASE_IMAGE, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
 from tests.real.mission import (
-    DEPLOYMENT,
     EXAMPLE,
     FLIGHTS_IMAGE,
-    NAMESPACE,
     Journal,
     assert_each_once,
     events,
     pods,
     score,
     status,
+    with_settings,
 )
 
 Object = dict[str, Any]
@@ -36,21 +35,12 @@ LEAST_AUC = 0.76
 def tidying(controller: RealCluster) -> Iterator[RealCluster]:
     """The cluster with a controller that moves pservers after a short rest."""
     controller.build_image(FLIGHTS_IMAGE, context=EXAMPLE, base=TRAINER_IMAGE)
-    with_flag(controller, f"EDL_CONSOLIDATE_AFTER_S={AFTER_S}")
+    with_settings(controller, f"EDL_CONSOLIDATE_AFTER_S={AFTER_S}")
     yield controller
     controller.kubectl("delete", "tj", "--all", timeout_s=90)
     controller.kubectl("delete", "pods", "--selector=app=filler", timeout_s=60)
     controller.kubectl("uncordon", *nodes(controller))
-    with_flag(controller, "EDL_CONSOLIDATE_AFTER_S-")
-
-
-def with_flag(cluster: RealCluster, setting: str) -> None:
-    """Set a variable of the controller, or take it away, and wait until the pods without it are gone."""
-    cluster.kubectl("set", "env", "-n", NAMESPACE, DEPLOYMENT, setting)
-    cluster.kubectl("rollout", "status", "-n", NAMESPACE, DEPLOYMENT, "--timeout=120s", timeout_s=150)
-    cluster.kube.wait_until(
-        lambda: not any(map(facts.is_terminating, cluster.kube.list("pods"))), 60, "they are gone"
-    )
+    with_settings(controller, "EDL_CONSOLIDATE_AFTER_S-")
 
 
 def nodes(cluster: RealCluster) -> list[str]:

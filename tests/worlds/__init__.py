@@ -33,6 +33,10 @@ One job, or a whole controller, in virtual time:
   controller/loop/test_loop_small_scope.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/master_monitor.
 
+A whole cluster, as its API shows it:
+
+- `broken_node`: a node that breaks the trainers of two jobs. For sandbox/test_stack_broken_node and real/test_broken.
+
 The API server:
 
 - `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
@@ -43,7 +47,8 @@ The data master, the ledger and the container's first process:
 - `master_processes`: a master and trainers as processes that a test can kill. For master.
 - `ledger.simulation`: a ledger, its journal, trainers and an unreliable network in virtual time. For ledger.
 - `ledger.by_position`: the expected progress, counted position by position, that the simulation compares with.
-- `in_step.lists`: a model that is a list, and collectives among threads and processes. For worker/test_steps*.
+- `in_step.lists`: a model that is a list, and collectives among threads and processes. For worker/test_steps* and
+  real/test_broken.
 - `in_step.process`: a trainer of such a model as a process that stops itself. For worker/test_steps_hung.
 - `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
 

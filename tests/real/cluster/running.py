@@ -139,18 +139,20 @@ class RealCluster:
         dockerfile: Path | None = None,
         base: str = images.BASE_IMAGE,
         requirements: Sequence[str] = (),
+        nodes: Sequence[str] = (),
     ) -> Path:
-        """Build an image offline and bring it to every node; see `ImageBuilder.build`. Returns its docker-archive."""
+        """Build an image offline and bring it to nodes; see `ImageBuilder.build`. Returns its docker-archive."""
         archive = self._builder.build(
             tag, target=target, context=context, dockerfile=dockerfile, base=base, requirements=requirements
         )
-        self.import_image(archive)
+        self.import_image(archive, nodes)
         return archive
 
-    def import_image(self, archive: Path) -> None:
-        """Bring an image (a docker-archive tar) to every node, under the names that the archive gives it."""
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            list(pool.map(lambda node: _ctr(node, "images", "import", str(archive)), self.nodes))
+    def import_image(self, archive: Path, nodes: Sequence[str] = ()) -> None:
+        """Bring an image (a docker-archive tar) to nodes, by default to every one, under its names in the archive."""
+        chosen = [node for node in self.nodes if not nodes or node.name in nodes]
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            list(pool.map(lambda node: _ctr(node, "images", "import", str(archive)), chosen))
 
     def build_own_images(self) -> None:
         """Build the two images of the repository's Dockerfile, `CONTROLLER_IMAGE` and `TRAINER_IMAGE`."""
@@ -169,11 +171,20 @@ class RealCluster:
             namespace: its namespace.
             container: which of its containers; empty for the first.
         """
+        node, identifier = self._container(pod, namespace, container)
+        _ctr(node, "tasks", "kill", "--signal", "SIGKILL", identifier)
+
+    def stop_container(self, pod: str) -> None:
+        """SIGSTOP every process of a pod's first container: it answers nothing, and its connections stay open."""
+        node, identifier = self._container(pod, "default", "")
+        _ctr(node, "tasks", "kill", "--all", "--signal", "SIGSTOP", identifier)
+
+    def _container(self, pod: str, namespace: str, container: str) -> tuple[NodeLayout, str]:
         found = self.kube.get("pods", pod, namespace)
         statuses = found["status"]["containerStatuses"]
         status = next(each for each in statuses if container in ("", each["name"]))
         node = next(node for node in self.nodes if node.name == found["spec"]["nodeName"])
-        _ctr(node, "tasks", "kill", "--signal", "SIGKILL", status["containerID"].removeprefix("containerd://"))
+        return node, str(status["containerID"]).removeprefix("containerd://")
 
     def on_node(self, node: str, *argv: str) -> str:
         """Run a program of this machine as root where a node's containers get their volumes from.

@@ -1,8 +1,12 @@
-"""A model that is a list, and collectives among threads, or among processes that share a folder."""
+"""A model that is a list, and collectives among threads, or among processes that share a folder.
+
+It imports edl and the standard library alone, because real containers run it, too (tests/real/programs/in_step.py).
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import defaultdict
@@ -10,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
-
-import pytest
 
 from edl.worker.group import World
 from edl.worker.steps import Flags, PeerLostError, Piece
@@ -127,7 +129,7 @@ class ListReplica:
     def end_step(self, flags: Flags) -> Flags:
         found = self.exchange((self.gradient, self.weight, flags))
         parts = cast(list[tuple[list[tuple[int, int]], float, Flags]], found)
-        assert sum(part[1] for part in parts) == pytest.approx(1)
+        assert math.isclose(sum(part[1] for part in parts), 1.0)
         self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
         self.sizes.append(len(parts))
         return Flags(*map(sum, zip(*(part[2] for part in parts), strict=True)))
