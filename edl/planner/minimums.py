@@ -25,7 +25,7 @@ from edl.planner.swaps.tightest import place_minimums
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
 SHAPES_LEFT_ROOM, LEFT_ROOM = 4, 50  # a packing of serving leaves room for so many trainers of so many shapes
-ORDERS_TRIED = 6  # at most so many orders of placing the shapes are compared
+REORDERED, ORDERS_TRIED = 3, 6  # every order of the last so many shapes is compared; at most so many of serving pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,10 @@ def place_required(
     """
     if served.places:  # no order of placing serves so many, so none is tried
         return _placed_as_packed(problem, members, served, deadline_s)
-    best = _place_over_surplus(TrialPacking(problem, members), served)
+    start = TrialPacking(problem, members)
+    if problem.is_large and not start.with_node()[0].size and not _have_unbound(problem, members):
+        return place_exactly(start, served, deadline_s)  # free room was tried, and there is nothing to delete
+    best = _place_over_surplus(start, served)
     if best is not None and not best.victims:
         return best
     attempts: tuple[Callable[[], TrialPacking | None], ...] = (
@@ -228,20 +231,32 @@ def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
 
 
 def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | None:
-    """Try a few orders of the shapes, deleting surplus trainers only; the fewest deletions win."""
+    """Try a few orders of the last shapes, deleting surplus trainers only; the fewest deletions win."""
     batches = batches_of(start, served)
     if not batches:
         return start
-    best: TrialPacking | None = None
-    for order in islice(permutations(batches), ORDERS_TRIED):
-        packing = start.copy()
-        if all(make_room(packing, d, surplus(packing)) == len(d.owners) for d in order) and (
-            best is None or len(packing.victims) < len(best.victims)
-        ):
+    first, last = batches[:-REORDERED], batches[-REORDERED:]  # what all orders begin with is placed once
+    begun, best = start.copy(), None
+    if not _over_surplus(begun, first):
+        return None
+    for order in permutations(last):
+        packing = begun.copy()
+        if _over_surplus(packing, order) and (best is None or len(packing.victims) < len(best.victims)):
             best = packing
         if best is not None and not best.victims:
             break
     return best
+
+
+def _over_surplus(packing: TrialPacking, batches: Iterable[PodBatch]) -> bool:
+    """Place batches one after the other, deleting surplus trainers only; False at the first that does not fit."""
+    allowance, known = surplus(packing), len(packing.victims)
+    for batch in batches:
+        if len(packing.victims) > known:
+            allowance, known = surplus(packing), len(packing.victims)
+        if make_room(packing, batch, allowance) < len(batch.owners):
+            return False
+    return True
 
 
 def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacking | None:

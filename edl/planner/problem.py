@@ -30,8 +30,6 @@ from edl.planner.solvers.linear_program import Solver
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-MOST_CELLS = 2_000_000  # with more pairs of a node and a shape, pods are not counted by pair
-
 UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The capacity of a node class, by resource, and a pattern: (shape, number of pods) for each shape in it."""
 
@@ -308,10 +306,11 @@ def sum_requests(
     Returns:
         (nodes, resources) the sums.
     """
-    if nodes * len(request) > MOST_CELLS:
-        sums = np.zeros((nodes, request.shape[1]), dtype=np.int64)
-        np.add.at(sums, np.asarray(node, dtype=np.int64), request[np.asarray(shape, dtype=np.int64)])
+    sums = np.zeros((nodes, request.shape[1]), dtype=np.int64)
+    if not len(node):
         return sums
-    cells = np.asarray(node, dtype=np.int64) * len(request) + np.asarray(shape, dtype=np.int64)
-    counts = np.bincount(cells, minlength=nodes * len(request)).astype(np.int64)
-    return counts.reshape(nodes, len(request)) @ request
+    cells, pods = np.unique(np.asarray(node, dtype=np.int64) * len(request) + shape, return_counts=True)
+    at, kind = np.divmod(cells, len(request))
+    first = np.flatnonzero(np.diff(at, prepend=-1))
+    sums[at[first]] = np.add.reduceat(request[kind] * pods[:, None], first, axis=0)
+    return sums

@@ -161,14 +161,14 @@ def test_what_daemons_will_need_is_not_given_away() -> None:
     assert targets(plan_for(make_snapshot((node,), (ported,)))) == {"a": 0}
 
 
-def test_requests_add_up_alike_however_many_pairs_of_nodes_and_shapes_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requests_of_many_equal_pods_add_up_exactly() -> None:
     request = np.array([[2**40, 1], [3, 0], [0, 7]], dtype=np.int64)
-    node, shape = [0, 0, 4, 4, 4, 2], [0, 0, 1, 2, 1, 0]
-    few = problem.sum_requests(6, request, node, shape)
-    monkeypatch.setattr(problem, "MOST_CELLS", 0)
+    random = np.random.default_rng(1)
+    node, shape = random.integers(0, 5, 400), random.integers(0, 3, 400)
+    expected = np.zeros((6, 2), dtype=np.int64)
+    for at, kind in zip(node.tolist(), shape.tolist(), strict=True):
+        expected[at] += request[kind]
 
-    assert problem.sum_requests(6, request, node, shape).tolist() == few.tolist()
-    assert few[0].tolist() == [2**41, 2]
-    assert few[4].tolist() == [6, 7]
+    assert problem.sum_requests(6, request, node, shape).tolist() == expected.tolist()
+    assert problem.sum_requests(6, request, [4, 0, 4], [1, 0, 2]).tolist()[4] == [3, 7]
+    assert not problem.sum_requests(6, request, [], []).any()

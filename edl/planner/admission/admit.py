@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from edl.model.jobs import FixedPods
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import Served, for_serving, size_of
@@ -69,13 +70,17 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     for shape, count in sorted(served.in_grace.items()):
         make_room(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
+    beside: dict[tuple[FixedPods, ...], TrialPacking | None] = {}  # many jobs have equal masters and pservers
     slots: dict[int, int] = {}
     demands, hopeless, without_slot = [], set(), count_without_slot(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
             problem.clock.check("the largest counts")
-            known[kind] = _count_alone(idle, demand)
+            if demand.job.fixed not in beside:
+                beside[demand.job.fixed] = _beside_fixed(idle, demand.job.fixed)
+            rest = beside[demand.job.fixed]
+            known[kind] = -1 if rest is None else int(rest.slots(demand.shape).sum())
         most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         elsewhere = demand.job.topology.most if demand.job.topology is not None else 0
@@ -102,17 +107,15 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     return replace(problem, demands=tuple(demands)), frozenset(hopeless)
 
 
-def _count_alone(idle: TrialPacking, demand: JobDemand) -> int:
-    """How many trainers fit beside all masters and pservers of the job; -1 if not even these fit."""
-    if not demand.job.fixed:
-        return int(idle.slots(demand.shape).sum())
-    packing = idle.copy()
-    number = {shape: index for index, shape in enumerate(packing.problem.shapes)}
-    for fixed in sorted(demand.job.fixed, key=lambda f: -size_of(packing.problem, number[f.shape])):
-        wanted = for_serving(number[fixed.shape], fixed.count)
-        if fixed.count and make_room(packing, wanted, {}) < fixed.count:
-            return -1
-    return int(packing.slots(demand.shape).sum())
+def _beside_fixed(idle: TrialPacking, fixed: tuple[FixedPods, ...]) -> TrialPacking | None:
+    """The packing with all masters and pservers of one job; None if they do not fit."""
+    if not fixed:
+        return idle
+    packing, number = idle.copy(), idle.problem.shapes.index
+    for pods in sorted(fixed, key=lambda f: -size_of(packing.problem, number(f.shape))):
+        if pods.count and make_room(packing, for_serving(number(pods.shape), pods.count), {}) < pods.count:
+            return None
+    return packing
 
 
 def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s: float) -> Admission:

@@ -80,6 +80,8 @@ def fewest_victims(
     Returns:
         None if the program is too large or has no solution.
     """
+    if _spots(packing, wanted) > VARIABLES_LIMIT:  # counted first: listing them takes longer
+        return None
     v = _variables(packing, wanted)
     if not v.spots or v.size > VARIABLES_LIMIT:
         return None
@@ -138,10 +140,19 @@ def _solve(
     return Victims(tuple(deleted), tuple(places))
 
 
+def _shapes(packing: TrialPacking, wanted: Mapping[int, int]) -> list[int]:
+    """The shapes that the program places, ascending."""
+    return sorted({*wanted, *(packing.problem.demands[j].shape for j in packing.members)})
+
+
+def _spots(packing: TrialPacking, wanted: Mapping[int, int]) -> int:
+    """How many pairs of a node and a shape that may go there the program has."""
+    return int(packing.problem.opened[_shapes(packing, wanted)].sum())
+
+
 def _variables(packing: TrialPacking, wanted: Mapping[int, int]) -> _Variables:
     """Number the variables of the program."""
-    groups = _groups(packing)
-    shapes = sorted({*wanted, *(packing.problem.demands[j].shape for j in packing.members)})
+    groups, shapes = _groups(packing), _shapes(packing, wanted)
     spots = [(n, s) for s in shapes for n in packing.problem.opened[s].nonzero()[0].tolist()]
     steps = [(k, i) for k, j in enumerate(packing.members) for i in range(packing.count[j])]
     ends = list(accumulate([len(groups), len(spots), len(packing.members), len(steps)], initial=0))

@@ -10,15 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edl.planner.problem import BoolArray, IntArray, count_slots
-from edl.planner.swaps.state import MOST_COMPARED, FloatArray, SwapState
+from edl.planner.swaps.state import MOST_COMPARED, FloatArray, SwapState, WordArray
 
 PRESENT, PAIRED, TOGETHER, FILLED = 48, 20, 4, 24  # jobs looked at on one node
 PUT_IN = 2  # trainers that a swap puts in, but for fills
 CELLS = 3_000_000  # comparisons made at once
-FEW_UNITS, MANY_COLUMNS = 2, 8  # of so many resources, requests of so few units are compared as bits
 SMALLEST = 1e-12
 MOST = np.iinfo(np.int64).max
 ROUNDING = 1e-9
@@ -84,11 +82,13 @@ class _View:
     Attributes:
         wanted: (wanted,) jobs that gain from one trainer more, those that gain most first.
         gain: (wanted,) what it is worth.
-        request: (jobs, resources) of one trainer; quotas that are nearly used up count as resources here.
+        request: (jobs, amounts) of one trainer; quotas that are nearly used up count as resources here.
+        needed: (jobs, words) of which resources it needs the only one that a node may have.
         opened: (nodes, wanted) True if the node takes one.
         out: (nodes, present) jobs with a trainer there, the cheapest for its size first; -1 where there is none.
         cost: (nodes, rooms) what it costs if nothing, one of them, or the first few of them are taken out.
-        room: (nodes, rooms, resources) what is free then.
+        room: (nodes, rooms, amounts) what is free then.
+        here: (nodes, rooms, words) of which of these resources one is left then.
     """
 
     state: SwapState
@@ -96,10 +96,12 @@ class _View:
     wanted: IntArray
     gain: FloatArray
     request: IntArray
+    needed: WordArray
     opened: BoolArray
     out: IntArray
     cost: FloatArray
     room: IntArray
+    here: WordArray
 
     def taken(self, node: int, row: int) -> list[int]:
         """The jobs that lose a trainer on a node, by its position, for a room."""
@@ -153,7 +155,7 @@ def best_swaps(state: SwapState, aim: Aim, nodes: IntArray, among: BoolArray | N
 
 def _best_of(nodes: IntArray, view: _View) -> list[Swap]:
     """The best swap on each node of a view that gains anything."""
-    fits = _fit(view.request[view.wanted], view.room) & view.opened[:, None]  # (nodes, rooms, wanted)
+    fits = _fit(view, view.request[view.wanted], view.needed[view.wanted]) & view.opened[:, None]
     choices = [_singles(view, fits), _pairs(view, np.asarray(fits.any(axis=1)))]
     if view.aim.thorough:
         choices.append(_fills(view))
@@ -180,51 +182,40 @@ def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: F
     width = int(place.max(initial=-1)) + 1
     out = np.full((len(nodes), width), -1, dtype=np.int64)
     out[row, place] = order[column]
-    of_each, left = state.with_limits()
-    asked = np.flatnonzero(of_each[wanted].any(axis=0))  # of the others, no swap can run out
-    of_each, left = of_each[:, asked], left[np.ix_(nodes, asked)]
-    request = np.where((out >= 0)[:, :, None], of_each[out], 0)
+    of_each, left = state.with_limits(nodes)
+    asked, words = (np.flatnonzero(rows[wanted].any(axis=0)) for rows in (of_each, state.needed))
+    of_each, left = of_each[:, asked], left[:, asked]  # of the others, no swap can run out
+    needed, here = state.needed[:, words], state.here[np.ix_(nodes, words)][:, None]
+    is_there = (out >= 0)[:, :, None]
+    request, given = np.where(is_there, of_each[out], 0), np.where(is_there, needed[out], np.uint64(0))
     price = np.where(out >= 0, loss[out], np.inf)
     several = slice(1, min(TOGETHER if aim.thorough else 1, width))
     free = left[:, None]
     room = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
     cost = np.concatenate([np.zeros((len(nodes), 1)), price, np.cumsum(price, axis=1)[:, several]], axis=1)
-    return _View(state, aim, wanted, gain, of_each, state.opened[wanted][:, nodes].T, out, cost, room)
+    together = np.bitwise_or.accumulate(given, axis=1)[:, several]
+    here = np.concatenate([here, here | given, here | together], axis=1)
+    opened = state.opened[wanted][:, nodes].T
+    return _View(state, aim, wanted, gain, of_each, needed, opened, out, cost, room, here)
 
 
-def _fit(request: IntArray, room: IntArray) -> BoolArray:
-    """(..., rooms, pods) True where a pod fits.
+def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
+    """(nodes, rooms, pods) True where a pod fits.
 
     Args:
-        request: (..., pods, resources).
-        room: (..., rooms, resources).
+        view: the rooms.
+        request: (..., pods, amounts).
+        needed: (..., pods, words).
     """
+    room, lacking = view.room, ~view.here
     fits = np.ones((*room.shape[:-1], request.shape[-2]), dtype=np.bool_)
-    lead = tuple(range(request.ndim - 1))
-    most, least = request.max(axis=lead, initial=0), room.min(axis=tuple(range(room.ndim - 1)), initial=MOST)
-    scarce = most > least
-    few = scarce & (most <= FEW_UNITS) & (least >= 0)
-    if few.sum() < MANY_COLUMNS:
-        few[:] = False
-    for r in np.flatnonzero(scarce & ~few).tolist():
+    most = request.max(axis=tuple(range(request.ndim - 1)), initial=0)
+    least = room.min(axis=tuple(range(room.ndim - 1)), initial=MOST)
+    for r in np.flatnonzero(most > least).tolist():
         fits &= request[..., None, :, r] <= room[..., r, None]
-    if few.any():
-        needed, lacking = _as_bits(request[..., few], at_least=True), _as_bits(room[..., few], at_least=False)
-        for word in range(needed.shape[-1]):
-            fits &= (needed[..., None, :, word] & lacking[..., word, None]) == 0
+    for word in range(needed.shape[-1]):
+        fits &= (needed[..., None, :, word] & lacking[..., word, None]) == 0
     return fits
-
-
-def _as_bits(amounts: IntArray, *, at_least: bool) -> NDArray[np.uint64]:
-    """(..., words) a bit for each resource and each of 1 to `FEW_UNITS`: there is as much of it, or there is less.
-
-    A cluster may have hundreds of host ports, of which each node has one. Comparing 64 at a time is faster.
-    """
-    units = [amounts >= unit if at_least else amounts < unit for unit in range(1, FEW_UNITS + 1)]
-    octets = np.packbits(np.concatenate(units, axis=-1), axis=-1)
-    words = np.zeros((*octets.shape[:-1], -(-octets.shape[-1] // 8) * 8), dtype=np.uint8)
-    words[..., : octets.shape[-1]] = octets
-    return words.view(np.uint64)
 
 
 def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -252,11 +243,12 @@ def _pairs(view: _View, usable: BoolArray) -> Choice:
     a, b = top[:, first], top[:, second]
     again = view.aim.gain(view.state.count + 1, view.state.high)[view.wanted]
     more = np.where(a == b, again[b], view.gain[b])
-    both = np.where((more > 0) & is_usable[:, first] & is_usable[:, second], view.gain[a] + more, -np.inf)
+    needed, request = view.needed[view.wanted], view.request[view.wanted]
+    apart = ~(needed[a] & needed[b]).any(axis=2)
+    both = np.where((more > 0) & is_usable[:, first] & is_usable[:, second] & apart, view.gain[a] + more, -np.inf)
     order = np.argsort(-both, axis=1, kind="stable")
     both, a, b = (np.take_along_axis(rows, order, 1) for rows in (both, a, b))
-    request = view.request[view.wanted]
-    worth, at = _first(_fit(request[a] + request[b], view.room), both)
+    worth, at = _first(_fit(view, request[a] + request[b], needed[a] | needed[b]), both)
     return worth - view.cost, lambda i, row: [int(view.wanted[pair[i, at[i, row]]]) for pair in (a, b)]
 
 
@@ -264,12 +256,15 @@ def _fills(view: _View) -> Choice:
     """Each room filled with as many trainers as fit, those first that are worth most for their size."""
     state, aim = view.state, view.aim
     order = np.argsort(-view.gain / aim.size[view.wanted], kind="stable")[:FILLED]
-    jobs, left, net = view.wanted[order], view.room.copy(), -view.cost
+    jobs, left, here, net = view.wanted[order], view.room.copy(), view.here.copy(), -view.cost
     most = np.where(state.count < aim.target, np.minimum(aim.target, state.high), state.high) - state.count
     number = np.zeros((len(jobs), *net.shape), dtype=np.int64)
     for f, k in enumerate(jobs.tolist()):
         slots = count_slots(left.reshape(-1, left.shape[-1]), view.request[k]).reshape(net.shape)
         number[f] = np.minimum(slots, most[k]) * view.opened[:, order[f], None]
+        if (needed := view.needed[k]).any():
+            number[f] = np.minimum(number[f], 1) * ((needed & ~here) == 0).all(axis=2)
+            here &= ~np.where(number[f][:, :, None] > 0, needed, np.uint64(0))
         left -= number[f][:, :, None] * view.request[k]
         net += number[f] * view.gain[order[f]]
     return net, lambda i, row: [int(k) for k in np.repeat(jobs, number[:, i, row])]

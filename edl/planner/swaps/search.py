@@ -185,7 +185,9 @@ def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
     givers = givers[givers != k]
     node, giver = state.held[:, givers].nonzero()
     giver = givers[giver]
-    fits = (state.free[node] + state.request[giver] >= state.request[k]).all(axis=1) & state.opened[k, node]
+    fits = state.opened[k, node]
+    for r in np.flatnonzero(state.request[k]).tolist():
+        fits &= state.free[node, r] + state.request[giver, r] >= state.request[k, r]
     node, giver = node[fits], giver[fits]
     if not len(node):
         return False
@@ -202,13 +204,15 @@ def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int 
     surplus = state.count - np.maximum(state.due, aim.least)
     surplus[k] = 0
     held = np.minimum(state.held, surplus.clip(min=0)[None])
-    room = state.free + held @ state.request
+    asked = np.flatnonzero(state.request[k])
+    request, needed = state.request[:, asked], state.request[k, asked]
+    free = state.free[:, asked]
     best: tuple[float, int, list[int]] | None = None
-    for node in np.flatnonzero((room >= state.request[k]).all(axis=1) & state.opened[k])[:LOOKED_AT].tolist():
+    enough_there = (free + held @ request >= needed).all(axis=1) & state.opened[k]
+    for node in np.flatnonzero(enough_there)[:LOOKED_AT].tolist():
         here = np.repeat(np.arange(len(surplus)), held[node])
         here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
-        freed = state.free[node] + np.cumsum(state.request[here], axis=0)
-        enough = np.flatnonzero((freed >= state.request[k]).all(axis=1))
+        enough = np.flatnonzero((free[node] + np.cumsum(request[here], axis=0) >= needed).all(axis=1))
         if len(enough):
             out = here[: int(enough[0]) + 1].tolist()
             lost = float(cost[out].sum())

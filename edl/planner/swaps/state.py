@@ -17,8 +17,10 @@ from edl.planner.swaps.tightest import tightest_first
 from edl.planner.trial_packing import Placed, TrialPacking
 
 FloatArray = NDArray[np.float64]
+WordArray = NDArray[np.uint64]
 
 MOST_COMPARED = 1200  # jobs that are compared pair by pair
+MANY_UNITS = 8  # so many resources that a pod asks for at most one of, and a node has at most one of, are bits
 NEARLY_USED = 8  # a quota that has room for fewer of the largest trainers is looked at while swaps are chosen
 
 
@@ -35,6 +37,9 @@ class SwapState:
         low, due, high: (jobs,) minimum, promise and ceiling.
         span: (jobs,) trainers between minimum and maximum, at least 1.
         size: (jobs,) the largest part that one trainer requests of any resource of the cluster.
+        needed: (jobs, words) a bit for each resource of which a trainer needs one and no node has two, like a host
+            port; no words if these are few.
+        here: (nodes, words) the same: the node has one left.
     """
 
     def __init__(self, packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> None:
@@ -65,6 +70,10 @@ class SwapState:
         self.size, self._parts = parts.max(axis=1, initial=1e-12), parts.sum(axis=1)
         self._spare = (self.free / self.total).sum(axis=1)
         self._rows, self._left = self._limits()
+        single = (self.request.max(axis=0, initial=0) <= 1) & (self.free.max(axis=0, initial=0) <= 1)
+        self._is_unit = single if single.sum() >= MANY_UNITS else np.zeros_like(single)
+        self._amounts = self.request[:, ~self._is_unit]
+        self.needed, self.here = (as_bits(rows[:, self._is_unit] > 0) for rows in (self.request, self.free))
         self._covers: BoolArray | None = None
 
     def _limits(self) -> tuple[IntArray, IntArray]:
@@ -87,16 +96,22 @@ class SwapState:
         """(jobs,) True if quotas and the allowed load have one more trainer of the job left."""
         return np.asarray(((self._rows <= self._left[:, None]) | (self._rows == 0)).all(axis=0))
 
-    def with_limits(self) -> tuple[IntArray, IntArray]:
+    def with_limits(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Quotas and the allowed load as if they were resources, as far as they are nearly used up.
 
+        Args:
+            nodes: indices of some nodes.
+
         Returns:
-            (jobs, resources + rows) of one trainer, and (nodes, resources + rows) left; what is left of a quota is
-            left on every node, but only for one of them.
+            (jobs, amounts + rows) of one trainer, and (some nodes, amounts + rows) left, without what `needed` and
+            `here` say; what is left of a quota is left on every node, but only for one of them.
         """
         tight = np.flatnonzero(self._left < NEARLY_USED * self._rows.max(axis=1, initial=0))
-        left = np.broadcast_to(self._left[tight].clip(min=0), (len(self.free), len(tight)))
-        return np.hstack([self.request, self._rows[tight].T]), np.hstack([self.free, left])
+        left = np.broadcast_to(self._left[tight].clip(min=0), (len(nodes), len(tight)))
+        return (
+            np.hstack([self._amounts, self._rows[tight].T]),
+            np.hstack([self.free[np.ix_(nodes, np.flatnonzero(~self._is_unit))], left]),
+        )
 
     def most_allowed(self, k: int) -> int:
         """How many more trainers of a job quotas and the allowed load have left."""
@@ -137,6 +152,7 @@ class SwapState:
         """Put trainers of a job on a node; a negative number takes them away."""
         self.free[node] -= number * self.request[k]
         self._spare[node] = (self.free[node] / self.total).sum()
+        self.here[node] = self.here[node] & ~self.needed[k] if number > 0 else self.here[node] | self.needed[k]
         self.held[node, k] += number
         self.count[k] += number
         self._left -= number * self._rows[:, k]
@@ -145,6 +161,7 @@ class SwapState:
         """Put trainers of a job on several nodes; `numbers` is (nodes,)."""
         self.free[nodes] -= numbers[:, None] * self.request[k]
         self._spare[nodes] = (self.free[nodes] / self.total).sum(axis=1)
+        self.here[nodes] &= ~self.needed[k]
         self.held[nodes, k] += numbers
         self.count[k] += numbers.sum()
         self._left -= numbers.sum() * self._rows[:, k]
@@ -184,7 +201,7 @@ class SwapState:
         other = object.__new__(SwapState)
         other.__dict__.update(self.__dict__)
         other.free, other.held, other.count = self.free.copy(order="F"), self.held.copy(), self.count.copy()
-        other._left, other._spare = self._left.copy(), self._spare.copy()
+        other._left, other._spare, other.here = self._left.copy(), self._spare.copy(), self.here.copy()
         return other
 
     def packed(self) -> TrialPacking:
@@ -201,3 +218,14 @@ class SwapState:
                     new.append(Placed(j, Role.TRAINER, packing.problem.demands[j].shape, at))
         packing.hold_all(new)
         return packing
+
+
+def as_bits(flags: BoolArray) -> WordArray:
+    """(rows, words) the flags of each row as bits, 64 in a word.
+
+    A cluster may have hundreds of host ports, of which each node has one. Comparing 64 at a time is faster.
+    """
+    octets = np.packbits(flags, axis=1)
+    padded = np.zeros((len(flags), -(-flags.shape[1] // 64) * 8), dtype=np.uint8)
+    padded[:, : octets.shape[1]] = octets
+    return padded.view(np.uint64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -9,18 +10,24 @@ import pytest
 
 from benchmarks.worst_worlds import many_sizes
 from edl.model.plan import Limits, Quota
-from edl.model.resources import CPU
+from edl.model.resources import CPU, HOST_PORT_PREFIX, Resources
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem
-from edl.planner.swaps import moves
-from edl.planner.swaps.moves import MANY_COLUMNS, Aim, best_swaps, worth_trying
-from edl.planner.swaps.state import SwapState
+from edl.planner.swaps.moves import Aim, best_swaps, worth_trying
+from edl.planner.swaps.state import SwapState, as_bits
 from edl.planner.trial_packing import TrialPacking
 
 
-def state_of(seed: int, jobs: int = 6) -> SwapState:
-    """A few nodes with some trainers of each job."""
-    problem = read_problem(many_sizes(max(4, jobs // 2), jobs, seed).snapshot, Limits())
+def state_of(seed: int, jobs: int = 6, ports: int = 0) -> SwapState:
+    """A few nodes with some trainers of each job; with ports, two of three jobs ask for some of so many."""
+    random, made = np.random.default_rng(seed), []
+    world = many_sizes(jobs if ports else max(4, jobs // 2), jobs, seed).snapshot
+    for i, job in enumerate(world.jobs):
+        asked = random.choice(ports, ports // 6, replace=False).tolist() if ports and i % 3 else []
+        request = job.trainer.request + Resources.of({f"{HOST_PORT_PREFIX}TCP/{port}": 1 for port in asked})
+        trainer = replace(job.trainer, request=request)
+        made.append(replace(job, trainer=trainer, min_trainers=1 if ports else job.min_trainers))
+    problem = read_problem(replace(world, jobs=tuple(made)), Limits())
     packing = place_in_free_room(TrialPacking(problem, range(jobs)), Served({}, {}, 0))
     assert packing is not None
     state = SwapState(packing, dict.fromkeys(range(jobs), 12), {})
@@ -135,20 +142,38 @@ def test_a_node_that_lacks_one_byte_takes_nothing() -> None:
     assert [(swap.node, swap.into) for swap in best_swaps(state, aim, np.arange(4))] == [(0, [0])]
 
 
-@pytest.mark.parametrize("ports", [MANY_COLUMNS - 1, MANY_COLUMNS, 33, 70])
-@pytest.mark.parametrize("by_node", [False, True])
-def test_many_ports_compared_as_bits_fit_where_every_single_amount_does(ports: int, by_node: bool) -> None:
-    random = np.random.default_rng(ports)
-    pods = (3, 12) if by_node else (12,)
-    scarce, large = random.integers(-1, 5, (3, 7, 2)), random.integers(0, 90, (3, 7, 2))
-    room = np.concatenate([scarce, random.integers(0, 3, (3, 7, ports)), large], axis=-1)
-    asked = np.where(random.random((*pods, ports)) < 2 / ports, random.integers(1, 4, (*pods, ports)), 0)
-    request = np.concatenate([random.integers(0, 3, (*pods, 2)), asked, random.integers(0, 50, (*pods, 2))], axis=-1)
-    request[..., : ports // 2] = request[..., : ports // 2].clip(max=2)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("thorough", [False, True])
+def test_ports_compared_as_bits_allow_the_same_swaps_as_their_amounts(
+    monkeypatch: pytest.MonkeyPatch, seed: int, thorough: bool
+) -> None:
+    monkeypatch.setattr("edl.planner.swaps.state.MANY_UNITS", 1)
+    state, random = state_of(seed, 14, ports=9 + 60 * (seed % 2)), np.random.default_rng(seed)
+    monkeypatch.setattr("edl.planner.swaps.state.MANY_UNITS", 10**6)
+    plain = state_of(seed, 14, ports=9 + 60 * (seed % 2))
+    worth, nodes = random.random(14) + 0.1, np.arange(len(state.free))
+    aim = Aim(state.high, worth, worth / 2, state.low, state.size, thorough=thorough)
+    assert state.needed.any(axis=1).sum() > 3
+    assert not plain.needed.size
 
-    expected = (request[..., None, :, :] <= room[..., None, :]).all(axis=-1)
+    for _ in range(6):
+        found = best_swaps(state, aim, nodes)
+        assert found == best_swaps(plain, aim, nodes)
+        for swap in found:
+            for k, step in [*((k, -1) for k in swap.out), *((k, 1) for k in swap.into)]:
+                state.add(swap.node, k, step)
+                plain.add(swap.node, k, step)
+        assert (state.free >= 0).all()
+    assert (state.copy().here == as_bits(state.free[:, state._is_unit] > 0)).all()
 
-    fits = moves._fit(request, room)
-    assert (fits == expected).all()
-    assert fits.any()
-    assert not fits.all()
+
+def test_two_trainers_of_one_port_never_share_a_node() -> None:
+    state = state_of(1, 14, ports=70)
+    ported = int(np.flatnonzero(state.needed.any(axis=1))[0])
+    state.high[:], state.high[ported] = 0, 99
+    state.free[:], state.here[:] = np.where(state._is_unit, 1, 2**40), ~np.uint64(0)
+    worth = np.ones(14)
+
+    for thorough in (False, True):
+        aim = Aim(state.high, worth, worth, state.low, state.size, thorough=thorough)
+        assert {tuple(swap.into) for swap in best_swaps(state, aim, np.arange(len(state.free)))} == {(ported,)}
