@@ -269,6 +269,32 @@ def deletion_nobody_wants(right: Right) -> Right:
     return wrong
 
 
+# --- A standby takes over
+
+
+@bug(
+    "a standby decides on what its watches have shown",
+    at=targets.FRESH_LISTS_REQUIRE,
+    caught_by=found_in("takeover-failure"),
+)
+def no_fresh_lists(_: Right) -> Right:
+    return lambda _self, _collections: None
+
+
+@bug(
+    "a list that began under the predecessor counts",
+    at=targets.FRESH_LISTS_MISSING,
+    caught_by=found_in("takeover-eviction"),
+)
+def list_of_the_past(_: Right) -> Right:
+    return lambda self: tuple(one for one, begun in self._begun if one.lists_done < begun)
+
+
+@bug("a standby lists the jobs alone", at=targets.FRESH_LISTS_REQUIRE, caught_by=found_in("takeover-gang"))
+def fresh_jobs_alone(right: Right) -> Right:
+    return lambda self, collections: right(self, tuple(collections)[:1])
+
+
 # --- Crashes
 
 

@@ -21,6 +21,7 @@ from edl.clock import Clock
 from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
+from edl.kube.mirror.fresh_lists import FreshLists
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import Key, ObjectStore
 from edl.kube.mirror.urgency import is_urgent
@@ -88,7 +89,7 @@ class ClusterCache:
         self._has_snapshot = False
         self._jobs_due: dict[Key, JobObject] = {}
         self._nodes_due: dict[Key, NodeObject] = {}
-        self._begun: dict[Reflector[Any], int] = {}
+        self._fresh_lists: FreshLists[Reflector[Any]] = FreshLists()
         self.urgent_changes = 0
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
@@ -142,13 +143,10 @@ class ClusterCache:
         A new leader calls this when it takes over. A watch proves nothing then: it may be silent, or come from an API
         server that lags behind. A list shows every write that ended before the list began.
         """
-        self._begun = {r: r.lists_begun for r in self._written()}
-        for reflector in self._begun:
-            reflector.request_list()
+        self._fresh_lists.require(self._written())
 
     def _outdated(self) -> list[str]:
-        self._begun = {r: begun for r, begun in self._begun.items() if r.lists_done <= begun}
-        return [f"edl has just taken over, and lists {r.resource} again" for r in self._begun]
+        return [f"edl has just taken over, and lists {r.resource} again" for r in self._fresh_lists.missing()]
 
     def problems(self) -> list[str]:
         """Return a line for each collection that cannot be listed or watched now."""

@@ -182,6 +182,10 @@ SMALL = (
     Scene("edit", (job("a", 1, 3),), TWO, events=(SHRUNK,), happens=("crash",)),
     Scene("change-of-mind", (job("a", 1, 3),), TWO, events=(SHRUNK, GROWN)),
     Scene("gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("crash",)),
+    Scene("takeover-serving", (job("a", 1, 3),), TWO, events=WEB[:1], happens=("takeover",)),
+    Scene("takeover-failure", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),
+    Scene("takeover-eviction", (job("a", 1, 2),), TWO, events=(evicted("a-trainer-0"),), happens=("takeover",)),
+    Scene("takeover-gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),
 )
 """Each is searched whole in the ordinary tests."""
 

@@ -24,6 +24,7 @@ from tests.worlds.small_scope.automaton import Answer, Automaton
 from tests.worlds.small_scope.cluster import Move, Table, World
 from tests.worlds.small_scope.rest_rules import broken_at_rest
 from tests.worlds.small_scope.scenes import FAULTS, Scene
+from tests.worlds.small_scope.takeover import taken_over
 
 _WORLD, _NODE = 36, 8
 """A state is one number: the world from this bit on, the controller from that bit on, and eight bits of flags."""
@@ -235,7 +236,7 @@ class Space:
             later = {
                 "crash": cluster.listed(world),
                 "another crash": cluster.listed(world),
-                "takeover": world._replace(owed=(0, 0, 0, 0)),
+                "takeover": taken_over(world),
                 "lease lost": world,
             }
             if not cluster.has_happened(world, "crash"):

@@ -1,0 +1,41 @@
+"""Which collections a new leader has to list before it decides: its predecessor may have written them until now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+
+class Listed(Protocol):
+    """A collection that is listed from time to time.
+
+    Attributes:
+        lists_begun, lists_done: the numbers of the last list that began and of the last one that is complete.
+    """
+
+    lists_begun: int
+    lists_done: int
+
+    def request_list(self) -> None:
+        """List again, soon."""
+
+
+L = TypeVar("L", bound=Listed)
+
+
+class FreshLists(Generic[L]):
+    """Waits for lists that began after a moment: a list shows every write that ended before the list began."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[tuple[L, int], ...] = ()
+
+    def require(self, collections: Iterable[L]) -> None:
+        """From now on only a list that has not begun yet is new enough."""
+        self._begun = tuple((one, one.lists_begun) for one in collections)
+        for one, _ in self._begun:
+            one.request_list()
+
+    def missing(self) -> tuple[L, ...]:
+        """The collections whose list has not come."""
+        self._begun = tuple((one, begun) for one, begun in self._begun if one.lists_done <= begun)
+        return tuple(one for one, _ in self._begun)
