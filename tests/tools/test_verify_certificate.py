@@ -132,7 +132,7 @@ def test_a_plan_that_resizes_another_kind_of_job_has_no_certificate(tmp_path: Pa
         "metadata": {"name": "other", "namespace": "ads", "uid": "o", "annotations": annotated(annotations)},
         "spec": {"parallelism": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
     }
-    with pytest.raises(EdlError, match=r"edl resizes ads/job.batch/other, and a certificate covers TrainingJobs only"):
+    with pytest.raises(EdlError, match=r"edl resizes ads/job.batch/other, and a certificate covers"):
         certify_objects(cluster(node(), job("ctr", 1, 6, {"cpu": "1"}), other), tmp_path)
 
 
