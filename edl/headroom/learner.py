@@ -129,7 +129,8 @@ class Learner:
         of_all = self._all.quantile(self.level)
         knows_hour = self._history_s > DAY_S and self._hours_s[hour] > HOUR_S / 2
         of_hour = self._hours[hour].quantile(self.level) if knows_hour else of_all
-        of_moment = self._moments.quantile(at_s, self.level)
+        known = self._moments.quantile(at_s, self.level)
+        of_moment = of_all if known is None else known
         before, self._guesses = self._guesses, [self._recent.quantile(self.level), of_all, of_hour, of_moment]
         for account, (old, new) in enumerate(zip(before, self._guesses, strict=True)):
             self._costs[account] += self._cores * max(0, new - old) * RETURN_S / TICK_S

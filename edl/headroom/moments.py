@@ -16,7 +16,7 @@ MOST_PARTS = 30
 """Longer ago than so many parts is one kind of moment."""
 
 COLD_S = 500.0
-"""A kind of moment that was seen for a shorter time keeps nothing."""
+"""A kind of moment that was seen for a shorter time is not known."""
 
 DEARER = 2.5
 """Room for a moment costs so many times as much as its idle cores then: trainers do not come back at once."""
@@ -56,11 +56,11 @@ class Moments:
         """What kind of moment it is: parts of `PART_S` since the last change, and whether that was a rise."""
         return _kind(at_s, *self._changes[-1]) if self._changes else None
 
-    def quantile(self, at_s: float, level: float) -> int:
-        """What to keep at such a moment if `level` is right for room that is always kept; 0 if little is known."""
+    def quantile(self, at_s: float, level: float) -> int | None:
+        """What to keep at such a moment if `level` is right for room that is always kept; None if little is known."""
         kind = self.kind(at_s)
         if kind is None or self._seen_s.get(kind, 0.0) < COLD_S:
-            return 0
+            return None
         return self._growths[kind].quantile(level_for_a_moment(level))
 
     def memory(self) -> int:

@@ -37,9 +37,12 @@ def test_cold_it_keeps_nothing_and_says_so() -> None:
 
 
 def test_room_is_kept_as_soon_as_it_costs_less_than_waiting() -> None:
-    """Of 40 ticks, four come before a rise of ten: room pays once slo / (slo + 3) exceeds 90 %, which is slo 27."""
-    assert answer(waves(40), 20.0).pods == 0
-    kept = answer(waves(40), 40.0)
+    """Of 40 ticks, four come before a rise of ten: room pays once slo / (slo + 3) exceeds 90 %, which is slo 27.
+
+    Fourteen waves are too few to know the moments.
+    """
+    assert answer(waves(40, 14), 20.0).pods == 0
+    kept = answer(waves(40, 14), 40.0)
     assert kept.pods == 10
     assert "93.0%" in kept.reason
 
@@ -88,6 +91,15 @@ def test_rises_at_known_moments_keep_room_only_then() -> None:
     assert {pods for second, pods in kept.items() if second < 500} == {0}
     assert {pods for second, pods in kept.items() if 512 <= second < 540} == {10}
     assert {pods for second, pods in kept.items() if second >= 545} == {0}
+
+
+def test_while_the_moments_are_not_known_room_is_kept_always() -> None:
+    """Rises each 180 s, as in case 2 of 2017: after the first one there is room for the next, whenever it comes."""
+    learner, kept = Learner(CORES, 200.0), dict[int, int]()
+    for tick in range(72 * 3):
+        kept[tick] = learner.observe(tick * TICK_S, 10 * (1 + tick // 72), WINDOW).pods
+    assert {pods for tick, pods in kept.items() if tick < 72} == {0}
+    assert {pods for tick, pods in kept.items() if tick >= 72 + COLD_WINDOWS * WINDOW} == {10}
 
 
 def test_the_reason_names_the_quantile_that_was_kept_for_a_moment() -> None:

@@ -23,7 +23,7 @@ def test_before_the_first_change_nothing_is_known() -> None:
     moments = Moments(HALF_LIFE_S)
     moments.count(0.0, 5)
     moments.add(0.0, 3)
-    assert (moments.kind(10.0), moments.quantile(10.0, LEVEL)) == (None, 0)
+    assert (moments.kind(10.0), moments.quantile(10.0, LEVEL)) == (None, None)
 
 
 def test_room_is_kept_in_the_part_that_ends_with_a_rise() -> None:
@@ -44,13 +44,13 @@ def test_a_rise_and_a_fall_begin_different_moments() -> None:
     assert moments.kind(1e6) == (MOST_PARTS, False)
 
 
-def test_a_moment_that_was_seen_too_briefly_keeps_nothing() -> None:
+def test_a_moment_that_was_seen_too_briefly_is_not_known() -> None:
     """Each part after a fall is seen for 30 s in each wave, but for the last, which is seen for 20 s."""
     known = int(COLD_S / 20.0) + 2
     few, many = taught(known // 2), taught(known)
     for moments, waves in ((few, known // 2), (many, known)):
         moments.count(waves * 300.0, 0)
-    assert few.quantile(known // 2 * 300.0 + 190.0, LEVEL) == 0
+    assert few.quantile(known // 2 * 300.0 + 190.0, LEVEL) is None
     assert many.quantile(known * 300.0 + 190.0, LEVEL) == 10
 
 
