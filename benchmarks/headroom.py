@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import headroom_tokens
 from benchmarks.headroom_account import POD_CORES, Account, run
-from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, REQUESTS_A_MINUTE, replicas
+from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, PODS, REQUESTS_A_MINUTE, replicas
 from edl.headroom.advisor import Room
 from edl.headroom.learner import Learner
 from edl.sim.headroom import Conformal, Foresight, Peak
@@ -200,8 +200,8 @@ def _for_slo(rule: Callable[[float, float], Room], slo: int) -> Callable[[object
     return lambda _: rule(POD_CORES, slo)
 
 
-def accounts() -> Iterator[dict[str, Any]]:
-    """The figures of each rule over the two weeks, the mean of three loads."""
+def accounts(load: int | str = 0, only: str = "") -> Iterator[dict[str, Any]]:
+    """The figures of each rule over the two weeks, or of one, the mean of three seeds of a load."""
     makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Room | int]] = {
         "none": lambda _: 0,
         **{f"fixed {pods}": _always(pods) for pods in FIXED},
@@ -211,9 +211,11 @@ def accounts() -> Iterator[dict[str, Any]]:
         "foresight": lambda serving: Foresight([serving], 5.0, pays=True),
     }
     for name, make in makers.items():
+        if only not in {"", name}:
+            continue
         done = []
         for seed in SEEDS:
-            serving = replicas(DAYS, seed)
+            serving = headroom_tokens.replicas(DAYS, pods=PODS, seed=seed) if load == TOKENS else replicas(DAYS, seed)
             done.append(run(serving, DAYS * DAY_S, NODES * NODE_CORES, make(serving), LAST_S))
         yield _line(name, done)
 
@@ -241,12 +243,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", choices=("wave", "weeks", "day", "nodes"))
     parser.add_argument("--days", type=float, default=DAYS, help="of `nodes`")
-    parser.add_argument("--load", default="0", help=f"of `nodes`: the seed of its serving, or `{TOKENS}`")
-    parser.add_argument("--case", default="", help="of `nodes`: only this case; the stored others stay")
+    parser.add_argument("--load", default="0", help=f"`{TOKENS}`, or for `nodes` the seed of its serving")
+    parser.add_argument("--case", default="", help="of `weeks` and `nodes`: only this case; the stored others stay")
     given = parser.parse_args()
     which, load = given.which, given.load if given.load == TOKENS else int(given.load)
     makers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-        "weeks": accounts,
+        "weeks": partial(accounts, load, given.case),
         "nodes": partial(in_parallel, given.days, load, given.case),
     }
     name = which if given.days == DAYS else f"{which}-{given.days:g}"
