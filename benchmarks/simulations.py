@@ -75,8 +75,9 @@ NOTES = {
 CASES = (
     "The same scenario files, played in real time on etcd, kube-apiserver, kube-scheduler and kwok, with edl's"
     " controller. [Simulator](simulator.md#the-same-scenario-on-a-real-control-plane) says how, and why the two"
-    " differ. *With its latencies* is the simulator with the times that pods took to start and to end there. *Off*"
-    " and *on* were published in 2017: without and with the autoscaler of then."
+    " differ. *With its latencies* is the simulator with the times that pods took to start and to end there, or that"
+    " kwok was told, if none stand below. *Off* and *on* were published in 2017: without and with the autoscaler of"
+    " then."
 )
 
 

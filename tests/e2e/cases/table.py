@@ -57,7 +57,7 @@ def rows(case: str, found: Mapping[str, Mapping[str, float]]) -> Iterator[list[s
     published = PUBLISHED.get(case, {})
     yield ["figure", "simulated", "control plane", "difference", "with its latencies", "difference", "off", "on"]
     for name in FIGURES:
-        plain, seen, latent = (found[kind].get(name) for kind in ("simulated", "control plane", "as seen"))
+        plain, seen, latent = (found.get(kind, {}).get(name) for kind in ("simulated", "control plane", "as seen"))
         if plain is None and seen is None:
             continue
         off, on = published.get(name, (None, None))
