@@ -106,6 +106,7 @@ def pod_manifest(
     restarts_epoch: bool = False,
     label: tuple[str, str] | None = None,
     avoided: Collection[str] = (),
+    is_best_effort: bool = True,
 ) -> Object:
     """The pod of a role and index.
 
@@ -126,6 +127,7 @@ def pod_manifest(
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
         label: the (key, value) that the pod's node must have as a label; None for any node.
         avoided: nodes on which kube-scheduler must not put the pod.
+        is_best_effort: False if a trainer without requests gets some by admission; see `priority_classes_of`.
     """
     journal = _journal(job, claims_journal=claims_journal)
     spec = _pod_spec(job, role, index, default_master_image, journal)
@@ -134,7 +136,7 @@ def pod_manifest(
     template = job.role(role).template
     if template and template.spec:
         spec = apply_template(spec, template.spec, role)
-    wanted = priority_classes_of(job, role, index, spec)
+    wanted = priority_classes_of(job, role, index, spec, is_best_effort=is_best_effort)
     if priority_class := next((name for name in wanted if name in priority_classes), ""):
         spec["priorityClassName"] = priority_class
     if label:

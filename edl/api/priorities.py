@@ -20,7 +20,9 @@ BASIC_PRIORITY_CLASSES = (PRIORITY_CORE, PRIORITY_TRAINING, PRIORITY_SURPLUS)
 PRIORITY_CLASSES = (*BASIC_PRIORITY_CLASSES, PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS)
 
 
-def priority_classes_of(job: TrainingJob, role: Role, index: int, spec: Mapping[str, Any]) -> tuple[str, ...]:
+def priority_classes_of(
+    job: TrainingJob, role: Role, index: int, spec: Mapping[str, Any], *, is_best_effort: bool = True
+) -> tuple[str, ...]:
     """The PriorityClass of a pod, and behind it what the pod has in a cluster that lacks this one.
 
     Args:
@@ -28,12 +30,13 @@ def priority_classes_of(job: TrainingJob, role: Role, index: int, spec: Mapping[
         role: the role of the pod.
         index: the number of the pod within its role, from 0.
         spec: the pod, which says whether it requests cpu or memory.
+        is_best_effort: False if a trainer that requests neither gets requests by admission, from a LimitRange.
     """
     if role is not Role.TRAINER:
         return (PRIORITY_CORE,)
     is_surplus = index >= job.spec.trainer.min_trainers
     usual = PRIORITY_SURPLUS if is_surplus else PRIORITY_TRAINING
-    if any(name in (CPU, MEMORY) for name in _resources(spec)):
+    if not is_best_effort or any(name in (CPU, MEMORY) for name in _resources(spec)):
         return (usual,)
     return (PRIORITY_BEST_EFFORT_SURPLUS if is_surplus else PRIORITY_BEST_EFFORT, usual)
 

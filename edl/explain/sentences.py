@@ -70,12 +70,14 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
 
 
 def _settled(decision: ScaleDecision) -> str:
-    """The line of a workload that should be shrunk and whose own controller chooses the victims."""
-    of = f"{decision.target} of {decision.max_trainers}"
+    """The line of a workload that should be shrunk and whose pods go in an order of their own."""
+    of, is_named = f"{decision.target} of {decision.max_trainers}", decision.job.kind.takes_names
     if not decision.victims:
-        return f"{of}: keeps its pods, because its own controller would not delete those whose room is needed"
+        who = "those that would go are not" if is_named else "its own controller would not delete"
+        return f"{of}: keeps its pods, because {who} those whose room is needed"
     given = count(len(decision.victims), "pod")
-    return f"{of}: gives up {given} ({decision.shrink_reason}); its own controller chooses which"
+    who = "edl names them to its own controller" if is_named else "its own controller chooses which"
+    return f"{of}: gives up {given} ({decision.shrink_reason}); {who}"
 
 
 def _lending(decision: ScaleDecision) -> str:

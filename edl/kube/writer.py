@@ -175,6 +175,7 @@ class Writer:
             expected=action.expected,
             restarts_epoch=action.restarts_epoch,
             label=action.label,
+            is_best_effort=action.is_best_effort,
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"

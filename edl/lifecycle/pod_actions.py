@@ -103,7 +103,7 @@ def superfluous(job: Job) -> list[Pod]:
 def _new_pod(job: Job, role: Role, index: int, node: str | None) -> CreatePod:
     pod = CreatePod(job.key, job.uid, role, index, node)
     if role is not Role.MASTER:
-        return pod
+        return replace(pod, is_best_effort=role is Role.TRAINER and job.is_best_effort)
     return replace(pod, expected=expected_progress(job), restarts_epoch=restarts_lost_epoch(job))
 
 

@@ -51,6 +51,7 @@ class CreatePod:
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
         label: for a trainer or a pserver, the (key, value) that a node must have as a label: the domain of the job.
         avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
+        is_best_effort: for a trainer, it requests neither cpu nor memory, with all that admission adds.
     """
 
     job: JobKey
@@ -65,6 +66,7 @@ class CreatePod:
     restarts_epoch: bool = False
     label: tuple[str, str] | None = None
     avoided: tuple[str, ...] = ()
+    is_best_effort: bool = False
 
     @property
     def pod_name(self) -> str:

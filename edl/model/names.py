@@ -39,6 +39,11 @@ class WorkloadKind(StrEnum):
     VOLCANO_JOB = "job.batch.volcano.sh"
     RAY_CLUSTER = "raycluster.ray.io"
 
+    @property
+    def takes_names(self) -> bool:
+        """True if the controller of the kind deletes the pods that edl names; any other chooses itself."""
+        return self is WorkloadKind.RAY_CLUSTER
+
 
 class JobKey(NamedTuple):
     """Namespace and name of a workload; also the tie-breaker between jobs that are otherwise equal.

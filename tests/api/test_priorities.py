@@ -42,6 +42,23 @@ def test_a_container_beside_the_trainer_that_has_a_limit_counts() -> None:
     assert [class_of(index, resources={}, template=template) for index in (1, 2)] == ["edl-training", "edl-surplus"]
 
 
+def test_trainers_that_get_requests_from_a_limit_range_have_the_classes_of_others() -> None:
+    job = make_manifest()
+    job["spec"]["trainer"] |= {"min-instance": 1, "max-instance": 4, "resources": {}}
+    found = [
+        pod_manifest(
+            parse_job(job),
+            Role.TRAINER,
+            index,
+            default_master_image="edl",
+            priority_classes=PRIORITY_CLASSES,
+            is_best_effort=False,
+        )["spec"]["priorityClassName"]
+        for index in (0, 1)
+    ]
+    assert found == ["edl-training", "edl-surplus"]
+
+
 def test_what_a_job_has_beside_its_trainers_is_core() -> None:
     assert class_of(0, role=Role.MASTER, resources={}) == "edl-core"
 

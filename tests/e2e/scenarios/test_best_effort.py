@@ -81,3 +81,24 @@ def test_trainers_without_requests_wait_for_their_queue_and_make_way_for_serving
         wait_running(here, "rider", 0)
         wait_reason(here, "rider", "BestEffortNotAllowed")
         wait_running(here, "solid", 3)
+
+
+def test_trainers_that_get_requests_from_a_limit_range_have_the_classes_of_other_trainers(here: World) -> None:
+    defaults = {"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "500m", "memory": "64Mi"}}
+    here.kube.create(
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "some", "namespace": "default"},
+            "spec": {"limits": [defaults]},
+        }
+    )
+    here.kube.create(QUEUE)
+    with here.controller:
+        here.submit(training_job("given", min_trainers=1, max_trainers=2, trainer={"resources": {}}))
+        wait_running(here, "given", 2)
+        here.kube.wait_until(
+            lambda: status(here, "given").get("qosClass") == "Burstable", WITHIN_S, "its class is known"
+        )
+        classes = {pod["metadata"]["name"]: pod["spec"]["priorityClassName"] for pod in here.pods()}
+        assert [classes[f"given-trainer-{i}"] for i in (0, 1)] == ["edl-training", "edl-surplus"]

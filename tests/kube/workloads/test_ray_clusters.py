@@ -176,8 +176,8 @@ def test_a_cluster_that_its_owner_suspends_gets_nothing() -> None:
 
 
 def test_those_that_do_the_least_work_go_first() -> None:
-    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    unbound = {"spec": {"nodeName": ""}, "status": {"phase": "Pending"}}
+    ready: Object = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    unbound: Object = {"spec": {"nodeName": ""}, "status": {"phase": "Pending"}}
     pods = [
         ray_pod("ray-workers-ready", **ready),
         ray_pod("ray-workers-new"),

@@ -138,6 +138,15 @@ def test_the_line_says_who_chooses() -> None:
     assert decision_of(plan, job).message == line
 
 
+def test_the_line_says_that_edl_names_the_workers_of_a_ray_cluster() -> None:
+    job = batch("train", ("n000", "n000", "n001", "n001", "n001"), high=5, cpu=2)
+    key = JobKey.of(WorkloadKind.RAY_CLUSTER, job.key.namespace, "train")
+    cluster = replace(job, key=key, pods=tuple(replace(pod, job=key) for pod in job.pods))
+    plan = plan_of(make_snapshot(make_nodes(2, cpu=6), (cluster,), (make_serving("web", cpu=4),)))
+    line = "3 of 5: gives up 2 pods (ServingNeedsRoom); edl names them to its own controller"
+    assert decision_of(plan, cluster).message == line
+
+
 def test_pods_that_wait_for_a_node_are_not_swapped_for_others() -> None:
     job = batch("train", ("n000", "n000", "", ""), low=2, high=4, cpu=2)
     plan = plan_of(make_snapshot(make_nodes(2, cpu=5), (job,)))
