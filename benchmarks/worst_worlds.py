@@ -5,6 +5,7 @@ Tests draw small ones of them, `benchmarks.worst_days` measures large ones. Equa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -26,6 +27,7 @@ from edl.model.resources import (
     Taint,
     Toleration,
 )
+from edl.planner.clock import Clock
 from edl.planner.decide import study
 from edl.planner.policies.registry import POLICIES
 from tests.worlds.builders import GIB, make_job, make_node, make_serving, make_shape, make_snapshot
@@ -44,7 +46,8 @@ class World:
 def running(world: World) -> World:
     """The world some time later: its best plan is carried out."""
     limits = replace(world.limits, deadline_s=120.0)
-    plan = study(world.snapshot, POLICIES["maxmin"], limits).plan
+    clock = Clock(limits.deadline_s, time.process_time)  # a busy machine makes the same world
+    plan = study(world.snapshot, POLICIES["maxmin"], limits, clock=clock).plan
     return replace(world, snapshot=carried_out(world.snapshot, plan))
 
 
