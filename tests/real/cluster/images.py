@@ -31,7 +31,7 @@ TRAINER_IMAGE: Final = f"docker.io/edl/trainer-base:{__version__}"
 # Debian's release and the Python that it has; wheels are chosen for that one.
 _SUITE = "bookworm"
 _PYTHON = "3.11"
-_PACKAGES = "python3,python3-venv"
+_PACKAGES = "python3,python3-venv,libgomp1"  # the last one for Paddle, whose image would install it
 _MIRROR = "http://deb.debian.org/debian"
 _LEFT_OUT = (
     "./var/cache/apt/*",
@@ -135,7 +135,8 @@ def fetch() -> None:
 
 def base_archive() -> Path:
     """An image of Debian's smallest system with Python, made once; returns a docker-archive named `BASE_IMAGE`."""
-    archive = _cache() / f"base-{_SUITE}-{platform.machine()}.tar"
+    key = hashlib.sha256(_PACKAGES.encode()).hexdigest()[:8]
+    archive = _cache() / f"base-{_SUITE}-{platform.machine()}-{key}.tar"
     with locked(_cache(), "another process makes the base image; waiting for it"):
         if not archive.is_file():
             print(f"making the base image {archive}, once (about a minute)", file=sys.stderr, flush=True)
