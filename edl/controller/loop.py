@@ -200,8 +200,16 @@ class Controller:
         # The parts of a round take long on a large cluster, and the lease is renewed in between.
         await asyncio.sleep(0)
         leads = self._lease.is_held()
-        await self._recorder.observed(snapshot, leader=leads)
-        await asyncio.sleep(0)
+        try:
+            result = await self._react(snapshot, leads=leads)
+        except Exception:
+            await self._recorder.observed(snapshot, leader=leads)
+            raise
+        await self._recorder.observed(snapshot, leader=leads)  # metrics of a large cluster take long: no write waits
+        return result
+
+    async def _react(self, snapshot: ClusterSnapshot, *, leads: bool) -> RoundResult:
+        """Plan and act on a snapshot."""
         lost = self._observer.lost_pods(snapshot)
         if self._masters is not None:
             self._masters.update(snapshot.jobs if leads and self._show is None else (), lost)
@@ -273,7 +281,7 @@ class Controller:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")
             return shrunk
         waited = {pod.uid for pod in view.pods if pod.needs_room}
-        if not waited or waited & {pod.uid for pod in now.pods if pod.is_waiting_serving}:
+        if not waited or waited & {pod.uid for pod in now.waiting_serving}:
             return frozenset()  # without pods that waited, the trainers make room for pods to come
         self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         return shrunk

@@ -126,7 +126,7 @@ class PlanMaker:
 
     async def wait_records(self, before: WaitRecords, view: ClusterSnapshot, now_s: float) -> WaitRecords:
         """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time."""
-        if not any(pod.is_waiting_serving and pod.tried for pod in view.pods):
+        if not any(pod.tried for pod in view.waiting_serving):
             return watch(before, view, now_s)  # cheap: there is no capacity to look for
         try:
             return await self._compute(self._thread, lambda: watch(before, view, now_s))

@@ -55,7 +55,7 @@ def sample_of(snapshot: ClusterSnapshot) -> Sample:
     return Sample(
         time_s=snapshot.observed_at_s,
         serving=sum(1 for p in snapshot.pods if is_running_serving(p)),
-        waiting=sum(1 for p in snapshot.pods if p.is_waiting_serving),
+        waiting=len(snapshot.waiting_serving),
         trainers=kept,
         others=sum(n for n, _ in largest[MAX_JOBS_OF_A_SAMPLE:]),
     )

@@ -216,7 +216,7 @@ def _cluster(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> Body:
         "resources": sorted(total, key=rank_of)[:_MAX_RESOURCES],
         "serving": {
             "running": sum(1 for p in snapshot.pods if is_running_serving(p)),
-            "waiting": sum(1 for p in snapshot.pods if p.is_waiting_serving),
+            "waiting": len(snapshot.waiting_serving),
         },
     }
     return body | (_quality(plan) if plan is not None else {"certificate": None})

@@ -66,7 +66,9 @@ or:
 
 {intents}
 
-If a pod is deleted without it, something else deleted the pod.
+A trainer that is deleted with `ServingNeedsRoom` may have no annotation: then its
+`metadata.deletionGracePeriodSeconds` is one less than its `terminationGracePeriodSeconds`. If a pod is deleted
+without either, something else deleted the pod.
 """
 
 _HTTP = """# HTTP

@@ -261,11 +261,12 @@ class Writer:
         return Result.DONE
 
     async def _delete_pod(self, action: DeletePod) -> Result:
-        if not action.marked and await self._mark(action) is Result.UNCHANGED:
+        is_said = action.marked or action.grace_s is not None
+        if not is_said and await self._mark(action) is Result.UNCHANGED:
             return Result.UNCHANGED
         namespace = action.job.namespace
         path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}"
-        grace_s = 0 if action.force else None
+        grace_s = 0 if action.force else action.grace_s
         try:
             await self._session.delete(path, uid=action.pod_uid, grace_s=grace_s, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:

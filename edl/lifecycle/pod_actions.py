@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from edl.lifecycle.data_progress import expected_progress, has_master, restarts_lost_epoch
 from edl.model.actions import (
+    SHORTER_FOR_SERVING_S,
     Action,
     CreatePod,
     DeletePod,
@@ -17,9 +18,11 @@ from edl.model.actions import (
     Intent,
     MarkPod,
 )
+from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.pods import Pod
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import Reason
 
 
 def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[str]) -> list[DeletePod]:
@@ -40,10 +43,27 @@ def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[st
             pod.intent or (Intent.NODE_LOST.value if pod.uid in unreachable else intent),
             force=pod.uid in unreachable,
             marked=bool(pod.intent),
+            grace_s=None if pod.uid in unreachable else _telling_grace_s(pod, job, intent),
         )
         for pod in pods
         if not pod.terminating or pod.uid in unreachable
     ]
+
+
+def _telling_grace_s(pod: Pod, job: Job, intent: str) -> int | None:
+    """The grace period that says that serving needs the room of the pod; None if the intent must be written on it.
+
+    Somebody else may shorten the grace period further, and then the pod says nothing more. So only trainers are
+    deleted in this way whose job treats an eviction like a deletion by edl. A pod that does not run is marked, too.
+    """
+    comes_to_the_same = (
+        job.fault_tolerant
+        and pod.role is Role.TRAINER
+        and job.action_for(Role.TRAINER, JobEvent.POD_EVICTED) in {None, JobAction.RESTART_POD}
+    )
+    is_told = comes_to_the_same and intent == Reason.SERVING_NEEDS_ROOM and not pod.intent
+    runs = bool(pod.node) and pod.phase is PodPhase.RUNNING
+    return pod.grace_s - SHORTER_FOR_SERVING_S if is_told and runs and pod.grace_s > SHORTER_FOR_SERVING_S else None
 
 
 def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple[Action, ...]:

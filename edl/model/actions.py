@@ -14,6 +14,9 @@ from edl.model.node_groups import NodeGroup
 from edl.model.resources import Resources
 from edl.model.status import JobStatus, Resize
 
+SHORTER_FOR_SERVING_S = 1
+"""A trainer that is deleted for serving without a written intent gets a grace period that is so much shorter."""
+
 
 class Intent(StrEnum):
     """Why edl deletes a pod, if no reason of a plan applies; edl writes it on the pod before the deletion.
@@ -105,8 +108,10 @@ class DeletePod:
     """Write the intent on a pod, then delete the pod if it still has that UID.
 
     Attributes:
+        intent: why; it is on the pod before the deletion, or with it.
         force: delete without a grace period, because no kubelet can confirm the end of the pod.
         marked: the pod already has an intent.
+        grace_s: delete with this grace period, which stands for the intent. None if the intent is written.
     """
 
     job: JobKey
@@ -116,6 +121,7 @@ class DeletePod:
     intent: str
     force: bool = False
     marked: bool = False
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

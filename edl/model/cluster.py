@@ -134,6 +134,29 @@ class ClusterSnapshot:
     avoided: tuple[AvoidedNode, ...] = ()
     headroom: tuple[Headroom, ...] = ()
 
+    @property
+    def waiting_serving(self) -> tuple[Pod, ...]:
+        """The foreign pods that wait for a node, in the order of `pods`."""
+        return _waiting_among(self.pods)
+
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""
         return self.nodes is other.nodes and self.pods is other.pods and self.jobs is other.jobs
+
+
+_MOST_REMEMBERED = 4
+_remembered: list[tuple[tuple[Pod, ...], tuple[Pod, ...]]] = []
+
+
+def _waiting_among(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """The waiting serving pods among these; for the tuples that were asked about last, the answer is remembered.
+
+    A round asks some ten times about the same tens of thousands of pods, and a tuple never changes.
+    """
+    for known, waiting in _remembered:
+        if known is pods:
+            return waiting
+    found = tuple(pod for pod in pods if pod.is_waiting_serving)
+    _remembered.insert(0, (pods, found))
+    del _remembered[_MOST_REMEMBERED:]
+    return found

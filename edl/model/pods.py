@@ -58,6 +58,7 @@ class Pod:
         safe_to_evict: whether edl may delete it only to consolidate nodes, by annotation of its owner; None if there
             is no annotation.
         limits: the most that its containers may use; a resource that is not listed has no limit.
+        grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
     """
 
     namespace: str
@@ -93,6 +94,7 @@ class Pod:
     lent_cpu_milli: int = 0
     running_request: RunningRequest | None = None
     limits: Resources = Resources()
+    grace_s: int = 0
 
     @property
     def requested(self) -> Resources:

@@ -289,7 +289,7 @@ def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, m
 
 
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
-    waiting = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    waiting = snapshot.waiting_serving
     slowed = count_slowed(context.problem)
     unplaceable = sum(not pod.needs_room for pod in waiting)
     placed = sum(context.served.due.values()) + context.shared.in_grace_placed

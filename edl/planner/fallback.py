@@ -35,7 +35,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFail
         A plan that creates no pod. A job has no decision in it if none is safe: the job is new, or its spec has
         changed, or it lacks pods. The caller leaves such a job unchanged.
     """
-    waiting = sum(pod.is_waiting_serving for pod in snapshot.pods)
+    waiting = len(snapshot.waiting_serving)
     to_place = sum(pod.needs_room for pod in snapshot.pods)
     before = {decision.job: decision for decision in plan.decisions}
     decisions = (_without_growth_of(before.get(job.key), job, serving_waits=to_place > 0) for job in snapshot.jobs)

@@ -81,7 +81,7 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     Returns:
         By (namespace, name); pods whose grace time is over are left out.
     """
-    if all(pod.tried or not pod.is_waiting_serving for pod in snapshot.pods):
+    if all(pod.tried for pod in snapshot.waiting_serving):
         return {}
     left: dict[tuple[str, str], float] = {}
     answered_s = 0.0
@@ -423,7 +423,7 @@ def is_whole(job: Job) -> bool:
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
     """The counts of the serving report match the snapshot."""
-    pods = [pod for pod in snapshot.pods if pod.is_waiting_serving]
+    pods = snapshot.waiting_serving
     waiting, marked = len(pods), sum(not pod.needs_room for pod in pods)
     report = plan.serving
     if report.short < marked:

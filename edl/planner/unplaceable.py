@@ -54,8 +54,11 @@ def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict
     Returns:
         A record for each pod that kube-scheduler has tried and not bound; bound or deleted pods are forgotten.
     """
-    tried = [pod for pod in snapshot.pods if pod.is_waiting_serving and pod.tried]
-    kept = {pod.uid: records[pod.uid] for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live}
+    tried = [pod for pod in snapshot.waiting_serving if pod.tried]
+    kept = {}
+    if records:
+        left = (pod for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live)
+        kept = {pod.uid: records[pod.uid] for pod in left}
     if not tried:
         return {uid: replace(record, since_s=None) for uid, record in kept.items()}
     bound_shapes = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
@@ -82,7 +85,7 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     """
     if not (limits.untried_s or limits.serving_schedulers):
         return snapshot
-    if not any(pod.is_waiting_serving for pod in snapshot.pods):  # sorting all pods is for those that wait
+    if not snapshot.waiting_serving:  # sorting all pods is for those that wait
         return snapshot
     answered_s: dict[str, float] = {}
     marked: set[str] = set()

@@ -96,12 +96,26 @@ async def test_a_pod_is_annotated_with_the_intent_before_it_is_deleted(tmp_path:
         assert [e[0] for e in here.seen.expected] == ["patched", "deleted"]
 
 
+async def test_a_deletion_whose_grace_period_says_why_is_one_request(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.api.put(PODS, pod())
+        action = DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom", grace_s=29)
+        here.api.faults.append(None)
+        assert (await here.apply(action)).result is Result.DONE
+        assert [r[0] for r in here.api.requests] == ["DELETE"]
+        options = json.loads(here.api.bodies[-1])
+        assert (options["gracePeriodSeconds"], options["preconditions"]) == (29, {"uid": "p1"})
+        assert [e[0] for e in here.seen.expected] == ["deleted"]
+
+
 async def test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(uid="p2"))
         for marked in (False, True):
             outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "x", marked=marked))
             assert outcome.result is Result.CONFLICT
+        outcome = await here.apply(DeletePod(KEY, UID, "ctr-trainer-0", "p1", "ServingNeedsRoom", grace_s=29))
+        assert outcome.result is Result.CONFLICT
         left = here.stored(PODS, "ctr-trainer-0")
         assert left is not None
         assert "annotations" not in left["metadata"]

@@ -33,6 +33,8 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "qos"),
     ("snapshot", "jobs", "status", "qos"),
     ("snapshot", "pods", "limits"),
+    ("snapshot", "jobs", "pods", "grace_s"),
+    ("snapshot", "pods", "grace_s"),
     ("limits", "drain_idle_s"),
     ("limits", "expected_nodes"),
     ("plan", "decisions", "asks"),

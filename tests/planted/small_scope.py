@@ -121,6 +121,15 @@ def deletion_without_intent(right: Right) -> Right:
     return wrong
 
 
+@bug("the grace period of a deletion does not say why", at=targets.DELETE, caught_by=found_in("serving"))
+def silent_grace_period(right: Right) -> Right:
+    def wrong(*given: Any) -> list[DeletePod]:
+        deletions: list[DeletePod] = right(*given)
+        return [a if a.grace_s is None else replace(a, grace_s=a.grace_s + 1) for a in deletions]
+
+    return wrong
+
+
 @bug(
     "a failed pod is deleted before the status has its failure",
     at=targets.IS_REPLACEABLE,

@@ -7,6 +7,7 @@ again at once; what a person or a serving pod waits for is.
 from __future__ import annotations
 
 from edl.kube.mirror.store import uid_of
+from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import HasMetadata, JobObject, NodeObject, PodObject, text
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
@@ -69,5 +70,4 @@ def _is_of_job(pod: PodObject) -> bool:
 
 
 def _is_marked(pod: PodObject) -> bool:
-    annotations = pod.metadata.annotations if pod.metadata else None
-    return annotations is not None and bool(text(annotations.intent))
+    return bool(intent_of(pod))

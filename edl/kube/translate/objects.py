@@ -50,6 +50,7 @@ class ObjectMetadata(ApiStruct):
     generation: int | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     owner_references: list[OwnerReference] | None = None
 
 
@@ -205,6 +206,7 @@ class PodSpec(ApiStruct):
     scheduler_name: str | None = None
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class ConditionObject(ApiStruct):

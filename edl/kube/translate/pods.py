@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,
     ContainerState,
@@ -163,7 +164,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         terminating=metadata.deletion_timestamp is not None,
         daemon=any(o.kind == "DaemonSet" for o in owners),
         exit_code=_exit_code(container),
-        intent=text(annotations.intent) if annotations else "",
+        intent=intent_of(source),
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
         container_message=_why_stopped(container),
@@ -171,6 +172,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
         limits=limits,
+        grace_s=spec.termination_grace_period_seconds or 0,
     )
     return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
 

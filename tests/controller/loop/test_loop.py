@@ -143,6 +143,46 @@ def with_jobs(**targets: int) -> Stage:
     return stage
 
 
+@dataclass
+class LateRecorder(FakeRecorder):
+    """Notes how much has been written when metrics are set; they take long on a large cluster.
+
+    Attributes:
+        world: what is written.
+        written: the number of writes at each snapshot.
+    """
+
+    world: PodWorld = field(default_factory=PodWorld)
+    written: list[int] = field(default_factory=list)
+
+    async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        await super().observed(snapshot, leader=leader)
+        self.written.append(len(self.world.writes))
+
+
+def test_no_write_waits_for_the_metrics() -> None:
+    stage = with_jobs(a=6)
+    stage.recorder = recorder = LateRecorder(world=stage.world)
+    rounds(stage, 1)
+    assert recorder.written
+    assert recorder.written[0] == len(stage.world.writes) > 0
+
+
+def test_metrics_are_set_although_the_round_fails() -> None:
+    stage = with_jobs(a=6)
+    stage.recorder = recorder = LateRecorder(world=stage.world)
+
+    async def script(controller: Controller) -> None:
+        controller._plans.plan = failing  # type: ignore[method-assign]
+        assert await controller.round() is RoundResult.FAILED
+
+    async def failing(view: ClusterSnapshot) -> ScalePlan | None:  # noqa: ARG001 - as the planner is called
+        raise RuntimeError("a bug")
+
+    play(stage, script)
+    assert recorder.written == [0]
+
+
 def test_shrinks_before_growing() -> None:
     stage = with_jobs(a=6, b=2)
     rounds(stage)

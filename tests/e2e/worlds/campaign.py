@@ -117,7 +117,7 @@ class Watched:
         """Monotonic times at which the controller deleted running trainers of the job for another job's share."""
         shrinks: list[float] = []
         for at, pod in self.log.ended_of(job):
-            intent = (pod["metadata"].get("annotations") or {}).get(facts.INTENT)
+            intent = facts.intent_of(pod)
             is_new = not shrinks or at > shrinks[-1] + ONE_SHRINK_S
             if intent in FOR_A_SHARE and pod["spec"].get("nodeName") and is_new:
                 shrinks.append(at)

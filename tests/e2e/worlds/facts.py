@@ -62,6 +62,16 @@ def slowed(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
     return sorted(str(pod["metadata"]["name"]) for pod in lenders if as_declared(pod) is not pod)
 
 
+def intent_of(pod: Object) -> str:
+    """Why edl deletes a pod: its annotation, or ServingNeedsRoom if the deletion left it a second less than usual."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if intent := (metadata.get("annotations") or {}).get(INTENT):
+        return str(intent)
+    left_s, is_ours = metadata.get("deletionGracePeriodSeconds"), JOB_LABEL in (metadata.get("labels") or {})
+    is_shorter = left_s is not None and left_s == spec.get("terminationGracePeriodSeconds", 0) - 1
+    return "ServingNeedsRoom" if is_ours and is_shorter else ""
+
+
 def is_finished(pod: Object) -> bool:
     """True if the pod has ended and holds no resources."""
     return bool(pod["status"].get("phase") in {"Succeeded", "Failed"})

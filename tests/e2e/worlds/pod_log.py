@@ -142,7 +142,7 @@ def _put(members: set[str], uid: str, *, is_in: bool) -> None:
 
 def cause_of_end(pod: Object) -> str:
     """Who deleted a pod, by its own fields: `scheduler`, `controller: INTENT`, another disruption, or `other`."""
-    if intent := (pod["metadata"].get("annotations") or {}).get(facts.INTENT):
+    if intent := facts.intent_of(pod):
         return f"controller: {intent}"
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":

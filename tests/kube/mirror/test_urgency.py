@@ -14,6 +14,8 @@ OURS = {"labels": {"paddlepaddle.org/job": "a"}}
 MARKED = {**OURS, "annotations": {"paddlepaddle.org/intent": "ServingNeedsRoom"}}
 GOING: dict[str, Any] = {"deletionTimestamp": "2026-01-05T10:00:00Z"}
 PENDING: dict[str, Any] = {"phase": "Pending"}
+SHORTER: dict[str, Any] = {**OURS, **GOING, "deletionGracePeriodSeconds": 29}
+WHOLE = {"nodeName": "n1", "terminationGracePeriodSeconds": 30}
 RUNNING: dict[str, Any] = {"phase": "Running"}
 BOUND = {"nodeName": "n1"}
 TRIED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
@@ -55,6 +57,10 @@ URGENT: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "a gated serving pod may start": (pod({}, {"schedulingGates": [{"name": "g"}]}), pod({})),
     "a trainer fails": (pod(OURS, BOUND, **RUNNING), pod(OURS, BOUND, phase="Failed")),
     "a trainer is preempted": (pod(OURS, BOUND, **RUNNING), pod({**OURS, **GOING}, BOUND, **RUNNING)),
+    "somebody else deletes a trainer": (
+        pod(OURS, WHOLE, **RUNNING),
+        pod({**SHORTER, "deletionGracePeriodSeconds": 30}, WHOLE, **RUNNING),
+    ),
     "a trainer vanishes": (pod(OURS, BOUND, **RUNNING), None),
 }
 
@@ -65,6 +71,8 @@ ORDINARY: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "a trainer runs": (pod(OURS, BOUND, **PENDING), pod(OURS, BOUND, **RUNNING)),
     "a trainer that edl deletes": (pod(MARKED, BOUND, **RUNNING), pod({**MARKED, **GOING}, BOUND, **RUNNING)),
     "a trainer that edl deleted": (pod({**MARKED, **GOING}, BOUND, **RUNNING), None),
+    "a trainer that edl deletes for serving": (pod(OURS, WHOLE, **RUNNING), pod(SHORTER, WHOLE, **RUNNING)),
+    "a trainer that edl deleted for serving": (pod(SHORTER, WHOLE, **RUNNING), None),
     "kube-scheduler tries a serving pod again": (
         pod({}, **PENDING, conditions=TRIED),
         pod({}, **PENDING, conditions=TRIED_AGAIN),

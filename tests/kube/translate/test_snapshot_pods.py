@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from edl.model.pods import PodPhase
@@ -49,6 +51,35 @@ def test_how_a_pod_ends_is_read() -> None:
     (found,) = the_job(job(), trainer(0, status=status, metadata=metadata)).pods
     assert (found.exit_code, found.disruption, found.intent) == (137, "EvictionByEvictionAPI", "ServingNeedsRoom")
     assert (found.planned, found.terminating, found.phase) == ("n7", True, PodPhase.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "whole_s", "annotations", "intent"),
+    [
+        (29, 30, {}, "ServingNeedsRoom"),
+        (30, 30, {}, ""),
+        (28, 30, {}, ""),
+        (0, 30, {}, ""),
+        (29, None, {}, ""),
+        (None, 30, {}, ""),
+        (29, 30, {"paddlepaddle.org/intent": "Moved"}, "Moved"),
+        (30, 30, {"paddlepaddle.org/intent": "ServingNeedsRoom"}, "ServingNeedsRoom"),
+    ],
+)
+def test_a_deletion_that_leaves_a_second_less_was_for_serving(
+    left_s: int | None, whole_s: int | None, annotations: dict[str, str], intent: str
+) -> None:
+    metadata: dict[str, Any] = {"annotations": annotations}
+    if left_s is not None:
+        metadata |= {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": left_s}
+    spec = {"nodeName": "n1"} | ({} if whole_s is None else {"terminationGracePeriodSeconds": whole_s})
+    (found,) = the_job(job(), trainer(0, metadata=metadata, spec=spec)).pods
+    assert (found.intent, found.grace_s) == (intent, whole_s or 0)
+
+
+def test_the_pod_of_somebody_else_says_nothing_by_its_grace_period() -> None:
+    metadata = {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": 29}
+    assert the_pod(pod("a", metadata=metadata, spec={"terminationGracePeriodSeconds": 30})).intent == ""
 
 
 @pytest.mark.parametrize(

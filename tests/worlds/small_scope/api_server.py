@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from edl.model.actions import Action, CreatePod, DeleteJob, DeletePod, MarkPod, PatchStatus, Result
+from edl.model.actions import (
+    SHORTER_FOR_SERVING_S,
+    Action,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    MarkPod,
+    PatchStatus,
+    Result,
+)
 from edl.model.jobs import Job
 from edl.model.pods import Pod
-from edl.model.status import JobStatus
+from edl.model.status import JobStatus, Reason
 from tests.worlds.small_scope.cluster import Cluster, Jobs, Owned, Pods, Stream, World, changed, find, with_pod
+
+GRACE_S = 30
+"""How long a pod has to end by its spec."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ def _create(cluster: Cluster, world: World, action: CreatePod, job: Job, known_u
         job=action.job,
         role=action.role,
         index=action.index,
+        grace_s=GRACE_S,
     )
     more = with_pod(pods, pod.name, Owned(pod, action.job_uid))
     after, is_urgent = cluster.put(world, Stream.PODS, more, is_own=True)
@@ -115,6 +128,8 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
     if owned.pod.uid != action.pod_uid:
         return Effect(world, Result.CONFLICT)
     broken = () if owned.owner == action.job_uid else (f"{action.pod} belongs to another job",)
+    if isinstance(action, DeletePod) and action.grace_s is not None:
+        return _end_at_once(cluster, world, action, owned)
     is_marking = isinstance(action, MarkPod) or not (action.marked or stage)
     if is_marking:
         marked = changed(pods, action.pod, intent=action.intent)
@@ -129,6 +144,21 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
         left = changed(pods, action.pod, terminating=True, ready=False)
     after, is_urgent = cluster.put(world, Stream.PODS, left, is_own=True)
     return Effect(after, Result.DONE, is_urgent, broken)
+
+
+def _end_at_once(cluster: Cluster, world: World, action: DeletePod, owned: Owned) -> Effect:
+    """A deletion whose grace period says why; a pod that does not run has none, and is gone without a word."""
+    broken = [] if owned.owner == action.job_uid else [f"{action.pod} belongs to another job"]
+    if action.grace_s != GRACE_S - SHORTER_FOR_SERVING_S or action.intent != Reason.SERVING_NEEDS_ROOM:
+        broken.append(f"{action.pod} is deleted with {action.grace_s} s, which does not say {action.intent}")
+    pods: Pods = cluster.value(world, Stream.PODS)
+    if owned.pod.is_finished or not owned.pod.node:
+        left = with_pod(pods, action.pod, None)
+    else:
+        intent = owned.pod.intent or action.intent
+        left = changed(pods, action.pod, terminating=True, ready=False, intent=intent)
+    after, is_urgent = cluster.put(world, Stream.PODS, left, is_own=True)
+    return Effect(after, Result.DONE, is_urgent, tuple(broken))
 
 
 def _patch(cluster: Cluster, world: World, action: PatchStatus, seen: Job) -> Effect:
