@@ -29,8 +29,8 @@ from tests.real.mission import (
     status,
     with_settings,
 )
-from tests.worlds import broken_node
-from tests.worlds.broken_node import JOBS, WAIT_S, innocents, shared_node, trainers
+from tests.sandbox import broken_node
+from tests.sandbox.broken_node import JOBS, WAIT_S, innocents, shared_node, trainers
 
 Object = dict[str, Any]
 JOB = "hangs"

@@ -11,8 +11,8 @@ from edl.sandbox.kubelet.kubelet import Kubelet
 from edl.sandbox.kubelet.node import NodeShape
 from edl.sandbox.stack import StackSettings, started
 from tests.e2e.control_plane.kube import Kube
+from tests.sandbox.broken_node import FLAGS, JOBS, WAIT_S, avoid, innocents, shared_node, sleeper, trainers
 from tests.sandbox.pods import FOREVER, make_pod
-from tests.worlds.broken_node import FLAGS, JOBS, WAIT_S, avoid, innocents, shared_node, sleeper, trainers
 
 TRAINERS = 12
 

@@ -33,10 +33,6 @@ One job, or a whole controller, in virtual time:
   controller/loop/test_loop_small_scope.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/master_monitor.
 
-A whole cluster, as its API shows it:
-
-- `broken_node`: a node that breaks the trainers of two jobs. For sandbox/test_stack_broken_node and real/test_broken.
-
 The API server:
 
 - `fake_api`: a small API server over HTTP: lists, watches and scripted faults. For kube.
