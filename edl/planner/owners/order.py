@@ -112,8 +112,15 @@ def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePla
 
 
 def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
-    """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest."""
-    return replace(snapshot, jobs=tuple(_settled(job, settled) for job in snapshot.jobs))
+    """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest.
+
+    What a workload below its minimum keeps is not enough for it, so it still has to grow or to stop. There its pods
+    are those of somebody else, which stay where they are, and the workload is one that lacks the other pods.
+    """
+    small = [job for job in snapshot.jobs if _is_small(job, settled)]
+    kept = tuple(replace(pod, role=None) for job in small for pod in job.live_trainers)
+    jobs = tuple(_lacking(job) if _is_small(job, settled) else _settled(job, settled) for job in snapshot.jobs)
+    return replace(snapshot, jobs=jobs, pods=(*snapshot.pods, *kept))
 
 
 def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:
@@ -209,6 +216,19 @@ def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
     return next((n for n in range(least, most + 1) if room.holds(order[:n])), 0)
 
 
+def _is_small(job: Job, settled: Victims) -> bool:
+    """True if this workload has fewer trainers than its minimum; it has no victims then."""
+    return job.key in settled and len(job.live_trainers) < job.bounds.min_trainers
+
+
+def _lacking(job: Job) -> Job:
+    """The workload without its trainers, and with bounds for those that it lacks."""
+    count, names = len(job.live_trainers), {pod.name for pod in job.live_trainers}
+    low, high = job.bounds.min_trainers - count, job.bounds.max_trainers - count
+    pods = tuple(pod for pod in job.pods if pod.name not in names)
+    return replace(job, pods=pods, min_trainers=low, max_trainers=high, pinned=0)
+
+
 def _settled(job: Job, settled: Victims) -> Job:
     if job.key not in settled:
         return job
@@ -221,6 +241,9 @@ def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str
     """The decision for a settled workload; one that lost its admission in the last plan loses every pod."""
     if not new.admitted:
         return replace(new, current=old.current, victims=tuple(sorted(pod.name for pod in job.live_trainers)))
+    if _is_small(job, {job.key: victims}):
+        whole = replace(new, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
+        return replace(whole, current=old.current, target=old.current + new.target)
     return replace(
         new,
         current=old.current,

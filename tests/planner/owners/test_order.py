@@ -80,6 +80,16 @@ def test_a_workload_that_cannot_free_the_room_and_stay_above_its_minimum_stops_a
     assert (found.admitted, len(found.victims), plan.serving.placed) == (False, 4, 1)
 
 
+def test_a_workload_below_its_minimum_grows_where_it_is_and_is_not_moved_for_a_new_job() -> None:
+    # Both fit if the pod on n000 moves to n001, and its controller moves no pod.
+    small = batch("train", ("n000",), low=2, high=2, cpu=3)
+    new = make_job("new", trainers=0, min_trainers=2, max_trainers=2, cpu=2, age_s=50)
+    plan = plan_of(make_snapshot((make_node("n000", cpu=4), make_node("n001", cpu=6)), (small, new)))
+    found = decision_of(plan, small)
+    assert (found.current, found.target, found.victims, found.nodes) == (1, 2, (), (("n001", 1),))
+    assert (found.min_trainers, found.max_trainers, decision_of(plan, new).admitted) == (2, 2, False)
+
+
 def test_another_job_makes_room_if_the_workload_cannot() -> None:
     kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
     ours = make_job("ours", trainers=2, on=("n000",), cpu=2, max_trainers=2, age_s=50)

@@ -14,7 +14,7 @@ from edl.model.names import WorkloadKind
 CORES = 8
 """Cpus of each node."""
 
-KINDS = tuple(WorkloadKind)
+KINDS = (WorkloadKind.TRAINING_JOB, WorkloadKind.BATCH_JOB, WorkloadKind.VOLCANO_JOB)
 _MOST_CORES_OF_SERVING = 3
 _WAVES = 3
 
