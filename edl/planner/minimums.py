@@ -250,13 +250,7 @@ def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | N
 
 def _over_surplus(packing: TrialPacking, batches: Iterable[PodBatch]) -> bool:
     """Place batches one after the other, deleting surplus trainers only; False at the first that does not fit."""
-    allowance, known = surplus(packing), len(packing.victims)
-    for batch in batches:
-        if len(packing.victims) > known:
-            allowance, known = surplus(packing), len(packing.victims)
-        if make_room(packing, batch, allowance) < len(batch.owners):
-            return False
-    return True
+    return all(make_room(packing, batch, surplus(packing)) == len(batch.owners) for batch in batches)
 
 
 def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacking | None:

@@ -115,12 +115,10 @@ def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
     """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest.
 
     What a workload below its minimum keeps is not enough for it, so it still has to grow or to stop. There its pods
-    are those of somebody else, which stay where they are, and the workload is one that lacks the other pods.
+    stay where they are, and it is a workload that lacks the other ones.
     """
-    small = [job for job in snapshot.jobs if _is_small(job, settled)]
-    kept = tuple(replace(pod, role=None) for job in small for pod in job.live_trainers)
-    jobs = tuple(_lacking(job) if _is_small(job, settled) else _settled(job, settled) for job in snapshot.jobs)
-    return replace(snapshot, jobs=jobs, pods=(*snapshot.pods, *kept))
+    jobs = (_lacking(job) if _is_small(job, settled) else _settled(job, settled) for job in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:
@@ -222,10 +220,10 @@ def _is_small(job: Job, settled: Victims) -> bool:
 
 
 def _lacking(job: Job) -> Job:
-    """The workload without its trainers, and with bounds for those that it lacks."""
+    """The workload whose trainers are no trainers any more, with bounds for those that it lacks."""
     count, names = len(job.live_trainers), {pod.name for pod in job.live_trainers}
     low, high = job.bounds.min_trainers - count, job.bounds.max_trainers - count
-    pods = tuple(pod for pod in job.pods if pod.name not in names)
+    pods = tuple(replace(pod, role=None) if pod.name in names else pod for pod in job.pods)
     return replace(job, pods=pods, min_trainers=low, max_trainers=high, pinned=0)
 
 
@@ -240,7 +238,8 @@ def _settled(job: Job, settled: Victims) -> Job:
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
     """The decision for a settled workload; one that lost its admission in the last plan loses every pod."""
     if not new.admitted:
-        return replace(new, current=old.current, victims=tuple(sorted(pod.name for pod in job.live_trainers)))
+        names = tuple(sorted(pod.name for pod in job.live_trainers))
+        return replace(new, current=old.current, victims=names, shrink_reason=new.shrink_reason or new.reason)
     if _is_small(job, {job.key: victims}):
         whole = replace(new, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
         return replace(whole, current=old.current, target=old.current + new.target)
