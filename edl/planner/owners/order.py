@@ -232,7 +232,11 @@ def _settled(job: Job, settled: Victims) -> Job:
         return job
     names = set(settled[job.key])
     pods = tuple(replace(p, terminating=True) if p.name in names else p for p in job.pods)
-    return replace(job, pods=pods, pinned=len(job.live_trainers) - len(names))
+    kept = [pod for pod in job.live_trainers if pod.name not in names]
+    if names:
+        return replace(job, pods=pods, pinned=len(kept))
+    # Pods that have no node may find none: they are no reason to stop the workload.
+    return replace(job, pods=pods, pinned=max(job.bounds.min_trainers, sum(bool(pod.node) for pod in kept)))
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:

@@ -90,6 +90,16 @@ def test_a_workload_below_its_minimum_grows_where_it_is_and_is_not_moved_for_a_n
     assert (found.min_trainers, found.max_trainers, decision_of(plan, new).admitted) == (2, 2, False)
 
 
+def test_a_workload_whose_new_pods_find_no_node_goes_on_beside_a_job_that_waits() -> None:
+    # The new job fits if the workload keeps one pod on n001, and its controller keeps the one on n000.
+    ours = batch("train", ("n000", "n000", "n001", "", ""), low=1, high=5, cpu=2)
+    new = make_job("new", trainers=0, min_trainers=2, max_trainers=2, cpu=3, age_s=50)
+    plan = plan_of(make_snapshot((make_node("n000", cpu=4), make_node("n001", cpu=5)), (ours, new)))
+    found = decision_of(plan, ours)
+    assert (found.admitted, found.target, found.victims) == (True, 5, ())
+    assert not decision_of(plan, new).admitted
+
+
 def test_another_job_makes_room_if_the_workload_cannot() -> None:
     kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
     ours = make_job("ours", trainers=2, on=("n000",), cpu=2, max_trainers=2, age_s=50)
