@@ -114,8 +114,8 @@ def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePla
 def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
     """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest.
 
-    What a workload below its minimum keeps is not enough for it, so it still has to grow or to stop. There its pods
-    stay where they are, and it is a workload that lacks the other ones.
+    A workload that keeps no more than its minimum still has to grow, or to stop. There its pods stay where they are,
+    and it is a workload that lacks the other ones.
     """
     jobs = (_lacking(job) if _is_small(job, settled) else _settled(job, settled) for job in snapshot.jobs)
     return replace(snapshot, jobs=tuple(jobs))
@@ -215,8 +215,8 @@ def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
 
 
 def _is_small(job: Job, settled: Victims) -> bool:
-    """True if this workload has fewer trainers than its minimum; it has no victims then."""
-    return job.key in settled and len(job.live_trainers) < job.bounds.min_trainers
+    """True if this workload keeps its trainers, and they are no more than its minimum."""
+    return job.key in settled and len(job.live_trainers) <= job.bounds.min_trainers and not settled[job.key]
 
 
 def _lacking(job: Job) -> Job:
@@ -233,10 +233,11 @@ def _settled(job: Job, settled: Victims) -> Job:
     names = set(settled[job.key])
     pods = tuple(replace(p, terminating=True) if p.name in names else p for p in job.pods)
     kept = [pod for pod in job.live_trainers if pod.name not in names]
-    if names:
+    if names or all(pod.node for pod in kept):
         return replace(job, pods=pods, pinned=len(kept))
     # Pods that have no node may find none: they are no reason to stop the workload.
-    return replace(job, pods=pods, pinned=max(job.bounds.min_trainers, sum(bool(pod.node) for pod in kept)))
+    least = max(job.bounds.min_trainers, sum(bool(pod.node) for pod in kept))
+    return replace(job, pods=pods, min_trainers=least, max_trainers=len(kept), pinned=0)
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
