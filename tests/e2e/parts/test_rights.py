@@ -66,7 +66,8 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
         error.add_note(f"refused for want of a right: {forbidden(requests_of(log, USER))}")
         raise
     asked, roles = requests_of(log, USER), roles_of(here.kube, ACCOUNT, NAMESPACE)
-    assert forbidden(asked) == []
+    # The role of deploy/kuberay is not installed here: edl asks for RayClusters, and takes the refusal for an answer.
+    assert set(forbidden(asked)) <= {"list rayclusters.ray.io"}
     assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
     others = [why for why in grounds(asked) if ACCOUNT not in why and DISCOVERY not in why]
     assert others == [], "of what all accounts may do, it only needs to read the resource list"
