@@ -329,7 +329,7 @@ torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDE
 
 elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
 	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \
-	  --steps $$((70 * ($(RESIZES) + $(KILLS))))
+	  --steps $$((85 * ($(RESIZES) + $(KILLS))))
 
 elastic-node: $(TORCH_STAMP) ## PyTorch trainers on 1 -> 4 -> 2 -> 3 with two kills and a lost node, five seeds
 	@$(TORCH)/bin/python -m benchmarks.elastic_node

@@ -39,7 +39,7 @@ from benchmarks.elastic_node import (
 from example.fit_flights.local import ROOT, Process, free_ports
 
 _LONG = 5.0  # a pause of so many steps was caused by an event
-_TIMEOUT_S = 1200.0
+_TIMEOUT_S, _TIMEOUT_OF_AN_EVENT_S = 900.0, 45.0  # torchrun starts all processes again, which takes up to 40 s
 _GONE_AT_LATEST_S = 30.0  # the pods of a lost node
 _MOST = 4  # trainers
 
@@ -129,12 +129,14 @@ class PeerRun:
         Raises:
             TimeoutError: the run takes too long.
         """
-        until_s, events = time.monotonic() + _TIMEOUT_S, list(self._events)
+        events = list(self._events)
+        timeout_s = _TIMEOUT_S + _TIMEOUT_OF_AN_EVENT_S * len(events)
+        until_s = time.monotonic() + timeout_s
         wanted, since, replaced_s = 1, 0, 0.0
         stopped: list[str] = []
         while not list(self.folder.glob("end-*")):
             if time.monotonic() > until_s:
-                raise TimeoutError(f"the run takes longer than {_TIMEOUT_S:g} s; it has made {self._last()[0]} steps")
+                raise TimeoutError(f"the run takes longer than {timeout_s:g} s; it has made {self._last()[0]} steps")
             if not stopped and time.monotonic() >= replaced_s:
                 self._trainers = {name: one for name, one in self._trainers.items() if one.poll() is None}
                 while len(self._trainers) < wanted:

@@ -93,7 +93,7 @@ class Observer:
         self._wait_records = records = await self._plans.wait_records(before, view, now_s)
         marked = mark(view, records, now_s)
         self._report_untried(view)
-        for pod in marked.pods:
+        for pod in marked.waiting_serving if records else ():
             if pod.uid in records and pod.unplaceable and records[pod.uid] != before.get(pod.uid):
                 self._recorder.postponed(
                     f"capacity for serving pod {pod.namespace}/{pod.name}: kube-scheduler did not use free capacity"
@@ -114,7 +114,7 @@ class Observer:
 
     def _report_untried(self, view: ClusterSnapshot) -> None:
         """Report once each waiting pod that no scheduler tries."""
-        untried = {pod.uid: pod for pod in view.pods if pod.unplaceable}
+        untried = {pod.uid: pod for pod in view.waiting_serving if pod.unplaceable}
         for uid, pod in untried.items():
             if uid not in self._untried:
                 name = pod.scheduler or "default-scheduler"

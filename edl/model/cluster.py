@@ -156,7 +156,7 @@ def _waiting_among(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
     for known, waiting in _remembered:
         if known is pods:
             return waiting
-    found = tuple(pod for pod in pods if pod.is_waiting_serving)
+    found = tuple([pod for pod in pods if not pod.node and pod.is_waiting_serving])  # most have a node: asked first
     _remembered.insert(0, (pods, found))
     del _remembered[_MOST_REMEMBERED:]
     return found

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -19,6 +21,7 @@ from edl.observability.metric_groups.broken_nodes import BrokenNodeMetrics
 from edl.observability.metric_groups.build import BuildMetrics
 from edl.observability.metric_groups.capacity import CapacityMetrics
 from edl.observability.metric_groups.controllers import ControllerMetrics
+from edl.observability.metric_groups.events import ControllerMetricGroup
 from edl.observability.metric_groups.headroom import HeadroomMetrics
 from edl.observability.metric_groups.jobs import JobMetrics
 from edl.observability.metric_groups.lending import LendingMetrics
@@ -51,13 +54,23 @@ CONTROLLER_GROUPS = (
 
 
 class Metrics:
-    """Every metric of a controller; each method reports an event to all groups (see `metric_groups.events`)."""
+    """Every metric of a controller; each method reports an event to all groups (see `metric_groups.events`).
 
-    def __init__(self) -> None:
+    Args:
+        lag_s: the shortest time between two snapshots that are added up for the groups that may lag. On a large
+            cluster these sums take as long as a decision, and many rounds may follow each other.
+        now_s: a clock that never runs backwards.
+    """
+
+    def __init__(self, lag_s: float = 0.0, now_s: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
         self._groups = tuple(group(self.registry) for group in CONTROLLER_GROUPS)
+        self._prompt = tuple(group for group in self._groups if not group.may_lag)
+        self._lagging = tuple(group for group in self._groups if group.may_lag)
         BuildMetrics(self.registry)
         self._last: ClusterSnapshot | None = None
+        self._last_of_lagging: ClusterSnapshot | None = None
+        self._lag_s, self._now_s, self._due_s = lag_s, now_s, -math.inf
 
     def render(self) -> bytes:
         """The page that Prometheus scrapes."""
@@ -70,10 +83,12 @@ class Metrics:
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
         """The same, group by group: on a large cluster something else may be done in between."""
-        is_same, self._last = self._last is not None and snapshot.shares_all(self._last), snapshot
-        for group in self._groups:
-            (group.observed_again if is_same else group.observed)(snapshot, leader=leader)
-            yield
+        last, self._last = self._last, snapshot
+        yield from _observing(self._prompt, snapshot, last, leader=leader)
+        if self._now_s() >= self._due_s:
+            self._due_s = self._now_s() + self._lag_s
+            last, self._last_of_lagging = self._last_of_lagging, snapshot
+            yield from _observing(self._lagging, snapshot, last, leader=leader)
 
     def limited(self, limits: Limits) -> None:
         """The limits of the next plan."""
@@ -124,3 +139,13 @@ class Metrics:
         """This replica started to lead, or stopped."""
         for group in self._groups:
             group.led(leads=leads)
+
+
+def _observing(
+    groups: Iterable[ControllerMetricGroup], snapshot: ClusterSnapshot, last: ClusterSnapshot | None, *, leader: bool
+) -> Iterator[None]:
+    """Report a snapshot to groups one by one, of which `last` was the last that they saw."""
+    is_same = last is not None and snapshot.shares_all(last)
+    for group in groups:
+        (group.observed_again if is_same else group.observed)(snapshot, leader=leader)
+        yield

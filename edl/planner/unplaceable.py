@@ -20,6 +20,9 @@ from edl.planner.problem import count_slots
 from edl.planner.problem_reader import read_problem
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacity (podMaxBackoffSeconds)
+YOUNG_S = 5.0
+"""Free capacity is looked for only then: kube-scheduler may still be at it, and reading a large cluster delays the
+plan that makes room."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 14_400.0
 """Doubled each time; after nine marks a pod that can never use the room costs trainers once in four hours."""
 
@@ -62,7 +65,8 @@ def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict
     if not tried:
         return {uid: replace(record, since_s=None) for uid, record in kept.items()}
     bound_shapes = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
-    fitting = _shapes_with_room(snapshot) - bound_shapes
+    is_due = any(snapshot.observed_at_s - pod.created_s >= YOUNG_S for pod in tried)
+    fitting = _shapes_with_room(snapshot) - bound_shapes if is_due else set()
     after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
     for pod in tried:
         after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, fits=pod.shape in fitting)
@@ -85,8 +89,8 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     """
     if not (limits.untried_s or limits.serving_schedulers):
         return snapshot
-    if not snapshot.waiting_serving:  # sorting all pods is for those that wait
-        return snapshot
+    if not any(_may_be_unserved(pod, snapshot, limits) for pod in snapshot.waiting_serving):
+        return snapshot  # sorting all pods is for these alone
     answered_s: dict[str, float] = {}
     marked: set[str] = set()
     for pod in sorted(snapshot.pods, key=lambda p: (-p.priority, p.created_s)):
@@ -102,6 +106,12 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     if not marked:
         return snapshot
     return replace(snapshot, pods=tuple(_marked(pod) if pod.uid in marked else pod for pod in snapshot.pods))
+
+
+def _may_be_unserved(pod: Pod, snapshot: ClusterSnapshot, limits: Limits) -> bool:
+    """False if it is certain that a scheduler serves a waiting pod, or that it is too early to say."""
+    waits_long = limits.untried_s and snapshot.observed_at_s - pod.created_s >= limits.untried_s
+    return bool(limits.serving_schedulers) or (not pod.tried and bool(waits_long))
 
 
 def _marked(pod: Pod) -> Pod:

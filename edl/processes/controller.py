@@ -61,6 +61,8 @@ ONCE_TIMEOUT_S = 60.0
 ONCE_PATIENCE_S = 15.0
 """How long an error of the API server may last before `--once` gives up."""
 STOP_TIMEOUT_S = 10.0
+_LAG_OF_SUMS_S = 3.0
+"""Sums over all pods may be that old while rounds follow each other; Prometheus asks less often."""
 _LONGEST_ROUND_S = 60.0
 _LONGEST_SILENCE_S = 180.0
 """A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
@@ -100,7 +102,7 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: a flag, a file or an address cannot be used.
     """
     policy_named(settings.policy)
-    metrics = Metrics()
+    metrics = Metrics(_LAG_OF_SUMS_S)
     files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:

@@ -249,6 +249,23 @@ def test_two_controllers_in_one_process_do_not_share_series() -> None:
     assert samples(other)["edl_leader"] == 0
 
 
+def test_sums_over_all_pods_may_lag_and_catch_up_while_nothing_changes() -> None:
+    now_s = 100.0
+    metrics = Metrics(3.0, lambda: now_s)
+    later = world(a=5)
+    requested, waiting = "edl_cluster_requested{resource=cpu,use=training}", "edl_serving_waiting_pods"
+    metrics.observed(world(a=3), leader=True)
+    now_s = 102.0
+    metrics.observed(replace(later, pods=later.pods[:1]), leader=True)
+    found = samples(metrics)
+    assert (found[requested], found[waiting]) == (3, 0)  # waiting pods are counted in each snapshot
+    metrics.observed(later, leader=True)
+    now_s = 103.0
+    metrics.observed(later, leader=True)
+    found = samples(metrics)
+    assert (found[requested], found[waiting]) == (5, 1)
+
+
 def test_a_node_that_is_not_ready_adds_no_capacity() -> None:
     metrics = Metrics()
     snapshot = world(a=1)

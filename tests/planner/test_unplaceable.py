@@ -9,11 +9,13 @@ import pytest
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import ServingReport
+from edl.model.plan import Limits, ServingReport
 from edl.model.pods import Pod
 from edl.planner.fallback import without_growth
 from edl.planner.guard import check
 from edl.planner.packing import startable
+from edl.planner.problem import Problem
+from edl.planner.problem_reader import read_problem
 from edl.planner.unplaceable import LONGEST_PAUSE_S, WaitRecord, mark, watch
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets, victims, with_pods
@@ -44,6 +46,21 @@ def test_a_pod_that_leaves_room_unused_for_half_a_minute_is_marked_for_as_long()
     assert marked(world, records, 30) == {"s"}
     assert marked(world, records, 59.9) == {"s"}
     assert marked(world, records, 60) == set()
+
+
+def test_nobody_looks_for_room_for_a_pod_that_has_just_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[ClusterSnapshot] = []
+
+    def read(snapshot: ClusterSnapshot, limits: Limits) -> Problem:
+        reads.append(snapshot)
+        return read_problem(snapshot, limits)
+
+    monkeypatch.setattr("edl.planner.unplaceable.read_problem", read)
+    young = with_pods(FREE, replace(tried("s"), created_s=FREE.observed_at_s - 4.9))
+    records = watch({}, young, 0.0)
+    assert (records["serving-s"], reads) == (WaitRecord(), [])
+    records = watch(records, replace(young, observed_at_s=young.observed_at_s + 0.1), 0.1)
+    assert (records["serving-s"], len(reads)) == (WaitRecord(since_s=0.1), 1)
 
 
 def test_each_mark_lasts_twice_as_long_as_the_one_before_up_to_some_hours() -> None:

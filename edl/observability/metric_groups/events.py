@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
@@ -14,7 +15,13 @@ from edl.observability.metric_groups.declarations import MetricGroup
 
 
 class ControllerMetricGroup(MetricGroup):
-    """A group of controller metrics; a subclass overrides the events that change its metrics."""
+    """A group of controller metrics; a subclass overrides the events that change its metrics.
+
+    Attributes:
+        may_lag: it only adds up what a snapshot shows, so it may leave out snapshots that others follow soon.
+    """
+
+    may_lag: ClassVar[bool] = False
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken; `leader` is True if this replica leads."""
