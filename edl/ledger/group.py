@@ -36,7 +36,8 @@ class GroupSettings:
     """The time limits of a group, in seconds.
 
     Attributes:
-        reconnect_s: a trainer whose connection broke is lost if it does not come back within this time.
+        reconnect_s: a trainer whose connection broke is lost if it does not come back within this time; at once if
+            its peers lost it, too.
         unwatched_s: a trainer that does not watch for this long is lost.
         regroup_s: once a trainer waits for the next world, the others of its world must follow within this time.
         first_s: the first world waits this long for its full number of trainers.
@@ -176,6 +177,8 @@ class Group:
         if member.waits_since_s is None:
             member.waits_since_s = now_s
         self._commit()
+        for missed in [other.session for other in self._members.values() if self._is_missed(other)]:
+            self._lose(missed, DROPPED, now_s)
         self.form(now_s)
         return self.formed(key)
 
@@ -386,13 +389,24 @@ class Group:
             return REMOVED
         if member.unwatched_since_s is not None:
             limit_s = self._settings.reconnect_s if member.was_dropped else self._settings.unwatched_s
-            if now_s - member.unwatched_since_s >= limit_s:
+            if now_s - member.unwatched_since_s >= limit_s or self._is_missed(member):
                 return DROPPED if member.was_dropped else SILENT
         if member.waits_since_s is None and self._is_present(number):
             waiting = (self._members[session].waits_since_s for session in self._present())
             if any(since_s is not None and now_s - since_s >= self._settings.regroup_s for since_s in waiting):
                 return STUCK
         return ""
+
+    def _is_missed(self, member: _Member) -> bool:
+        """True if the master lost the connection to a trainer, and its peers did, too: it will not come back.
+
+        Peers that lost theirs want the next world although this one need not end.
+        """
+        if not member.was_dropped or member.waits_since_s is not None or not self._is_present(member.session):
+            return False
+        if self._gone or any(self._joiners()):
+            return False  # the others may only have been asked to end their world
+        return any(self._members[session].waits_since_s is not None for session in self._present())
 
     def _lose(self, number: int, reason: str, now_s: float) -> None:
         world, member = self.world, self._members[number]

@@ -162,6 +162,8 @@ class GroupCalls:
         if not self._watching[key]:
             del self._watching[key]
             self._group.unwatch(key, self._clock.monotonic_s(), dropped=not is_done)
+            if not is_done:
+                self.tick()  # its peers may have lost it before
             self._look_after(key, call)
 
     def _look_after(self, key: SessionKey, call: Watch) -> None:

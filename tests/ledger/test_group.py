@@ -116,13 +116,44 @@ def test_a_killed_trainer_is_lost_as_soon_as_its_connection_stays_broken() -> No
     world = Clocked()
     world.two()
     world.group.unwatch(B, world.now_s, dropped=True)
+    world.now_s += 0.29
+    assert not world.group.tick(world.now_s)
+    world.now_s += 0.02
+    assert world.group.tick(world.now_s)
+    assert world.group.is_broken(1)
+
+
+def test_a_killed_trainer_is_lost_at_once_if_its_peers_lost_it_too() -> None:
+    world = Clocked()
+    world.two()
+    world.group.unwatch(B, world.now_s, dropped=True)
+    alone = world.enter(A, 1, 20)
+    assert alone is not None
+    assert (alone.generation, alone.position, len(alone.members)) == (2, 20, 1)
+
+
+def test_it_makes_no_difference_whether_the_master_or_a_peer_loses_it_first() -> None:
+    world = Clocked()
+    world.two()
     assert world.enter(A, 1, 20) is None
-    world.now_s += 0.31
+    world.group.unwatch(B, world.now_s, dropped=True)
     world.group.tick(world.now_s)
     alone = world.group.formed(A)
     assert alone is not None
     assert (alone.generation, alone.position, len(alone.members)) == (2, 20, 1)
     assert [(loss.name, loss.reason) for loss in world.group.losses] == [("b", "connection lost")]
+
+
+def test_a_broken_connection_is_waited_for_if_the_others_were_asked_to_end_their_world() -> None:
+    world = Clocked()
+    world.two()
+    world.enter(C)
+    world.group.unwatch(B, world.now_s, dropped=True)
+    assert world.enter(A, 1, 20) is None
+    assert not world.group.tick(world.now_s), "A wants the next world because of C"
+    both = world.enter(B, 1, 20)
+    assert both is not None
+    assert [member.name for member in both.members] == ["a", "b", "c"]
 
 
 def test_trainers_work_once_their_world_has_made_a_step() -> None:
