@@ -44,7 +44,7 @@ _LEFT_OUT = (
     "./usr/share/locale/*",
     "./dev/*",
 )
-_BUILD_S = 900
+_BUILD_S = 1800
 _LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in ("build", "controller"))
 
 
