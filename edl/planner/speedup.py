@@ -151,11 +151,12 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
     """The logarithm of the speed, times the job's weight, for counts from `low` to `high`.
 
     It is a straight line between breakpoints, which are whole numbers of trainers. Each of the first few trainers has
-    a segment of its own; further ones share segments that grow by an eighth.
+    a segment of its own; further ones share segments that grow by an eighth. Live pods without a role are trainers
+    that stay beside any count; see `owners.order`.
     """
     curve = curve_of(job.throughput)
-    counts = _breakpoints(low, high)
-    logs = [log(curve.speed(count)) for count in counts]
+    counts, beside = _breakpoints(low, high), sum(pod.role is None and pod.is_live for pod in job.pods)
+    logs = [log(curve.speed(count + beside)) for count in counts]
     slopes = [
         max(0.0, job.weight * (after - before)) / (b - a)
         for (a, before), (b, after) in pairwise(zip(counts, logs, strict=True))

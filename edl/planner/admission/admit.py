@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from edl.model.jobs import FixedPods
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
+from edl.planner.guard import is_whole
 from edl.planner.minimums import Served, for_serving, size_of
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_without_slot
@@ -151,8 +152,8 @@ def running(problem: Problem) -> tuple[int, ...]:
 
 def _seniority(demand: JobDemand) -> tuple[bool, float, object]:
     """Sort key: whole jobs before those that lack pods, then older before younger."""
-    is_broken = bool(demand.needs) or len(demand.live_trainers) < demand.min_trainers
-    return (demand.job.was_admitted and is_broken, demand.job.created_s, demand.job.key)
+    is_broken = demand.job.was_admitted and not is_whole(demand.job)
+    return (is_broken, demand.job.created_s, demand.job.key)
 
 
 @dataclass(frozen=True, slots=True)

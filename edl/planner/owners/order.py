@@ -14,7 +14,7 @@ it was expected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,13 +112,13 @@ def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePla
 
 
 def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
-    """The snapshot in which these victims are on their way out, and their jobs keep exactly the rest.
+    """The snapshot in which these victims are on their way out, and no plan moves what their workloads keep.
 
-    A workload that keeps no more than its minimum still has to grow, or to stop. There its pods stay where they are,
-    and it is a workload that lacks the other ones.
+    A workload that keeps no more than its minimum may still grow; any other one has exactly what it keeps.
     """
-    jobs = (_lacking(job) if _is_small(job, settled) else _settled(job, settled) for job in snapshot.jobs)
-    return replace(snapshot, jobs=tuple(jobs))
+    return replace(
+        snapshot, jobs=tuple(_settled(job, settled) if job.key in settled else job for job in snapshot.jobs)
+    )
 
 
 def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:
@@ -219,38 +219,38 @@ def _is_small(job: Job, settled: Victims) -> bool:
     return job.key in settled and len(job.live_trainers) <= job.bounds.min_trainers and not settled[job.key]
 
 
-def _lacking(job: Job) -> Job:
-    """The workload whose trainers are no trainers any more, with bounds for those that it lacks."""
-    count, names = len(job.live_trainers), {pod.name for pod in job.live_trainers}
-    low, high = job.bounds.min_trainers - count, job.bounds.max_trainers - count
-    pods = tuple(replace(pod, role=None) if pod.name in names else pod for pod in job.pods)
-    return replace(job, pods=pods, min_trainers=low, max_trainers=high, pinned=0)
+def _in_place(job: Job, victims: Collection[str]) -> frozenset[str]:
+    """The trainers that stay where they are: all that have a node, but for the victims."""
+    return frozenset(pod.name for pod in job.live_trainers if pod.node and pod.name not in victims)
 
 
 def _settled(job: Job, settled: Victims) -> Job:
-    if job.key not in settled:
-        return job
-    names = set(settled[job.key])
-    pods = tuple(replace(p, terminating=True) if p.name in names else p for p in job.pods)
-    kept = [pod for pod in job.live_trainers if pod.name not in names]
-    if names or all(pod.node for pod in kept):
-        return replace(job, pods=pods, pinned=len(kept))
-    # Pods that have no node may find none: they are no reason to stop the workload.
-    least = max(job.bounds.min_trainers, sum(bool(pod.node) for pod in kept))
-    return replace(job, pods=pods, min_trainers=least, max_trainers=len(kept), pinned=0)
+    """The workload with bounds for those pods alone that may be placed: new ones, and those that have no node yet.
+
+    The others have no role, so no plan moves one of them. Pods without a node may find none: they are no reason to
+    stop a workload that has its minimum.
+    """
+    victims = frozenset(settled[job.key])
+    stay = _in_place(job, victims)
+    most = job.bounds.max_trainers if _is_small(job, settled) else len(job.live_trainers) - len(victims)
+    pods = tuple(
+        replace(pod, role=None if pod.name in stay else pod.role, terminating=pod.terminating or pod.name in victims)
+        for pod in job.pods
+    )
+    low, high = max(0, job.bounds.min_trainers - len(stay)), most - len(stay)
+    return replace(job, pods=pods, min_trainers=low, max_trainers=high, pinned=0)
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
     """The decision for a settled workload; one that lost its admission in the last plan loses every pod."""
+    whole = replace(new, current=old.current, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
     if not new.admitted:
         names = tuple(sorted(pod.name for pod in job.live_trainers))
-        return replace(new, current=old.current, victims=names, shrink_reason=new.shrink_reason or new.reason)
+        return replace(whole, victims=names, shrink_reason=new.shrink_reason or new.reason)
     if _is_small(job, {job.key: victims}):
-        whole = replace(new, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
-        return replace(whole, current=old.current, target=old.current + new.target)
+        return replace(whole, target=len(_in_place(job, ())) + new.target)
     return replace(
-        new,
-        current=old.current,
+        whole,
         reason=old.reason,
         victims=tuple(sorted(victims)),
         nodes=(),

@@ -16,6 +16,16 @@ from edl.model.status import Reason
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, later, plan_for, targets, victims, with_pods, with_status
 
+
+def test_a_whole_job_goes_on_if_an_older_one_waits_for_nodes_for_its_pods() -> None:
+    older = make_job("older", trainers=3, min_trainers=3, max_trainers=3, cpu=2, on=("n000", "", ""), age_s=50)
+    pods = tuple(p if p.node else replace(p, phase=PodPhase.PENDING, ready=False) for p in older.pods)
+    whole = make_job("whole", trainers=2, min_trainers=2, max_trainers=2, on=("n000", "n000"))
+    plan = plan_for(make_snapshot(make_nodes(1, cpu=6), (replace(older, pods=pods), whole)))
+    assert decision_of(plan, "whole").admitted
+    assert not decision_of(plan, "older").admitted
+
+
 # Serving
 
 

@@ -100,6 +100,28 @@ def test_a_workload_whose_new_pods_find_no_node_goes_on_beside_a_job_that_waits(
     assert not decision_of(plan, new).admitted
 
 
+def test_a_workload_above_its_minimum_stays_where_it_is_in_the_last_plan_too() -> None:
+    # Three Jobs have to be settled one after the other, and one of them waits for a node with a pod.
+    nodes = (make_node("n000", cpu=9), make_node("n001", cpu=8), make_node("n002", cpu=7), make_node("n003", cpu=8))
+    lacks = batch("lacks", ("n003", "n003"), low=3, high=4, cpu=3)
+    waits = batch("waits", ("n000", "n001", ""), low=2, high=3)
+    stops = batch("stops", ("n002", "n002"), low=3, high=5, cpu=3)
+    ours = make_job("ours", trainers=2, min_trainers=2, max_trainers=2, cpu=3, on=("n000", "n000"))
+    plan = plan_of(make_snapshot(nodes, (lacks, waits, stops, ours), (make_serving("web", cpu=4),)))
+    found = decision_of(plan, waits)
+    assert (found.admitted, found.target, found.victims, found.nodes) == (True, 3, (), ())
+    assert (decision_of(plan, ours).target, plan.serving.placed) == (2, 1)
+
+
+def test_a_workload_at_its_minimum_has_a_speed_without_new_pods() -> None:
+    small = replace(batch("train", ("n000",), low=1, high=1, cpu=3), throughput=((1, 100.0), (2, 180.0)))
+    new = make_job("new", trainers=0, min_trainers=2, max_trainers=2, cpu=2, age_s=50)
+    snapshot = make_snapshot((make_node("n000", cpu=4), make_node("n001", cpu=3)), (small, new))
+    plan = decide(snapshot, policy_named("utility"), Limits())
+    assert not check(snapshot, plan)
+    assert decision_of(plan, small).target == 1
+
+
 def test_another_job_makes_room_if_the_workload_cannot() -> None:
     kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
     ours = make_job("ours", trainers=2, on=("n000",), cpu=2, max_trainers=2, age_s=50)
