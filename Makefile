@@ -171,17 +171,17 @@ volcano-test: $(STAMP) ## jobs beside the real Volcano (docs/volcano.md), withou
 
 volcano-full: volcano-test volcano-mixes ## the same with the random mixes
 
-karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on-demand.md); the first run builds it from its Go module (three minutes)
+karpenter-test: $(STAMP) ## jobs beside the real Karpenter (docs/how-to/nodes-on-demand.md); the first run builds it from its Go module
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_karpenter; ensure_karpenter()"
 	@$(PYTEST) --on cluster tests/karpenter
 
-kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the first run builds it from its Go module (three minutes)
+kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the first run builds it from its Go module
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kuberay; ensure_kuberay()"
 	@$(PYTEST) --on cluster tests/kuberay
 
-volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano, and of TrainingJobs alone, with figures
+volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano: serving waits as beside TrainingJobs alone
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
-	@$(PYTEST) -s --on cluster --campaign full tests/volcano/test_mixes.py
+	@$(PYTEST) -s --on cluster tests/volcano/test_mixes.py
 
 volcano-sessions: $(STAMP) ## record docs/volcano-sessions.md on a real control plane with Volcano
 	@$(BIN)/python -m tests.volcano.record_sessions

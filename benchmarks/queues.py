@@ -2,7 +2,7 @@
 
 The same fleet is planned without queues, and with 10, 100 and 1000 queues that lend to each other; the jobs are dealt
 to the queues in turn. Half of the queues want more than their own. Prints the CPU seconds of computing the shares
-(best of 3), of the whole decision, and microseconds of the shares for each job.
+(best of 3) and of the whole decision, and for each job the microseconds of the shares and the calls of the decision.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from functools import partial
 
+from benchmarks.calls import calls_of
 from benchmarks.worlds import fleet
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
@@ -54,15 +56,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1000)
     asked = parser.parse_args()
     snapshot = fleet(asked.nodes, asked.jobs)
-    print(f"{'queues':>7}{'shares s':>10}{'us a job':>10}{'decision s':>12}{'admitted':>10}")
+    print(f"{'queues':>7}{'shares s':>10}{'us a job':>10}{'decision s':>12}{'calls a job':>13}{'admitted':>10}")
     for count in COUNTS:
         view = with_queues(snapshot, count)
         shares = shares_s(view)
         began_s = time.process_time()
         plan = decide(view, policy_named("maxmin"), LIMITS)
         seconds = time.process_time() - began_s
+        calls = calls_of(partial(decide, view, policy_named("maxmin"), LIMITS))
         admitted = sum(decision.admitted for decision in plan.decisions)
-        print(f"{count:>7}{shares:>10.3f}{1e6 * shares / asked.jobs:>10.0f}{seconds:>12.2f}{admitted:>10}")
+        costs = f"{shares:>10.3f}{1e6 * shares / asked.jobs:>10.0f}{seconds:>12.2f}{calls / asked.jobs:>13.0f}"
+        print(f"{count:>7}{costs}{admitted:>10}")
 
 
 if __name__ == "__main__":

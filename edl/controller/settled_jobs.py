@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from edl.lifecycle.conditions import has_reason
 from edl.lifecycle.desired_state import JobContext
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
+from edl.lifecycle.pod_events import FAILED, steady_s
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import GROWTH_HOLD_S, ScaleDecision
@@ -70,6 +72,8 @@ def _ends(job: Job, now_s: float) -> Iterator[float]:
             yield pod.answered_s + REFUSED_AFTER_S
     if job.status is not None:
         yield from _ends_of(job, job.status)
+        if has_reason(job.status, "Degraded", FAILED):
+            yield steady_s(job)
 
 
 def _ends_of(job: Job, status: JobStatus) -> Iterator[float]:

@@ -44,8 +44,9 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
         return found[0]
     if found:
         homes = ", ".join(key.namespace for key in found)
-        raise ConfigError(f"{len(found)} TrainingJobs are named {wanted}, in {homes}; choose one with -n NAMESPACE")
-    raise ConfigError(f"TrainingJob {f'{home}/' if home else ''}{wanted} does not exist; {_offer(keys, wanted)}")
+        raise ConfigError(f"{len(found)} jobs are named {wanted}, in {homes}; choose one with -n NAMESPACE")
+    kind = "" if "/" in wanted else "TrainingJob "
+    raise ConfigError(f"{kind}{f'{home}/' if home else ''}{wanted} does not exist; {_offer(keys, wanted)}")
 
 
 def _namespace_and_name(name: str) -> tuple[str, str, str]:
@@ -58,7 +59,8 @@ def _namespace_and_name(name: str) -> tuple[str, str, str]:
 def _offer(keys: list[JobKey], wanted: str) -> str:
     if not keys:
         return "the cluster has no TrainingJob"
-    near = get_close_matches(wanted, sorted({key.name for key in keys}), n=NAMES_OFFERED)
+    same = sorted({key.name for key in keys if key.object_name == wanted.rpartition("/")[2]})
+    near = same or get_close_matches(wanted, sorted({key.name for key in keys}), n=NAMES_OFFERED)
     offered = [str(key) for name in near for key in keys if key.name == name][:NAMES_OFFERED]
     if offered:
         return f"did you mean {' or '.join(offered)}?"

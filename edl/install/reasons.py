@@ -148,6 +148,13 @@ DEGRADED: Rows = (
         "the message names the cause; `kubectl describe pod` has the details",
     ),
     (
+        "`PodFailed`",
+        "pods of it fail and are replaced, until each of its pods has run for a minute; a job that has its "
+        "`max-instance` has this reason in `status.reason` too, instead of `AtMax`",
+        "the message has the exit code, the last line of the log and the number of failures so far; `edl logs JOB` "
+        "shows more",
+    ),
+    (
         "`LedgerNotDurable`",
         "the journal is on an emptyDir and is deleted with the master's pod",
         "`master.storage`, or a default StorageClass",

@@ -33,6 +33,7 @@ from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
     count_failures,
+    failure_problem,
     has_lost_last_trainer,
     is_deleted_with_job,
     is_replaceable,
@@ -269,6 +270,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         or start_problem(job)
         or hung_problem(job, context.master_view)
         or avoided_problem(job, context.nodes)
+        or failure_problem(job, failures, given.now_s)
         or ledger_warning(job, context.master_view)
     )
     if decision is None:

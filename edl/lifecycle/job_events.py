@@ -6,11 +6,10 @@ Events follow from the difference between the stored status and the new one, so 
 from __future__ import annotations
 
 from edl.lifecycle.conditions import has_reason, is_true
-from edl.lifecycle.pod_events import RESTARTING, describe_failure, preempted_trainers
+from edl.lifecycle.pod_events import FAILED, RESTARTING, failure_message, preempted_trainers
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import EmitEvent, EventKind, Intent
 from edl.model.jobs import Job
-from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus, Reason
 from edl.model.units import count, listed
 
@@ -42,11 +41,11 @@ def job_events(job: Job, step: Step, new: JobStatus) -> tuple[EmitEvent, ...]:
         events += _phase_events(new, step)
     events += _trainer_events(job, old, new, step)
     if new.failures > old.failures:
-        events.append((EventKind.WARNING, Intent.POD_FAILED.value, _failure_message(job, new)))
+        events.append((EventKind.WARNING, FAILED, failure_message(job, new.failures)))
     if step.restarting and not has_reason(old, "Running", RESTARTING):
         message = f"{step.restarting}; edl deletes every pod, then it restarts the job"
         events.append((EventKind.WARNING, RESTARTING, message))
-    if step.degraded and not has_reason(old, "Degraded", step.degraded[0]):
+    if step.degraded and step.degraded[0] != FAILED and not has_reason(old, "Degraded", step.degraded[0]):
         events.append((EventKind.WARNING, *step.degraded))
     return tuple(EmitEvent(job.key, job.uid, *event) for event in events)
 
@@ -89,9 +88,3 @@ def _trainer_events(job: Job, old: JobStatus, new: JobStatus, step: Step) -> lis
         message = f"edl moves {listed(step.moving)} to {nodes}, so that more trainers fit"
         events.append((EventKind.NORMAL, _MOVED, message))
     return events
-
-
-def _failure_message(job: Job, new: JobStatus) -> str:
-    failed = [p for p in job.pods if p.phase is PodPhase.FAILED and not p.intent and not p.disruption]
-    failures = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
-    return f"{failures}; {count(new.failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"

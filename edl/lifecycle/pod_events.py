@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from edl.lifecycle.container_end import cause_of_end
 from edl.lifecycle.data_progress import MasterView, data_at_end, is_awaited
@@ -22,6 +23,9 @@ PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
 CANNOT_START = "PodCannotStart"
+FAILED = Intent.POD_FAILED.value
+STEADY_AFTER_S = 60.0
+"""A job of which a pod failed is no longer Degraded once each of its pods has run for so long."""
 _SINGLE_POD = frozenset(
     intent.value for intent in (Intent.POD_FAILED, Intent.NODE_LOST, Intent.REPLACED, Intent.MOVED, Intent.HUNG)
 )
@@ -95,6 +99,38 @@ def start_problem(job: Job) -> tuple[str, str] | None:
     """(reason, message) of the first pod that is on its node and cannot start; None if there is none."""
     pod = next((p for p in job.pods if p.cannot_start), None)
     return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
+
+
+def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | None:
+    """(reason, message) while pods of an admitted job fail, and until their successors have run for a while.
+
+    Args:
+        job: the job with its stored status; the condition keeps the message when the failed pod is gone.
+        failures: the number of failures, those of this round included.
+        now_s: seconds since the epoch.
+    """
+    status = job.status
+    if status is None or not job.was_admitted:
+        return None
+    if failures > status.failures:
+        return FAILED, failure_message(job, failures)
+    stored = status.condition("Degraded")
+    if stored is None or stored.reason != FAILED or now_s >= steady_s(job):
+        return None
+    return FAILED, stored.message
+
+
+def steady_s(job: Job) -> float:
+    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has none."""
+    began = (pod.created_s if pod.started_s is None else pod.started_s for pod in job.pods if pod.is_live)
+    return max(began, default=inf) + STEADY_AFTER_S
+
+
+def failure_message(job: Job, failures: int) -> str:
+    """How the pods failed whose failures are counted in this round, and how many failures there are."""
+    failed = [p for p in job.pods if p.phase is PodPhase.FAILED and not p.intent and not p.disruption]
+    how = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
+    return f"{how}; {count(failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"
 
 
 def preempted_trainers(job: Job) -> tuple[Pod, ...]:

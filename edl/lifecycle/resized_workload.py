@@ -73,4 +73,4 @@ def _voluntary_s(job: Job, reason: str, now_s: float, *, is_shrink: bool) -> flo
         return float(int(now_s))
     last = job.status.last_resize if job.status is not None else None
     before_s = last.voluntary_s if last is not None else None
-    return before_s if before_s is not None and now_s - before_s < job.cooldown_s else None
+    return before_s if before_s is not None and abs(now_s - before_s) < job.cooldown_s else None

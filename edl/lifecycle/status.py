@@ -11,7 +11,7 @@ from edl.lifecycle.conditions import conditions, is_true
 from edl.lifecycle.data_progress import MasterView, progress_to_store
 from edl.lifecycle.job_events import job_events
 from edl.lifecycle.last_resize import last_resize
-from edl.lifecycle.pod_events import CANNOT_START
+from edl.lifecycle.pod_events import CANNOT_START, FAILED
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
@@ -98,9 +98,9 @@ def ended_as(job: Job) -> Step:
 
 
 def _shown_reason(step: Step) -> str:
-    """The reason in the status: a job that has all its trainers lacks nothing, unless a pod of it cannot start."""
-    cannot_start = step.degraded is not None and step.degraded[0] == CANNOT_START
-    return CANNOT_START if cannot_start and step.reason == Reason.AT_MAX else step.reason
+    """The reason in the status: a job that has all its trainers lacks nothing, unless pods cannot start, or fail."""
+    trouble = step.degraded[0] if step.degraded is not None else ""
+    return trouble if trouble in {CANNOT_START, FAILED} and step.reason == Reason.AT_MAX else step.reason
 
 
 def _completed(job: Job, step: Step) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def cooldown_left_s(job: Job, now_s: float) -> float:
     resize = job.status.last_resize if job.status is not None else None
     if resize is None or resize.voluntary_s is None:
         return 0.0
-    return max(0.0, resize.voluntary_s + job.cooldown_s - now_s)
+    return _left_s(resize.voluntary_s, job.cooldown_s, now_s)
 
 
 def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
@@ -68,7 +68,16 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
     resize = job.status.last_resize if job.status is not None else None
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
-    return max(0.0, resize.time_s + limits.growth_hold_s - now_s)
+    return _left_s(resize.time_s, limits.growth_hold_s, now_s)
+
+
+def _left_s(since_s: float, lasts_s: float, now_s: float) -> float:
+    """What is left of a time; nothing of one that has yet to begin, beyond what clocks may differ.
+
+    The owner of a workload can write the annotation from which its last resize is read.
+    """
+    left_s = since_s + lasts_s - now_s
+    return left_s if 0.0 < left_s <= 2.0 * lasts_s else 0.0
 
 
 def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tuple[str, str], float]:

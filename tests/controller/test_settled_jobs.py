@@ -10,9 +10,10 @@ import pytest
 from edl.controller.settled_jobs import LOOK_AFTER_S, Given, SettledJobs
 from edl.lifecycle.desired_state import JobContext
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
+from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.status import JobPhase, JobStatus, Reason, Resize
+from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize
 from tests.worlds.builders import make_job
 
 NOW_S = 5000.0
@@ -37,6 +38,13 @@ def resized(voluntary_s: float | None) -> Resize:
     return Resize(NOW_S - 10.0, 4, 2, Reason.SERVING_NEEDS_ROOM, voluntary_s)
 
 
+def whose_pods_failed(job: Job, began_s: float) -> Job:
+    """Its condition Degraded goes by itself, once its pods have run for a while."""
+    failing = Condition("Degraded", "True", FAILED, "a pod failed", NOW_S - 100.0)
+    pods = tuple(replace(pod, started_s=began_s - number) for number, pod in enumerate(job.pods))
+    return replace(job, pods=pods, status=JobStatus(JobPhase.RUNNING, conditions=(failing,)))
+
+
 A_JOB = replace(make_job("a", trainers=2, on=("n000",)), status=JobStatus(JobPhase.RUNNING, start_s=NOW_S - 100.0))
 ENDS: dict[str, tuple[Job, float]] = {
     "a minute": (A_JOB, LOOK_AFTER_S),
@@ -47,6 +55,7 @@ ENDS: dict[str, tuple[Job, float]] = {
     ),
     "a pod without its node": (waiting_for_its_node(A_JOB), REFUSED_AFTER_S - 1.0),
     "a resize": (replace(A_JOB, status=JobStatus(JobPhase.RUNNING, last_resize=resized(None))), 50.0),
+    "a failure": (whose_pods_failed(A_JOB, NOW_S - 20.0), STEADY_AFTER_S - 20.0),
     "a cooldown": (replace(A_JOB, status=JobStatus(JobPhase.RUNNING, last_resize=resized(NOW_S - 30.0))), 30.0),
 }
 

@@ -205,9 +205,10 @@ def test_a_job_is_found_by_its_name_where_one_has_it(name: str, namespace: str, 
 @pytest.mark.parametrize(
     ("name", "namespace", "says"),
     [
-        ("ctr", "", r"2 TrainingJobs are named ctr, in ads, vision; choose one with -n NAMESPACE"),
+        ("ctr", "", r"2 jobs are named ctr, in ads, vision; choose one with -n NAMESPACE"),
         ("rnak", "", r"TrainingJob rnak does not exist; did you mean ads/rank\?"),
         ("ctr", "audio", r"TrainingJob audio/ctr does not exist; did you mean ads/ctr or vision/ctr\?"),
+        ("job.batch/rnak", "ads", r"^ads/job.batch/rnak does not exist; the cluster has ads/ctr"),
         ("zzzzz", "", r"TrainingJob zzzzz does not exist; the cluster has ads/ctr, ads/rank, vision/ctr"),
         ("ads/ctr", "vision", r"ads/ctr and -n vision name different namespaces; give only one of them"),
     ],
@@ -215,6 +216,12 @@ def test_a_job_is_found_by_its_name_where_one_has_it(name: str, namespace: str, 
 def test_a_job_that_is_not_there_or_not_alone_is_answered_with_names(name: str, namespace: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         find_job(NAMED, name, namespace)
+
+
+def test_a_job_of_another_kind_is_offered_to_who_left_out_its_kind() -> None:
+    snapshot = make_snapshot((), (make_job("job.batch/a", namespace="ads"), make_job("another")))
+    with pytest.raises(ConfigError, match=r"TrainingJob a does not exist; did you mean ads/job\.batch/a\?"):
+        find_job(snapshot, "a", "")
 
 
 def test_a_cluster_without_jobs_says_so() -> None:

@@ -69,6 +69,10 @@ def test_a_workload_that_gives_to_another_job_has_a_cooldown() -> None:
     (grown, _) = workload_actions(later, decision(job, 4), 1, 1010.0)
     assert isinstance(grown, ResizeWorkload)
     assert grown.resize.voluntary_s == 1000.0, "a growth does not end the cooldown"
+    forged = replace(later, status=JobStatus(last_resize=replace(resize.resize, voluntary_s=253370764800.0)))
+    (grown, _) = workload_actions(forged, decision(job, 4), 1, 1010.0)
+    assert isinstance(grown, ResizeWorkload)
+    assert grown.resize.voluntary_s is None, "a time that its owner wrote does not last"
 
 
 @pytest.mark.parametrize("state", ["suspended", "finished", "deleting"])

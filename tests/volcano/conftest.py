@@ -9,7 +9,6 @@ import pytest
 
 from tests.e2e.conftest import (
     control_plane,
-    is_full_campaign,
     pytest_collection_finish,
     pytest_runtest_makereport,
 )
@@ -19,7 +18,7 @@ from tests.e2e.control_plane.nodes import NodeSpec
 from tests.volcano.programs import volcano_on
 from tests.volcano.scene import Scene
 
-__all__ = ["control_plane", "is_full_campaign", "pytest_collection_finish", "pytest_runtest_makereport"]
+__all__ = ["control_plane", "pytest_collection_finish", "pytest_runtest_makereport"]
 
 
 PATIENT = Settings(node_grace_s=300)

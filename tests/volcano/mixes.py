@@ -24,6 +24,7 @@ from tests.worlds.mixes.rules import Bounds, unfair
 
 Object = dict[str, Any]
 POOL = "edl.test/mix"
+_WEB = "web-"
 QUIET_S = 5.0
 REST_S = 240.0
 """Cooldowns of 60 s and holds of 30 s pass before the shares are level."""
@@ -76,8 +77,8 @@ class Counts:
     """Follows all pods; use it as a context manager.
 
     Attributes:
-        bounds: judges each count of each job.
         changed: when a pod last changed, in monotonic seconds.
+        waits: how long each serving pod waited.
     """
 
     def __init__(self, kube: Kube, mixes: Sequence[Mix]) -> None:
@@ -85,6 +86,7 @@ class Counts:
         self._bounds: dict[str, Bounds] = {name: Bounds() for name in self._members}
         self._live: defaultdict[str, set[str]] = defaultdict(set)
         self._moving: set[str] = set()
+        self.waits = Waits()
         self._follower = Follower(kube, "pods", self._look, self._see)
         self.changed = time.monotonic()
 
@@ -107,6 +109,7 @@ class Counts:
 
     def _see(self, change: str, pod: Object) -> None:
         self.changed = time.monotonic()
+        self.waits.see(pod, self.changed)
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         is_gone = change == "DELETED"
         (self._moving.discard if is_gone or facts.is_ready(pod) else self._moving.add)(name)
@@ -130,51 +133,64 @@ class Counts:
         self._follower.__exit__()
 
 
+class Waits:
+    """How long serving pods wait: from the first sight of each until it is ready for the first time."""
+
+    def __init__(self) -> None:
+        self._first_s: dict[str, float] = {}
+        self._waited: dict[str, tuple[int, float]] = {}
+
+    def see(self, pod: Object, at_s: float) -> None:
+        """A change of a pod, at a monotonic time."""
+        uid, app = pod["metadata"]["uid"], (pod["metadata"].get("labels") or {}).get("app", "")
+        if not app.startswith(_WEB):
+            return
+        since_s = self._first_s.setdefault(uid, at_s)
+        if facts.is_ready(pod):
+            self._waited.setdefault(uid, (int(app.split("-")[1]), at_s - since_s))
+
+    def of(self, seed: int) -> list[float]:
+        """The seconds of each pod of a mix that has been ready."""
+        return [seconds for of, seconds in self._waited.values() if of == seed]
+
+
 def play(here: Scene, mixes: Sequence[Mix]) -> tuple[list[str], dict[int, list[float]]]:
     """Play all mixes on a cluster that has `nodes_of(mixes)`.
 
     Returns:
-        The rules that were broken; and for each seed how long serving waited in each wave, in seconds.
+        The rules that were broken; and for each seed how long each serving pod waited, in seconds.
     """
     world = here.with_edl()
     here.kube.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **_MODEST})
-    waited: dict[int, list[float]] = {mix.seed: [] for mix in mixes}
     with world.controller, Counts(here.kube, mixes) as counts:
         for number in range(len(mixes[0].waves)):
             for mix in mixes:
                 for member in (one for one in mix.members if one.wave == number):
                     here.kube.create(object_of(mix, member))
             _rest(here, counts, mixes, number)
-            for seed, seconds in _rise(here, mixes, number).items():
-                waited[seed].append(seconds)
+            _rise(here, counts, mixes, number)
             for mix in mixes:
                 here.kube.delete("deployments", _web(mix, number))
         _rest(here, counts, mixes, len(mixes[0].waves))
-        return [*counts.broken(), *_restarted(here, mixes)], waited
+        return [*counts.broken(), *_restarted(here, mixes)], {mix.seed: counts.waits.of(mix.seed) for mix in mixes}
 
 
 def _web(mix: Mix, number: int) -> str:
-    return f"web-{mix.seed}-{number}"
+    return f"{_WEB}{mix.seed}-{number}"
 
 
-def _rise(here: Scene, mixes: Sequence[Mix], number: int) -> dict[int, float]:
-    """Create the serving pods of a wave; returns for each seed when all of them were ready, in seconds."""
+def _rise(here: Scene, counts: Counts, mixes: Sequence[Mix], number: int) -> None:
+    """Create the serving pods of a wave, and wait until all of them have been ready."""
     for mix in mixes:
         wave = mix.waves[number]
         where = {"nodeSelector": {POOL: str(mix.seed)}, "priorityClassName": _MODEST["metadata"]["name"]}
         here.kube.create(serving(_web(mix, number), replicas=wave.pods, cpu=str(wave.cores), memory="1Gi", **where))
-    since, done = time.monotonic(), dict[int, float]()
+    due = {mix.seed: sum(wave.pods for wave in mix.waves[: number + 1]) for mix in mixes}
 
     def all_ready() -> bool:
-        for mix in mixes:
-            labels = f"app={_web(mix, number)}"
-            pods = here.kube.list("pods", "default", labels=labels) if mix.seed not in done else ()
-            if sum(map(facts.is_ready, pods)) == mix.waves[number].pods:
-                done[mix.seed] = time.monotonic() - since
-        return len(done) == len(mixes)
+        return all(len(counts.waits.of(seed)) >= pods for seed, pods in due.items())
 
     here.kube.wait_until(all_ready, REST_S, f"the serving pods of wave {number} are ready")
-    return done
 
 
 def _rest(here: Scene, counts: Counts, mixes: Sequence[Mix], number: int) -> None:

@@ -15,20 +15,17 @@ from dataclasses import replace
 from typing import Any
 
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
-from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, is_elastic, other_writer, read_record, read_wish
-from edl.kube.workloads.batch_objects import BatchJobMetadata, BatchJobObject, BatchJobSpec
+from edl.kube.workloads.annotations import is_elastic, read_wish
+from edl.kube.workloads.batch_objects import BatchJobObject, BatchJobSpec, ManagedSpec
 from edl.kube.workloads.deletion_order import deletion_key
+from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import Job
-from edl.model.lending import Lending
 from edl.model.names import JobKey, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.resources import CPU, GPU, MEMORY
-from edl.model.status import JobPhase, JobStatus, RoleCount
-from edl.model.times import seconds_of
+from edl.model.status import JobStatus
+from edl.model.units import count
 
 INDEXES = "paddlepaddle.org/indexes"
 RANKS, ITEMS = "ranks", "items"
@@ -48,8 +45,7 @@ class BatchJobs:
 
     def key(self, source: BatchJobObject) -> JobKey:
         """The key of a Job."""
-        metadata = _metadata(source)
-        return JobKey.of(self.kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+        return key_of(self.kind, _metadata(source))
 
     def is_elastic(self, source: BatchJobObject) -> bool:
         """True if the Job asks to be resized."""
@@ -66,8 +62,8 @@ class BatchJobs:
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
             or _finishing(source)
-            or self._other_writer(source)
-            or _template_problem(source)
+            or _other_writer(source)
+            or request_problem(_template(source), "pods")
         )
 
     def read(
@@ -79,35 +75,22 @@ class BatchJobs:
             ConfigError: a quantity of the template cannot be parsed.
         """
         metadata, spec = _metadata(source), _spec(source)
-        wish, template = read_wish(metadata.annotations or {}), _template(source)
-        record = read_record(metadata.annotations or {})
-        created_s = seconds_of(metadata.creation_timestamp)
-        low, high = wish.min_trainers, wish.max_trainers
+        ordered = _with_indexes(pods, source_of, has_ranks=_has_ranks(source))
+        wish = read_wish(metadata.annotations or {})
+        job = read_job(self.key(source), metadata, wish, _template(source), ordered, now_s=now_s)
+        left = job.max_trainers
         if spec.completions is not None and not _has_ranks(source):
             left = max(1, spec.completions - _succeeded(source))
-            low, high = min(low, left), min(high, left)
-        ordered = _with_indexes(pods, source_of, has_ranks=_has_ranks(source))
-        newest = max(ordered, key=lambda pod: pod.created_s, default=None)
-        return Job(
-            key=self.key(source),
-            uid=metadata.uid or "",
-            generation=metadata.generation or 1,
-            created_s=now_s if created_s is None else created_s,
-            min_trainers=low,
-            max_trainers=high,
-            trainer=shape_of(template) if newest is None else newest.shape,
-            preferred=preferences_of(template),
-            limits=limits_of(template),
-            qos=qos_of(template),
+        return replace(
+            job,
+            min_trainers=min(job.min_trainers, left),
+            max_trainers=min(job.max_trainers, left),
             pods=_with_doomed(ordered, _parallelism(source)),
-            queue=wish.queue,
             suspended=bool(spec.suspend),
             finished=_is_ended(source),
-            deleting=metadata.deletion_timestamp is not None,
             problem=self.problem(source),
-            status=_status(source, ordered, record),
+            status=_status(source, ordered),
             owner_count=_parallelism(source),
-            lending=Lending.NEVER,  # its own controller writes what its pods request
         )
 
     def count(self, source: BatchJobObject) -> int:
@@ -128,18 +111,6 @@ class BatchJobs:
     def mark(self, source: BatchJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
         """Nothing."""
         return []
-
-    def _other_writer(self, source: BatchJobObject) -> str:
-        metadata = _metadata(source)
-        owners = {
-            entry.manager or ""
-            for entry in metadata.managed_fields or ()
-            if entry.fields_v1 and entry.fields_v1.spec and entry.fields_v1.spec.parallelism is not None
-        }
-        managers = tuple(sorted(owners - {MANAGER, ""}))
-        return other_writer(
-            _parallelism(source), read_record(metadata.annotations or {}), managers, "spec.parallelism"
-        )
 
 
 def _parallelism(source: BatchJobObject) -> int:
@@ -168,7 +139,7 @@ def _index_problem(source: BatchJobObject) -> str:
     if value == RANKS and parallelism not in {0, spec.completions}:
         return (
             f"annotation {INDEXES} is {RANKS}, but spec.parallelism {parallelism} differs from spec.completions"
-            f" {spec.completions}; set both to the same number"
+            f" {'(not set)' if spec.completions is None else spec.completions}; set both to the same number"
         )
     if not value and parallelism == spec.completions:
         return (
@@ -192,25 +163,24 @@ def _finishing(source: BatchJobObject) -> str:
     return ""
 
 
-def _template_problem(source: BatchJobObject) -> str:
-    request = shape_of(_template(source)).request
-    if not any(request[name] for name in (CPU, MEMORY, GPU)):
-        return "its pods request neither cpu nor memory; set resources.requests, so that edl knows what one needs"
-    return ""
+def _other_writer(source: BatchJobObject) -> str:
+    def owns(spec: ManagedSpec) -> bool:
+        return spec.parallelism is not None
+
+    return writer_problem(_metadata(source), _parallelism(source), "spec.parallelism", owns)
 
 
-def _status(source: BatchJobObject, pods: Collection[Pod], record: dict[str, Any]) -> JobStatus:
-    """The status of the Job in the terms of a TrainingJob, with the last resize that edl recorded."""
-    live = [pod for pod in pods if pod.is_live]
-    ready = sum(pod.ready for pod in live)
-    phase = JobPhase.RUNNING if live else JobPhase.PENDING
-    if _spec(source).suspend:
-        phase = JobPhase.SUSPENDED
-    if _is_ended(source):
-        phase = JobPhase.SUCCEEDED
-    counts = RoleCount(_parallelism(source), ready, len(live) - ready)
-    stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
-    return replace(stored, phase=phase, trainer=counts)
+def _status(source: BatchJobObject, pods: Collection[Pod]) -> JobStatus:
+    spec, failed = _spec(source), (source.status.failed if source.status else None) or 0
+    limit = "" if spec.backoff_limit is None else f", spec.backoffLimit is {spec.backoff_limit}"
+    return read_workload_status(
+        _metadata(source),
+        pods,
+        _parallelism(source),
+        is_suspended=bool(spec.suspend),
+        is_ended=_is_ended(source),
+        failures=f"{count(failed, 'pod')} of the Job failed{limit}" if failed else "",
+    )
 
 
 def _with_indexes(pods: Iterable[Pod], source_of: Callable[[Pod], PodObject], *, has_ranks: bool) -> tuple[Pod, ...]:
@@ -243,16 +213,19 @@ def _has_ranks(source: BatchJobObject) -> bool:
 
 
 def _is_ended(source: BatchJobObject) -> bool:
+    """True if the Job has ended, or is about to: its controller starts no pod once it has all completions."""
     conditions = source.status.conditions if source.status else None
-    return any(c.type in _ENDED and c.status == "True" for c in conditions or ())
+    completions = _spec(source).completions
+    has_all = completions is not None and 0 < completions <= _succeeded(source)
+    return has_all or any(c.type in _ENDED and c.status == "True" for c in conditions or ())
 
 
 def _succeeded(source: BatchJobObject) -> int:
     return (source.status.succeeded if source.status else None) or 0
 
 
-def _metadata(source: BatchJobObject) -> BatchJobMetadata:
-    return source.metadata or BatchJobMetadata()
+def _metadata(source: BatchJobObject) -> WorkloadMetadata[ManagedSpec]:
+    return source.metadata or WorkloadMetadata()
 
 
 def _spec(source: BatchJobObject) -> BatchJobSpec:

@@ -6,34 +6,14 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ConditionObject, ObjectMetadata, PodTemplateObject, Scalar
+from edl.kube.translate.objects import ApiStruct, ConditionObject, PodTemplateObject
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
 class ManagedSpec(ApiStruct):
     """Which fields of the spec a manager owns."""
 
     parallelism: dict[str, Any] | None = msgspec.field(default=None, name="f:parallelism")
-
-
-class ManagedFields(ApiStruct):
-    """The fields that a manager owns."""
-
-    spec: ManagedSpec | None = msgspec.field(default=None, name="f:spec")
-
-
-class Manager(ApiStruct):
-    """One entry of managedFields."""
-
-    manager: str | None = None
-    fields_v1: ManagedFields | None = msgspec.field(default=None, name="fieldsV1")
-
-
-class BatchJobMetadata(ObjectMetadata):
-    """Metadata of a Job."""
-
-    annotations: dict[str, Scalar] | None = None
-    labels: dict[str, Scalar] | None = None
-    managed_fields: list[Manager] | None = None
 
 
 class BatchJobSpec(ApiStruct):
@@ -44,6 +24,7 @@ class BatchJobSpec(ApiStruct):
     completion_mode: str | None = None
     suspend: bool | None = None
     managed_by: str | None = None
+    backoff_limit: int | None = None
     template: PodTemplateObject | None = None
 
 
@@ -51,12 +32,13 @@ class BatchJobStatus(ApiStruct):
     """The status of a Job."""
 
     succeeded: int | None = None
+    failed: int | None = None
     conditions: list[ConditionObject] | None = None
 
 
 class BatchJobObject(ApiStruct):
     """A batch/v1 Job."""
 
-    metadata: BatchJobMetadata | None = None
+    metadata: WorkloadMetadata[ManagedSpec] | None = None
     spec: BatchJobSpec | None = None
     status: BatchJobStatus | None = None

@@ -20,36 +20,22 @@ from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodLabels, PodMetadata, PodObject, PodSpec, PodTemplateObject, text
-from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import (
-    MANAGER,
-    MAX,
-    MIN,
-    TASK,
-    Wish,
-    is_elastic,
-    other_writer,
-    read_record,
-    read_wish,
-)
+from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
+from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_record, read_wish
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.ray_objects import (
     HeadGroupObject,
-    RayClusterMetadata,
+    ManagedSpec,
     RayClusterObject,
     RayClusterSpec,
     WorkerGroupObject,
 )
+from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
-from edl.model.lending import Lending
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.resources import CPU, GPU, MEMORY
-from edl.model.status import JobPhase, JobStatus, RoleCount
-from edl.model.times import seconds_of
 
 OPERATOR = "ray.io/kuberay-operator"
 KUEUE = "kueue.x-k8s.io/queue-name"
@@ -66,8 +52,7 @@ class RayClusters:
 
     def key(self, source: RayClusterObject) -> JobKey:
         """The key of a RayCluster."""
-        metadata = _metadata(source)
-        return JobKey.of(self.kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+        return key_of(self.kind, _metadata(source))
 
     def is_elastic(self, source: RayClusterObject) -> bool:
         """True if the cluster asks to be resized."""
@@ -81,7 +66,7 @@ class RayClusters:
             or _wish(source).problem
             or _bounds_problem(source)
             or self._other_writer(source)
-            or _template_problem(source)
+            or request_problem(_spec_of(_elastic(source).template), "workers")
         )
 
     def read(
@@ -92,32 +77,17 @@ class RayClusters:
         Raises:
             ConfigError: a quantity of a template cannot be parsed.
         """
-        metadata, group, wish = _metadata(source), _elastic(source), _wish(source)
-        template = _spec_of(group.template)
+        metadata, template = _metadata(source), _spec_of(_elastic(source).template)
         ordered = _with_roles(pods, source_of, source)
-        created_s = seconds_of(metadata.creation_timestamp)
-        newest = max((p for p in ordered if p.role is Role.TRAINER), key=lambda pod: pod.created_s, default=None)
-        return Job(
-            key=self.key(source),
-            uid=metadata.uid or "",
-            generation=metadata.generation or 1,
-            created_s=now_s if created_s is None else created_s,
-            min_trainers=wish.min_trainers,
-            max_trainers=wish.max_trainers,
-            trainer=shape_of(template) if newest is None else newest.shape,
-            preferred=preferences_of(template),
-            limits=limits_of(template),
-            qos=qos_of(template),
+        is_suspended = _is_suspended_by_owner(source)
+        return replace(
+            read_job(self.key(source), metadata, _wish(source), template, ordered, now_s=now_s),
             fixed=_fixed(source),
-            pods=ordered,
-            queue=wish.queue,
             fault_tolerant=False,  # no pod of it is moved: KubeRay would replace it anywhere
-            suspended=_is_suspended_by_owner(source),
-            deleting=metadata.deletion_timestamp is not None,
+            suspended=is_suspended,
             problem=self.problem(source),
-            status=_status(source, ordered),
+            status=read_workload_status(metadata, ordered, self.count(source), is_suspended=is_suspended),
             owner_count=self.count(source),
-            lending=Lending.NEVER,  # its own controller writes what its pods request
         )
 
     def count(self, source: RayClusterObject) -> int:
@@ -147,16 +117,12 @@ class RayClusters:
     def _other_writer(self, source: RayClusterObject) -> str:
         if _is_suspended_by_owner(source):
             return ""
-        metadata = _metadata(source)
-        owners = {
-            entry.manager or ""
-            for entry in metadata.managed_fields or ()
-            if entry.fields_v1
-            and (spec := entry.fields_v1.spec)
-            and not (spec.groups is None and spec.suspend is None)
-        }
-        managers, field = tuple(sorted(owners - {MANAGER, ""})), f"replicas of group {_elastic(source).group_name}"
-        return other_writer(self.count(source), read_record(metadata.annotations or {}), managers, field)
+
+        def owns(spec: ManagedSpec) -> bool:
+            return spec.groups is not None or spec.suspend is not None
+
+        field = f"replicas of group {_elastic(source).group_name}"
+        return writer_problem(_metadata(source), self.count(source), field, owns)
 
 
 def _owner_problem(source: RayClusterObject) -> str:
@@ -188,11 +154,21 @@ def _group_problem(source: RayClusterObject) -> str:
         return f"the cluster has the groups {names[:200]}; set annotation {TASK} to the one that edl may resize"
     if len(groups) > 2:
         return f"the cluster has {len(groups)} groups; edl plans one and at most one other"
-    group = _elastic(source)
-    if (group.num_of_hosts or 1) > 1:
-        return f"a replica of group {group.group_name} is {group.num_of_hosts} pods; edl resizes only numOfHosts 1"
-    if group.suspend:
-        return f"group {group.group_name} is suspended; resume it, or remove the annotations of edl"
+    return _size_problem(groups, _elastic(source))
+
+
+def _size_problem(groups: Collection[WorkerGroupObject], elastic: WorkerGroupObject) -> str:
+    """Why edl cannot plan the workers of the groups, or resize the elastic one."""
+    for group in groups:
+        workers = _replicas(group) * (group.num_of_hosts or 1)
+        if workers > MAX_INSTANCES:
+            return f"group {group.group_name} has {workers} workers; edl plans at most {MAX_INSTANCES}"
+    if (elastic.num_of_hosts or 1) > 1:
+        return (
+            f"a replica of group {elastic.group_name} is {elastic.num_of_hosts} pods; edl resizes only numOfHosts 1"
+        )
+    if elastic.suspend:
+        return f"group {elastic.group_name} is suspended; resume it, or remove the annotations of edl"
     return ""
 
 
@@ -210,13 +186,6 @@ def _bounds_problem(source: RayClusterObject) -> str:
             f"{MAX} {wish.max_trainers} exceeds maxReplicas {high} of group {group.group_name}, and KubeRay keeps no"
             " more; make both equal"
         )
-    return ""
-
-
-def _template_problem(source: RayClusterObject) -> str:
-    request = shape_of(_spec_of(_elastic(source).template)).request
-    if not any(request[name] for name in (CPU, MEMORY, GPU)):
-        return "its workers request neither cpu nor memory; set resources.requests, so that edl knows what one needs"
     return ""
 
 
@@ -267,19 +236,6 @@ def _with_roles(
     return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))
 
 
-def _status(source: RayClusterObject, pods: Collection[Pod]) -> JobStatus:
-    """The status of the cluster in the terms of a TrainingJob, with the last resize that edl recorded."""
-    live = [pod for pod in pods if pod.is_live and pod.role is Role.TRAINER]
-    ready = sum(pod.ready for pod in live)
-    phase = JobPhase.RUNNING if live else JobPhase.PENDING
-    if _is_suspended_by_owner(source):
-        phase = JobPhase.SUSPENDED
-    record = read_record(_metadata(source).annotations or {})
-    counts = RoleCount(0 if _spec(source).suspend else _replicas(_elastic(source)), ready, len(live) - ready)
-    stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
-    return replace(stored, phase=phase, trainer=counts)
-
-
 def _is_suspended_by_owner(source: RayClusterObject) -> bool:
     """True if the cluster is suspended, and not because edl stopped it."""
     return bool(_spec(source).suspend) and read_record(_metadata(source).annotations or {}).get("to") != 0
@@ -298,8 +254,8 @@ def _replicas(group: WorkerGroupObject) -> int:
     return wanted if group.max_replicas is None else min(wanted, group.max_replicas)
 
 
-def _metadata(source: RayClusterObject) -> RayClusterMetadata:
-    return source.metadata or RayClusterMetadata()
+def _metadata(source: RayClusterObject) -> WorkloadMetadata[ManagedSpec]:
+    return source.metadata or WorkloadMetadata()
 
 
 def _spec(source: RayClusterObject) -> RayClusterSpec:

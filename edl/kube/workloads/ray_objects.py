@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ObjectMetadata, PodTemplateObject, Scalar
+from edl.kube.translate.objects import ApiStruct, PodTemplateObject
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
 class ManagedSpec(ApiStruct):
@@ -14,27 +15,6 @@ class ManagedSpec(ApiStruct):
 
     groups: dict[str, Any] | None = msgspec.field(default=None, name="f:workerGroupSpecs")
     suspend: dict[str, Any] | None = msgspec.field(default=None, name="f:suspend")
-
-
-class ManagedFields(ApiStruct):
-    """The fields that a manager owns."""
-
-    spec: ManagedSpec | None = msgspec.field(default=None, name="f:spec")
-
-
-class Manager(ApiStruct):
-    """One entry of managedFields."""
-
-    manager: str | None = None
-    fields_v1: ManagedFields | None = msgspec.field(default=None, name="fieldsV1")
-
-
-class RayClusterMetadata(ObjectMetadata):
-    """Metadata of a RayCluster."""
-
-    annotations: dict[str, Scalar] | None = None
-    labels: dict[str, Scalar] | None = None
-    managed_fields: list[Manager] | None = None
 
 
 class ScaleStrategyObject(ApiStruct):
@@ -75,5 +55,5 @@ class RayClusterSpec(ApiStruct):
 class RayClusterObject(ApiStruct):
     """A ray.io/v1 RayCluster."""
 
-    metadata: RayClusterMetadata | None = None
+    metadata: WorkloadMetadata[ManagedSpec] | None = None
     spec: RayClusterSpec | None = None

@@ -17,27 +17,26 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
-from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, TASK, is_elastic, other_writer, read_record, read_wish
+from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
+from edl.kube.workloads.annotations import TASK, is_elastic, read_wish
+from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
 from edl.kube.workloads.volcano_objects import (
+    ManagedSpec,
     TaskObject,
-    VolcanoJobMetadata,
     VolcanoJobObject,
     VolcanoJobSpec,
     VolcanoJobStatus,
 )
-from edl.kube.workloads.volcano_tasks import OUTDATED, Stopped, Tasks, read_stopped, resize_operations
+from edl.kube.workloads.volcano_tasks import MOST_OTHERS, OUTDATED, Stopped, Tasks, read_stopped, resize_operations
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
-from edl.model.lending import Lending
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.resources import CPU, GPU, MEMORY
-from edl.model.status import JobPhase, JobStatus, RoleCount
-from edl.model.times import seconds_of
+from edl.model.status import JobStatus
+from edl.model.units import count
 
 _OTHERS = (Role.PSERVER, Role.MASTER)
 """What other tasks count as in a plan: the pods that the job needs besides its trainers."""
@@ -56,8 +55,7 @@ class VolcanoJobs:
 
     def key(self, source: VolcanoJobObject) -> JobKey:
         """The key of a Volcano Job."""
-        metadata = _metadata(source)
-        return JobKey.of(self.kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+        return key_of(self.kind, _metadata(source))
 
     def is_elastic(self, source: VolcanoJobObject) -> bool:
         """True if the job asks to be resized."""
@@ -72,8 +70,8 @@ class VolcanoJobs:
             or _task_problem(source)
             or _plugin_problem(source)
             or _finishing(source)
-            or self._other_writer(source)
-            or _template_problem(source)
+            or _other_writer(source)
+            or request_problem(_template(_tasks(source).elastic), "pods")
         )
 
     def read(
@@ -86,34 +84,19 @@ class VolcanoJobs:
         """
         metadata, tasks = _metadata(source), _tasks(source)
         wish, template = read_wish(metadata.annotations or {}), _template(tasks.elastic)
-        record = read_record(metadata.annotations or {})
         roles = dict(zip((task.name or "" for task in tasks.others), _OTHERS, strict=False))
         ordered = _with_roles(pods, source_of, tasks, roles)
-        created_s = seconds_of(metadata.creation_timestamp)
-        newest = max((p for p in ordered if p.role is Role.TRAINER), key=lambda pod: pod.created_s, default=None)
-        return Job(
-            key=self.key(source),
-            uid=metadata.uid or "",
-            generation=metadata.generation or 1,
-            created_s=now_s if created_s is None else created_s,
-            min_trainers=wish.min_trainers,
-            max_trainers=wish.max_trainers,
-            trainer=shape_of(template) if newest is None else newest.shape,
-            preferred=preferences_of(template),
-            limits=limits_of(template),
-            qos=qos_of(template),
+        return replace(
+            read_job(self.key(source), metadata, wish, template, ordered, now_s=now_s),
             fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {})),
-            pods=ordered,
             queue=wish.queue if wish.queue != "default" else _spec(source).queue or "default",
             fault_tolerant=False,  # no pod of it is moved: Volcano may answer that with a restart
             gang=True,
             suspended=_phase(source) in _SUSPENDED,
             finished=_phase(source) in _ENDED,
-            deleting=metadata.deletion_timestamp is not None,
             problem=self.problem(source),
-            status=_status(source, ordered, record),
+            status=_status(source, ordered),
             owner_count=self.count(source),
-            lending=Lending.NEVER,  # its own controller writes what its pods request
         )
 
     def count(self, source: VolcanoJobObject) -> int:
@@ -144,27 +127,22 @@ class VolcanoJobs:
             {"op": "replace", "path": "/metadata/annotations/volcano.sh~1job-version", "value": version},
         ]
 
-    def _other_writer(self, source: VolcanoJobObject) -> str:
-        metadata = _metadata(source)
-        owners = {
-            entry.manager or ""
-            for entry in metadata.managed_fields or ()
-            if entry.fields_v1 and entry.fields_v1.spec and entry.fields_v1.spec.tasks is not None
-        }
-        managers, field = tuple(sorted(owners - {MANAGER, ""})), f"replicas of task {_tasks(source).elastic.name}"
-        return other_writer(self.count(source), read_record(metadata.annotations or {}), managers, field)
-
 
 def _task_problem(source: VolcanoJobObject) -> str:
     """Why there is no task that edl could resize beside the others."""
     tasks, wanted = _spec(source).tasks or [], text((_metadata(source).annotations or {}).get(TASK))
+    if not tasks:
+        return "the job has no tasks; add one"
     names = ", ".join(task.name or "" for task in tasks)
     if wanted and not any(task.name == wanted for task in tasks):
         return f'annotation {TASK} is "{wanted[:80]}", but the tasks are {names[:200]}; write the name of one of them'
     if not wanted and len(tasks) != 1 and not any(task.name == "trainer" for task in tasks):
         return f"the job has the tasks {names[:200]}; set annotation {TASK} to the one that edl may resize"
-    if len(tasks) > len(_OTHERS) + 1:
-        return f"the job has {len(tasks)} tasks; edl plans one and at most {len(_OTHERS)} others"
+    if len(tasks) > MOST_OTHERS + 1:
+        return f"the job has {len(tasks)} tasks; edl plans one and at most {MOST_OTHERS} others"
+    large = next((task for task in tasks if (task.replicas or 0) > MAX_INSTANCES), None)
+    if large is not None:
+        return f"task {large.name} has {large.replicas} replicas; edl plans at most {MAX_INSTANCES}"
     return ""
 
 
@@ -187,11 +165,12 @@ def _finishing(source: VolcanoJobObject) -> str:
     return ""
 
 
-def _template_problem(source: VolcanoJobObject) -> str:
-    request = shape_of(_template(_tasks(source).elastic)).request
-    if not any(request[name] for name in (CPU, MEMORY, GPU)):
-        return "its pods request neither cpu nor memory; set resources.requests, so that edl knows what one needs"
-    return ""
+def _other_writer(source: VolcanoJobObject) -> str:
+    def owns(spec: ManagedSpec) -> bool:
+        return spec.tasks is not None
+
+    task = _tasks(source).elastic
+    return writer_problem(_metadata(source), task.replicas or 0, f"replicas of task {task.name}", owns)
 
 
 def _fixed(tasks: Tasks, roles: dict[str, Role], stopped: Stopped | None) -> tuple[FixedPods, ...]:
@@ -223,18 +202,24 @@ def _with_roles(
     return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))
 
 
-def _status(source: VolcanoJobObject, pods: Collection[Pod], record: dict[str, Any]) -> JobStatus:
-    """The status of the job in the terms of a TrainingJob, with the last resize that edl recorded."""
-    live = [pod for pod in pods if pod.is_live and pod.role is Role.TRAINER]
-    ready = sum(pod.ready for pod in live)
-    phase = JobPhase.RUNNING if live else JobPhase.PENDING
-    if _phase(source) in _SUSPENDED:
-        phase = JobPhase.SUSPENDED
-    if _phase(source) in _ENDED:
-        phase = JobPhase.SUCCEEDED
-    counts = RoleCount(_tasks(source).elastic.replicas or 0, ready, len(live) - ready)
-    stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
-    return replace(stored, phase=phase, trainer=counts)
+def _status(source: VolcanoJobObject, pods: Collection[Pod]) -> JobStatus:
+    return read_workload_status(
+        _metadata(source),
+        pods,
+        _tasks(source).elastic.replicas or 0,
+        is_suspended=_phase(source) in _SUSPENDED,
+        is_ended=_phase(source) in _ENDED,
+        failures=_failures(source),
+    )
+
+
+def _failures(source: VolcanoJobObject) -> str:
+    """What Volcano has counted since the job was created: restarts, or failed pods that it leaves as they are."""
+    status = source.status or VolcanoJobStatus()
+    if status.retry_count:
+        limit = "" if _spec(source).max_retry is None else f", spec.maxRetry is {_spec(source).max_retry}"
+        return f"Volcano has restarted the job {count(status.retry_count, 'time')}{limit}"
+    return f"{count(status.failed, 'pod')} of the job failed" if status.failed else ""
 
 
 def _tasks(source: VolcanoJobObject) -> Tasks:
@@ -249,8 +234,8 @@ def _phase(source: VolcanoJobObject) -> str:
     return (state.phase if state else None) or ""
 
 
-def _metadata(source: VolcanoJobObject) -> VolcanoJobMetadata:
-    return source.metadata or VolcanoJobMetadata()
+def _metadata(source: VolcanoJobObject) -> WorkloadMetadata[ManagedSpec]:
+    return source.metadata or WorkloadMetadata()
 
 
 def _spec(source: VolcanoJobObject) -> VolcanoJobSpec:

@@ -6,33 +6,14 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ObjectMetadata, PodTemplateObject, Scalar
+from edl.kube.translate.objects import ApiStruct, PodTemplateObject
+from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
 class ManagedSpec(ApiStruct):
     """Which fields of the spec a manager owns: the list of tasks belongs to the last who changed it."""
 
     tasks: dict[str, Any] | None = msgspec.field(default=None, name="f:tasks")
-
-
-class ManagedFields(ApiStruct):
-    """The fields that a manager owns."""
-
-    spec: ManagedSpec | None = msgspec.field(default=None, name="f:spec")
-
-
-class Manager(ApiStruct):
-    """One entry of managedFields."""
-
-    manager: str | None = None
-    fields_v1: ManagedFields | None = msgspec.field(default=None, name="fieldsV1")
-
-
-class VolcanoJobMetadata(ObjectMetadata):
-    """Metadata of a Volcano Job."""
-
-    annotations: dict[str, Scalar] | None = None
-    managed_fields: list[Manager] | None = None
 
 
 class TaskObject(ApiStruct):
@@ -51,6 +32,7 @@ class VolcanoJobSpec(ApiStruct):
     queue: str | None = None
     tasks: list[TaskObject] | None = None
     plugins: dict[str, Any] | None = None
+    max_retry: int | None = None
 
 
 class StateObject(ApiStruct):
@@ -70,12 +52,14 @@ class VolcanoJobStatus(ApiStruct):
 
     state: StateObject | None = None
     version: int | None = None
+    failed: int | None = None
+    retry_count: int | None = None
     task_status_count: dict[str, TaskStatusObject] | None = None
 
 
 class VolcanoJobObject(ApiStruct):
     """A batch.volcano.sh/v1alpha1 Job."""
 
-    metadata: VolcanoJobMetadata | None = None
+    metadata: WorkloadMetadata[ManagedSpec] | None = None
     spec: VolcanoJobSpec | None = None
     status: VolcanoJobStatus | None = None

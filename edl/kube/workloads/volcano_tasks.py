@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.objects import Scalar, text
 from edl.kube.workloads.volcano_objects import TaskObject
 
@@ -15,6 +16,11 @@ STOPPED = "paddlepaddle.org/stopped-tasks"
 
 OUTDATED = "-1"
 """A version of the job that is older than any: Volcano executes no policy for the events of such a pod."""
+
+MOST_OTHERS = 2
+"""How many other tasks a job may have that edl resizes."""
+
+_MOST_PODS = (1 + MOST_OTHERS) * MAX_INSTANCES
 
 Operation = dict[str, Any]
 
@@ -50,13 +56,24 @@ class Stopped:
 
 
 def read_stopped(annotations: Mapping[str, Scalar]) -> Stopped | None:
-    """What a stopped job had; None if edl did not stop it, or the annotation cannot be read."""
+    """What a stopped job had; None if edl did not stop it, or the annotation is not as edl writes it."""
     try:
         found = json.loads(text(annotations.get(STOPPED)) or "null")
-        tasks = {str(name): (int(pair[0]), int(pair[1])) for name, pair in found["tasks"].items()}
-        return Stopped(int(found["minAvailable"]), tasks)
+        tasks = {str(name): (_number(pair[0]), _number(pair[1])) for name, pair in found["tasks"].items()}
+        return Stopped(_number(found["minAvailable"]), tasks)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
+
+
+def _number(value: object) -> int:
+    """A number of pods, or -1.
+
+    Raises:
+        ValueError: it is neither. The owner of a job can write anything into its annotations.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= _MOST_PODS:
+        raise ValueError(value)
+    return value
 
 
 def resize_operations(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from edl.lifecycle.pod_events import STEADY_AFTER_S
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import JobKey, Role
@@ -140,6 +141,8 @@ def play(
                 living.wait(5)
                 living.do(World.live)
             living.do(World.list_again)
+        living.settle(quiet_s=8.0)
+        living.wait(STEADY_AFTER_S)
         living.settle(quiet_s=8.0)
         return essence(living), first.effects
 

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from edl.lifecycle.pod_events import STEADY_AFTER_S
 from edl.lifecycle.status import ended_as, is_over
 from edl.lifecycle.step import Stage
 from edl.model.actions import Action, EmitEvent, Outcome, Result
@@ -310,8 +311,9 @@ class LifeMachine(RuleBasedStateMachine):
         self.world.serving.clear()
         self.living.do(lambda w: w.nodes.update({n.name: n for n in NODES}))
         self.living.do(World.list_again)
-        self.living.wait(60)
-        self.living.settle()
+        for _ in range(2):  # what starts meanwhile is steady after the second wait
+            self.living.wait(STEADY_AFTER_S)
+            self.living.settle()
         for key in self.world.jobs:
             self._is_as_it_should_be(self.world.job(key))
         writes = len(self.world.writes)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +25,7 @@ from tests.worlds.hostile.queues import INVALID
 Object = dict[str, Any]
 WITHIN_S = 90.0
 NODES = tuple(NodeSpec(f"queue-{i}", {"cpu": "8", "memory": "32Gi", "pods": "110"}) for i in range(2))
+EDL = Path(sys.executable).with_name("edl")
 DEFINITION = "queues.paddlepaddle.org"
 
 
@@ -91,6 +97,47 @@ def test_a_queue_borrows_gives_back_and_follows_a_change(running: World) -> None
     wait_status(here, "blue", message="cpu: 4.25 cores of its own and 1 core borrowed; its borrowing limit is 1 core")
     here.kube.delete(DEFINITION, "blue")
     wait_running(here, "ours", 12)
+
+
+def edl(*arguments: str) -> str:
+    """What edl prints."""
+    done = subprocess.run([EDL, *arguments], capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.cluster("kubectl")
+def test_kubectl_explain_and_plan_say_who_has_the_room(running: World, tmp_path: Path) -> None:
+    here = running
+    here.kube.create(queue("blue", "4250m"))
+    here.kube.create(queue("green", "10250m", weight=2))
+    here.submit(training_job("theirs", min_trainers=8, max_trainers=8, queue="green"))
+    here.submit(training_job("ours", min_trainers=4, max_trainers=12, queue="blue"))
+    wait_running(here, "theirs", 8)
+    wait_running(here, "ours", 6)
+    here.submit(training_job("late", min_trainers=2, max_trainers=2, queue="blue"))
+    wait_status(here, "blue", borrowed={"cpu": "2"}, running=1, pending=1)
+
+    head, blue, green = here.kube.kubectl("get", "queues").splitlines()
+    assert head.split() == ["NAME", "WEIGHT", "USED", "BORROWED", "SHARE", "RUNNING", "PENDING", "AGE"]
+    row = re.compile(r" {2,}")
+    assert row.split(blue)[:7] == ["blue", "1", "6.25 cores", "2 cores", "6.25 cores", "1", "1"]
+    assert row.split(green)[:7] == ["green", "2", "8.25 cores", "-", "8.25 cores", "1", "0"]
+
+    live = edl("explain", "ours", "--kubeconfig", str(here.plane.kubeconfig))
+    assert "queue blue uses 6.25 cores of its share of 6.25 cores" in live
+    assert "4.25 cores of its own and 2 cores borrowed; queue green has 8.25 cores" in live
+
+    saved = tmp_path / "now.yaml"
+    saved.write_text(here.kube.kubectl("get", "nodes,pods,tj,priorityclasses,queues", "-A", "-o", "yaml"))
+    planned = json.loads(edl("plan", "-f", str(saved), "-o", "json"))["decisions"]
+    found = {one["name"]: (one["current"], one["target"], one["reason"]) for one in planned}
+    assert found == {
+        "ours": (6, 6, "QuotaReached"),
+        "theirs": (8, 8, "AtMax"),
+        "late": (0, 0, "QuotaReached"),
+    }
+    assert edl("explain", "ours", "-f", str(saved)).splitlines()[:2] == live.splitlines()[:2]
 
 
 def test_a_cluster_without_the_resource_is_decided_about_and_may_get_it_later(here: World) -> None:

@@ -27,9 +27,13 @@ async def test_a_job_that_asks_is_in_the_snapshot_with_its_pods() -> None:
         w.api.put(BATCH, batch_job())
         w.api.put(PODS, batch_pod("train-a", ready_at=1))
         await eventually(lambda: [str(job.key) for job in w.cache.snapshot(0.0).jobs] == ["ads/job.batch/train"])
-        await eventually(lambda: w.foreign() == [])
         (job,) = w.cache.snapshot(0.0).jobs
-        assert [pod.name for pod in job.live_trainers] == ["train-a"]
+
+        def trainers() -> list[str]:
+            return [pod.name for job in w.cache.snapshot(0.0).jobs for pod in job.live_trainers]
+
+        await eventually(lambda: trainers() == ["train-a"])
+        assert w.foreign() == []
         assert w.cache.workload(job.key) is not None
 
 

@@ -102,6 +102,7 @@ def test_a_training_job_and_a_job_may_have_one_name() -> None:
         ({"annotations": RANKS}, "needs spec.completionMode Indexed"),
         ({"spec": INDEXED}, "may be ranks or items"),
         ({"spec": {**INDEXED, "completions": 9}, "annotations": RANKS}, "differs from spec.completions 9"),
+        ({"spec": {**INDEXED, "completions": None}, "annotations": RANKS}, "differs from spec.completions (not set)"),
         ({"spec": INDEXED, "annotations": {"paddlepaddle.org/indexes": "x"}}, 'write "ranks" or "items"'),
         ({"spec": {"completions": 1}}, "min-instance 2 exceeds spec.completions 1"),
         ({"status": {"succeeded": 1}}, "so it is finishing"),
@@ -152,6 +153,11 @@ def test_an_ended_job_gets_nothing_and_has_no_problem() -> None:
     for kind in ("Complete", "Failed", "FailureTarget"):
         ended = the_job(batch_job(status={"succeeded": 3, "conditions": [{"type": kind, "status": "True"}]}))
         assert (ended.finished, ended.problem, ended.is_schedulable) == (True, "", False)
+
+
+def test_a_job_that_has_all_its_completions_is_about_to_end() -> None:
+    done = the_job(batch_job(spec={"completions": 3}, status={"succeeded": 3}))
+    assert (done.finished, done.problem, done.is_schedulable) == (True, "", False)
 
 
 def test_a_suspended_job_is_suspended() -> None:

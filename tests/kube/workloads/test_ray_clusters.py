@@ -106,6 +106,10 @@ def test_kuberay_keeps_the_replicas_within_the_bounds_of_the_group(replicas: int
             {"groups": [ray_group(n) for n in "abc"], "annotations": {"paddlepaddle.org/task": "a"}},
             "has 3 groups; edl plans one and at most one other",
         ),
+        (
+            {"groups": [ray_group(maxReplicas=2**31 - 1, replicas=20_000)]},
+            "has 20000 workers; edl plans at most 10000",
+        ),
         ({"groups": [ray_group(numOfHosts=4)]}, "a replica of group workers is 4 pods"),
         ({"groups": [ray_group(suspend=True)]}, "group workers is suspended"),
         ({"groups": [ray_group(minReplicas=3)]}, "min-instance 2 is below minReplicas 3 of group workers"),

@@ -116,6 +116,9 @@ def test_the_queue_is_that_of_the_job_unless_the_annotation_names_one(
         ({"annotations": {"paddlepaddle.org/task": "worker"}}, "the tasks are pserver, trainer; write the name"),
         ({"tasks": [task("a", 1), task("b", 1)]}, "has the tasks a, b; set annotation paddlepaddle.org/task"),
         ({"tasks": [task(name, 1) for name in ("a", "b", "c", "trainer")]}, "has 4 tasks"),
+        ({"tasks": []}, "the job has no tasks"),
+        ({"tasks": [task("ps", 10_001), task("trainer", 1)]}, "task ps has 10001 replicas; edl plans at most 10000"),
+        ({"tasks": [task("trainer", 2**31 - 1)]}, "task trainer has 2147483647 replicas; edl plans at most 10000"),
         ({"spec": {"plugins": {"svc": [], "pytorch": ["--master=a"]}}}, "plugin pytorch writes the number of pods"),
         ({"status": {"taskStatusCount": {"trainer": {"phase": {"Succeeded": 1}}}}}, "so the job is finishing"),
         ({"tasks": [task("trainer", 3, cpu="")]}, "request neither cpu nor memory"),
@@ -179,8 +182,23 @@ def test_a_job_that_stops_stops_whole_and_gets_back_what_it_had() -> None:
     assert STOPPED not in started["metadata"]["annotations"]
 
 
-def test_what_a_stopped_job_had_survives_a_broken_annotation() -> None:
-    assert sizes(resized(volcano_job(annotations={STOPPED: "{"}), 3)) == (4, [(2, 2), (3, 2)])
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "{",
+        "null",
+        '{"minAvailable": Infinity, "tasks": {}}',
+        '{"minAvailable": NaN, "tasks": {}}',
+        '{"minAvailable": 5, "tasks": {"pserver": [1e300, 2]}}',
+        '{"minAvailable": 5, "tasks": {"pserver": [1000000000, 2]}}',
+        '{"minAvailable": 5, "tasks": {"pserver": [-5, 2]}}',
+        '{"minAvailable": true, "tasks": {"pserver": [2, "2"]}}',
+    ],
+)
+def test_what_a_stopped_job_had_survives_a_broken_annotation(annotation: str) -> None:
+    broken = volcano_job(annotations={STOPPED: annotation})
+    assert sizes(resized(broken, 3)) == (4, [(2, 2), (3, 2)])
+    assert [one.count for one in the_job(broken).fixed] == [2]
 
 
 def test_surplus_pods_are_marked_before_volcano_deletes_them() -> None:

@@ -1,0 +1,134 @@
+"""What is read of every kind alike: who a workload is, what one more trainer needs, and who else writes its count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from edl.kube.translate.jobs import read_status
+from edl.kube.translate.objects import PodSpec
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
+from edl.kube.workloads.annotations import MANAGER, Wish, other_writer, read_record
+from edl.kube.workloads.workload_objects import Owned, WorkloadMetadata
+from edl.model.jobs import Job
+from edl.model.lending import Lending
+from edl.model.names import JobKey, Role, WorkloadKind
+from edl.model.pods import Pod
+from edl.model.resources import CPU, GPU, MEMORY
+from edl.model.status import Condition, JobPhase, JobStatus, RoleCount
+from edl.model.times import seconds_of
+
+POD_FAILED = "PodFailed"
+"""The reason that a TrainingJob whose pods fail has."""
+
+
+def key_of(kind: WorkloadKind, metadata: WorkloadMetadata[Any]) -> JobKey:
+    """The key of a workload."""
+    return JobKey.of(kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+
+
+def read_job(
+    key: JobKey,
+    metadata: WorkloadMetadata[Any],
+    wish: Wish,
+    template: PodSpec,
+    pods: tuple[Pod, ...],
+    *,
+    now_s: float,
+) -> Job:
+    """A workload of one group of pods, as far as its kind does not matter.
+
+    Args:
+        key: its key.
+        metadata: of the object.
+        wish: what its annotations ask for.
+        template: the spec of its trainers.
+        pods: with roles and indexes. The newest trainer shows what admission adds to the template.
+        now_s: the creation time of an object without one, in seconds since the epoch.
+
+    Raises:
+        ConfigError: a quantity of the template cannot be parsed.
+    """
+    created_s = seconds_of(metadata.creation_timestamp)
+    trainers = (pod for pod in pods if pod.role is Role.TRAINER)
+    newest = max(trainers, key=lambda pod: pod.created_s, default=None)
+    return Job(
+        key=key,
+        uid=metadata.uid or "",
+        generation=metadata.generation or 1,
+        created_s=now_s if created_s is None else created_s,
+        min_trainers=wish.min_trainers,
+        max_trainers=wish.max_trainers,
+        trainer=shape_of(template) if newest is None else newest.shape,
+        preferred=preferences_of(template),
+        limits=limits_of(template),
+        qos=qos_of(template),
+        pods=pods,
+        queue=wish.queue,
+        deleting=metadata.deletion_timestamp is not None,
+        lending=Lending.NEVER,  # its own controller writes what its pods request
+    )
+
+
+def read_workload_status(
+    metadata: WorkloadMetadata[Any],
+    pods: Collection[Pod],
+    count: int,
+    *,
+    is_suspended: bool,
+    is_ended: bool = False,
+    failures: str = "",
+) -> JobStatus:
+    """The status of a workload in the terms of a TrainingJob, with the last resize that edl recorded.
+
+    Args:
+        metadata: of the object.
+        pods: with roles.
+        count: how many trainers its controller keeps.
+        is_suspended: its owner has suspended it.
+        is_ended: it has ended.
+        failures: how its pods failed, as its controller counts it; of no interest while all of them are ready.
+    """
+    live = [pod for pod in pods if pod.is_live and pod.role is Role.TRAINER]
+    ready = sum(pod.ready for pod in live)
+    phase = JobPhase.RUNNING if live else JobPhase.PENDING
+    phase = JobPhase.SUSPENDED if is_suspended else phase
+    phase = JobPhase.SUCCEEDED if is_ended else phase
+    record = read_record(metadata.annotations or {})
+    stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
+    fails = failures and ready < count and not (is_suspended or is_ended)
+    conditions = (Condition("Degraded", "True", POD_FAILED, failures, 0.0),) if fails else ()
+    return replace(stored, phase=phase, trainer=RoleCount(count, ready, len(live) - ready), conditions=conditions)
+
+
+def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, owns: Callable[[Owned], bool]) -> str:
+    """Who else changes the count after edl did; empty if nobody does.
+
+    Args:
+        metadata: of the object.
+        count: how many pods its controller keeps.
+        field: the name of the field that has the count.
+        owns: True if a manager owns that field.
+    """
+    managers = {
+        entry.manager or ""
+        for entry in metadata.managed_fields or ()
+        if entry.fields_v1 and entry.fields_v1.spec and owns(entry.fields_v1.spec)
+    }
+    record = read_record(metadata.annotations or {})
+    return other_writer(count, record, tuple(sorted(managers - {MANAGER, ""})), field)
+
+
+def request_problem(template: PodSpec, pods: str) -> str:
+    """Why edl cannot know what one more pod needs; empty if it can.
+
+    Args:
+        template: the spec of the pods.
+        pods: what the kind calls them.
+    """
+    request = shape_of(template).request
+    if any(request[name] for name in (CPU, MEMORY, GPU)):
+        return ""
+    return f"its {pods} request neither cpu nor memory; set resources.requests, so that edl knows what one needs"
