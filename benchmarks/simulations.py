@@ -75,8 +75,8 @@ NOTES = {
 CASES = (
     "The same scenario files, played in real time on etcd, kube-apiserver, kube-scheduler and kwok, with edl's"
     " controller. [Simulator](simulator.md#the-same-scenario-on-a-real-control-plane) says how, and why the two"
-    " differ. *With its latencies* is the simulator with the times that pods took to start and to end there, or that"
-    " kwok was told, if none stand below. *Off* and *on* were published in 2017: without and with the autoscaler of"
+    " differ. *With its latencies* is the simulator with the times that pods took to start and to end there."
+    " *Off* and *on* were published in 2017: without and with the autoscaler of"
     " then."
 )
 
@@ -151,10 +151,14 @@ def _cases() -> list[str]:
         rows = [f"| {' | '.join(line)} |" for line in (head, *lines)]
         rows.insert(1, "|---|" + "---:|" * (len(head) - 1))
         spans = [
-            f"| {what} | {count} | {low:g} | {half:g} | {high:g} |"
-            for what, (count, low, half, high) in found["spans"].items()
+            f"| {what} | {count} | {low:.2f} | {half:.2f} | {high:.2f} | {mean:.3f} |"
+            for what, (count, low, half, high, mean) in found["spans"].items()
         ]
-        took = ["| it took, s | pods | 5 % | half | 95 % |", "|---|---:|---:|---:|---:|", *spans] if spans else []
+        took = (
+            ["| it took, s | pods | 5 % | half | 95 % | mean |", "|---|---:|---:|---:|---:|---:|", *spans]
+            if spans
+            else []
+        )
         parts += [f"### {found['title']}", f"```sh\n{found['command']}\n```", "\n".join(rows)]
         parts += ["\n".join(took)] if took else []
     return ["## On a real control plane", CASES, *parts] if parts else []

@@ -33,7 +33,7 @@ from edl.model.resources import CPU, MEMORY
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 _OLD_LABELS = {Role.TRAINER: "paddle-job", Role.PSERVER: "paddle-job-pserver", Role.MASTER: "paddle-job-master"}
-_GRACE_S = 30
+_GRACE_S, _SURPLUS_GRACE_S = 30, 10
 _MASTER_USER = 65532
 _MASTER_AMOUNTS = {CPU: "250m", MEMORY: "256Mi"}
 _DEFAULT_STORAGE = "1Gi"
@@ -275,7 +275,7 @@ def _pod_spec(job: TrainingJob, role: Role, index: int, master_image: str, journ
         "hostname": pod_name(job, role, index),
         "subdomain": job.metadata.name,
         "restartPolicy": "OnFailure" if role is Role.MASTER else "Never",
-        "terminationGracePeriodSeconds": _GRACE_S,
+        "terminationGracePeriodSeconds": _grace_s(job, role, index),
         "enableServiceLinks": False,
         "containers": [_container(job, role, index, master_image)],
     }
@@ -300,6 +300,16 @@ def _pod_spec(job: TrainingJob, role: Role, index: int, master_image: str, journ
     if job.spec.scheduler_name:
         spec["schedulerName"] = job.spec.scheduler_name
     return spec
+
+
+def _grace_s(job: TrainingJob, role: Role, index: int) -> int:
+    """How long a pod has to end, if its template does not say so.
+
+    Serving may wait for a surplus trainer to end. The data master gives to others what it has not reported, so it
+    needs no more than a step.
+    """
+    is_surplus = role is Role.TRAINER and index >= job.spec.trainer.min_trainers
+    return _SURPLUS_GRACE_S if is_surplus and job.has_master else _GRACE_S
 
 
 def _container(job: TrainingJob, role: Role, index: int, master_image: str) -> Object:

@@ -146,7 +146,7 @@ ALERTS: tuple[Alert, ...] = (
         "3m",
         Severity.CRITICAL,
         "{{ $value }} serving pods wait for capacity that training can give up",
-        "a trainer has 30 s to end unless its template sets another grace period; a node starts a pod in seconds",
+        "a trainer has 10 or 30 s to end unless its template says otherwise; a node starts a pod in seconds",
         "run `kubectl get events -A --field-selector reason=FailedScheduling`; look for trainers that stay"
         " Terminating",
     ),

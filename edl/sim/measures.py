@@ -60,8 +60,8 @@ def measure(
         _serving(scenario, meter, times) | _jobs(scenario, runs, start_s) | _fairness(scenario, meter, runs, start_s)
     )
     figures |= {
-        "resizes": float(len(meter.resizes)),
-        "forced_resizes": float(len(meter.forced)),
+        "resizes": float(meter.resizes.count),
+        "forced_resizes": float(meter.resizes.forced),
         "trainers_preempted": float(meter.preempted),
         "samples": sum(run.done for run in runs),
         "trainer_hours_lost": sum(run.lost_s for run in runs) / 3600,

@@ -19,8 +19,8 @@ from edl.sim.deployments import Deployment
 from edl.sim.training import Training
 from edl.sim.world import Engine, World
 
-RESIZE_WINDOW_S = 1.0
-"""Trainers of a job that come or go within this time are one resize."""
+RESIZE_PAUSE_S = 1.0
+"""Trainers of a job that come or go are one resize as long as no pause between them is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,29 @@ class _NodeUse:
 
 
 @dataclass(slots=True)
+class Resizes:
+    """Counts changes of the trainers of jobs; changes of one kind with short pauses between them are one.
+
+    Attributes:
+        count: of those that the policy wanted; forced: of those by preemption.
+    """
+
+    count: int = 0
+    forced: int = 0
+    _last_s: dict[tuple[JobKey, str], float] = field(default_factory=dict)
+
+    def note(self, job: JobKey, at_s: float, *, grows: bool, is_forced: bool = False) -> None:
+        """A trainer came, went or was preempted."""
+        kind = "forced" if is_forced else "grows" if grows else "shrinks"
+        last_s = self._last_s.get((job, kind))
+        self._last_s[job, kind] = at_s
+        if last_s is not None and at_s - last_s <= RESIZE_PAUSE_S:
+            return
+        self.count += not is_forced
+        self.forced += is_forced
+
+
+@dataclass(slots=True)
 class Recording:
     """What happened in a run, whoever watched it: a `Meter`, or who follows a real cluster.
 
@@ -118,7 +141,7 @@ class Recording:
         samples: in the order of time.
         trainers: by job, (second, running trainers) at each change.
         waits_s: of each serving pod that became ready, from its creation.
-        resizes: (job, grows, moment) of each resize that no preemption forced; forced: of the others.
+        resizes: of jobs that run.
         prices: by job, the price of lending that its status had last.
         preempted: running trainers that kube-scheduler ended.
         deleted_s: when each trainer that ran was deleted.
@@ -127,8 +150,7 @@ class Recording:
     samples: list[Sample] = field(default_factory=list)
     trainers: dict[JobKey, list[tuple[float, int]]] = field(default_factory=dict)
     waits_s: list[float] = field(default_factory=list)
-    resizes: set[tuple[JobKey, bool, int]] = field(default_factory=set)
-    forced: set[tuple[JobKey, int]] = field(default_factory=set)
+    resizes: Resizes = field(default_factory=Resizes)
     prices: dict[JobKey, float] = field(default_factory=dict)
     preempted: int = 0
     deleted_s: list[float] = field(default_factory=list)
@@ -234,13 +256,12 @@ class Meter(Recording):
         run = self._training.runs.get(job)
         if run is None or run.is_over or run.first_running_s is None:
             return
-        moment = int(self._now_s() / RESIZE_WINDOW_S)
         leaves = before is not None and before.is_live and (after is None or after.terminating)
         if leaves and after is not None and after.disruption:
-            self.forced.add((job, moment))
+            self.resizes.note(job, self._now_s(), grows=False, is_forced=True)
             self.preempted += 1
         elif leaves or before is None:
-            self.resizes.add((job, before is None, moment))
+            self.resizes.note(job, self._now_s(), grows=before is None)
 
     def sample(self) -> None:
         """Note the present state."""

@@ -2,7 +2,7 @@
 
 On each node that it looks at, all pods of lower priority go in thought; the most important come back as long as the
 pod still fits. The node whose most important victim is least important wins, then the smaller sum of priorities, then
-fewer victims, then the one whose most important victims started last.
+fewer victims, then the one whose most important victims started last, to the second; among equal nodes chance.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/preemption, `SelectVictimsOnNode` and `pickOneNodeForPreemption`; a
 tenth of the nodes, at least 100, are looked at, from a random one on.
@@ -10,6 +10,7 @@ tenth of the nodes, at least 100, are looked at, from a random one on.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random
         world: the cluster.
         pod: that no node can take.
         free: (nodes, resources) free for it, nominated pods of no less priority counted as there.
-        rng: chooses where the search begins.
+        rng: chooses where the search begins, and among equal nodes.
     """
     wanted = world.request_of(pod)
     if wanted is None:
@@ -46,7 +47,8 @@ def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random
     could = np.all(world.allocatable >= wanted, axis=1) & world.eligible(pod.shape.placement)
     count = len(could)
     most, begin = max(MIN_CANDIDATES, count // 10), rng.randrange(count)
-    best: tuple[tuple[float, ...], Preemption] | None = None
+    least: tuple[float, ...] = (math.inf,)
+    best: list[Preemption] = []
     seen = 0
     for step in range(count):
         row = (begin + step) % count
@@ -55,12 +57,14 @@ def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random
         victims = _victims(world, pod, wanted.tolist(), free[row].tolist(), world.names[row])
         if victims:
             seen += 1
-            choice = (_cost(victims), Preemption(world.names[row], tuple((v.namespace, v.name) for v in victims)))
-            if best is None or choice[0] < best[0]:
-                best = choice
+            cost = _cost(victims)
+            if cost < least:
+                least, best = cost, []
+            if cost == least:
+                best.append(Preemption(world.names[row], tuple((v.namespace, v.name) for v in victims)))
             if seen >= most:
                 break
-    return best[1] if best is not None else None
+    return rng.choice(best) if best else None
 
 
 def _victims(world: World, pod: Pod, wanted: list[int], free: list[int], node: str) -> list[Pod]:
@@ -72,7 +76,7 @@ def _victims(world: World, pod: Pod, wanted: list[int], free: list[int], node: s
     left = [have + sum(each) - want for have, want, *each in zip(free, wanted, *amounts.values(), strict=True)]
     if min(left) < 0:
         return []
-    lower.sort(key=lambda other: (-other.priority, other.started_s or np.inf, other.created_s, other.name))
+    lower.sort(key=lambda other: (-other.priority, _start_of(other), other.created_s, other.name))
     victims = []
     for other in lower:
         after = [have - amount for have, amount in zip(left, amounts[other.uid], strict=True)]
@@ -88,9 +92,12 @@ def _amounts(world: World, pod: Pod) -> list[int]:
     return vector.tolist() if vector is not None else [0] * len(world.resources)
 
 
+def _start_of(pod: Pod) -> float:
+    """When a pod started, in whole seconds as `status.startTime` has it; later than all others if it has not."""
+    return math.floor(pod.started_s) if pod.started_s is not None else math.inf
+
+
 def _cost(victims: list[Pod]) -> tuple[float, ...]:
     highest = max(one.priority for one in victims)
-    earliest = min(
-        one.started_s if one.started_s is not None else one.created_s for one in victims if one.priority == highest
-    )
+    earliest = min(_start_of(one) for one in victims if one.priority == highest)
     return (highest, sum(one.priority + _OFFSET for one in victims), len(victims), -earliest)

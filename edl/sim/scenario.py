@@ -73,7 +73,8 @@ class LatencySpec(_Spec):
 
     start_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     stop_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
-    write_s: Seconds = 0.01
+    write_s: Annotated[Seconds, Field(description="A write of the controller.")] = 0.01
+    decide_s: Annotated[Between, Field(description="The controller makes a plan.")] = (0.0, 0.0)
     resize_s: Annotated[Seconds, Field(description="A kubelet grants a changed request of a running pod.")] = 0.2
     create_per_s: Annotated[float, Field(gt=0, description="Pods that a Deployment creates per second.")] = 100.0
 

@@ -1,8 +1,11 @@
 """kube-scheduler in virtual time: one pod at a time, filter, score, bind; preempt where nothing fits; try again.
 
-Source: the scheduling framework's queues (active, backoff, unschedulable), `numFeasibleNodesToFind`, and the default
-plugins of Kubernetes 1.32; https://kubernetes.io/docs/concepts/scheduling-eviction/. With `retry: backoff` and
-without priorities it is the scheduler of Kubernetes 1.6, which tried a pod again after a pause and never preempted.
+Source: k8s.io/kubernetes/pkg/scheduler of Kubernetes 1.36. `backend/queue`: the queues (active, backoff,
+unschedulable), the first two of them popped in this order, so that no pod pauses while the scheduler has nothing else
+to do (KEP 5142). `plugins/noderesources`, `isSchedulableAfterPodEvent`: whenever a bound pod is gone, every pod that
+fitted nowhere is tried again, wherever it would fit. `plugins/defaultpreemption`: who may preempt. With
+`retry: backoff` and without priorities it is the scheduler of Kubernetes 1.6, which tried a pod again after a pause
+and never preempted.
 """
 
 from __future__ import annotations
@@ -21,15 +24,19 @@ from edl.sim.scores import best_rows
 from edl.sim.world import Engine, PodKey, World
 
 FIRST_BACKOFF_S = 1.0
+PREEMPTED = "PreemptionByScheduler"
+"""The reason of a victim's condition `DisruptionTarget`."""
+
 MIN_FEASIBLE = 100
 """`minFeasibleNodesToFind`: smaller clusters are searched whole."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A pod that has been tried and fits nowhere."""
+    """A pod that has been tried and fits nowhere: how often, when last, and until when it pauses."""
 
     tries: int
+    tried_s: float
     until_s: float
     is_queued: bool = False
 
@@ -40,6 +47,7 @@ class Scheduler:
     def __init__(self, world: World, engine: Engine, spec: SchedulerSpec) -> None:
         self._world, self._engine, self._spec = world, engine, spec
         self._active: list[tuple[int, float, int, PodKey]] = []
+        self._pausing: list[tuple[float, int, PodKey]] = []
         self._waiting: dict[PodKey, _Waiting] = {}
         self._nominated: dict[PodKey, str] = {}
         self._sequence, self._start = 0, 0
@@ -57,31 +65,40 @@ class Scheduler:
             self._waiting.pop(key, None)
             self._nominated.pop(key, None)
         freed = before is not None and before.node and (after is None or _frees_room(before, after))
-        if freed and before is not None and self._spec.retry == "events":
-            self._room_on(self._world.row[before.node])
+        if freed and self._spec.retry == "events":
+            for key, waiting in self._waiting.items():
+                self._retry(key, waiting)
 
     def node_came(self, name: str) -> None:
-        """A node can take pods again."""
-        self._room_on(self._world.row[name])
-
-    def _push(self, pod: Pod) -> None:
-        self._sequence += 1
-        heapq.heappush(self._active, (-pod.priority, pod.created_s, self._sequence, (pod.namespace, pod.name)))
-        self._wake()
-
-    def _room_on(self, row: int) -> None:
-        """Try those pods again that fit on a node now; kube-scheduler's queueing hints do the same."""
-        if not self._waiting:
-            return
+        """A node can take pods again: those are tried that it has room for."""
+        row = self._world.row[name]
         free = self._world.allocatable[row] - self._world.used[row]
         for key, waiting in self._waiting.items():
             pod = self._world.pods.get(key)
-            if waiting.is_queued or pod is None:
-                continue
-            vector = self._world.request_of(pod)
+            vector = None if pod is None else self._world.request_of(pod)
             if vector is not None and bool(np.all(vector <= free)):
-                waiting.is_queued = True
-                self._after_backoff(key, waiting)
+                self._retry(key, waiting)
+
+    def _push(self, pod: Pod) -> None:
+        """Queue a pod by its priority, then by the time since which it waits for a try."""
+        key = (pod.namespace, pod.name)
+        since_s = self._waiting[key].tried_s if key in self._waiting else pod.created_s
+        self._sequence += 1
+        heapq.heappush(self._active, (-pod.priority, since_s, self._sequence, key))
+        self._wake()
+
+    def _retry(self, key: PodKey, waiting: _Waiting) -> None:
+        """Queue a pod that was refused, behind all others if its pause is not over."""
+        pod = self._world.pods.get(key)
+        if waiting.is_queued or pod is None:
+            return
+        waiting.is_queued = True
+        if waiting.until_s <= self._engine.now_s():
+            self._push(pod)
+        else:
+            self._sequence += 1
+            heapq.heappush(self._pausing, (waiting.until_s, self._sequence, key))
+            self._wake()
 
     def _after_backoff(self, key: PodKey, waiting: _Waiting) -> None:
         pause_s = max(0.0, waiting.until_s - self._engine.now_s())
@@ -99,17 +116,13 @@ class Scheduler:
 
     def _next(self) -> None:
         """Take the first pod of the queue, and come back when the scheduler would have finished with it."""
-        took_s = self._spec.pod_s
-        while self._active:
-            *_, key = heapq.heappop(self._active)
+        while self._active or self._pausing:
+            *_, key = heapq.heappop(self._active) if self._active else heapq.heappop(self._pausing)
             pod = self._world.pods.get(key)
             if pod is not None and not pod.node and pod.is_live:
-                took_s = self._schedule(key, pod)
-                break
-        if self._active:
-            self._engine.later(took_s, self._next)
-        else:
-            self._is_running = False
+                self._engine.later(self._schedule(key, pod), self._next)
+                return
+        self._is_running = False
 
     # --- One pod
 
@@ -167,17 +180,19 @@ class Scheduler:
         return int(best[self._engine.rng.randrange(len(best))])
 
     def _refuse(self, key: PodKey, pod: Pod, free: NDArray[np.int64]) -> float:
-        waiting = self._waiting.setdefault(key, _Waiting(0, 0.0))
+        waiting = self._waiting.setdefault(key, _Waiting(0, 0.0, 0.0))
         waiting.tries += 1
         backoff_s = min(self._spec.backoff_max_s, FIRST_BACKOFF_S * 2 ** (waiting.tries - 1))
-        waiting.until_s = self._engine.now_s() + backoff_s
+        waiting.tried_s = self._engine.now_s()
+        waiting.until_s = waiting.tried_s + backoff_s
         waiting.is_queued = self._spec.retry == "backoff"
         took_s, nominated = self._spec.pod_s, pod.nominated
         if self._spec.preempts and self._may_preempt(pod):
             took_s = self._spec.preempt_s
             found = find_preemption(self._world, pod, free, self._engine.rng)
-            if found is not None:
-                nominated = found.node
+            nominated = found.node if found is not None else ""
+            self._nominated.pop(key, None)
+            if nominated:
                 self._nominated[key] = nominated
         if waiting.is_queued:
             self._after_backoff(key, waiting)
@@ -189,18 +204,18 @@ class Scheduler:
         return took_s
 
     def _may_preempt(self, pod: Pod) -> bool:
-        """Its class allows it, and it does not wait for victims of its last preemption to end."""
+        """Its class allows it, and no victim of a preemption is still ending on the node that it is to have."""
         if pod.priority < 0:
             return False
         place = self._nominated.get((pod.namespace, pod.name))
         here = self._world.on_node.get(place or "", {})
-        return not any(other.terminating and other.priority < pod.priority for other in here.values())
+        return not any(_is_ending_victim(other) and other.priority < pod.priority for other in here.values())
 
     def _evict(self, key: PodKey) -> None:
         victim = self._world.pods.get(key)
         if victim is not None and not victim.terminating:
             self.preempted += 1
-            self._world.put(replace(victim, terminating=True, ready=False, disruption="PreemptionByScheduler"))
+            self._world.put(replace(victim, terminating=True, ready=False, disruption=PREEMPTED))
 
     def waiting_counts(self) -> Counter[str]:
         """How many tried pods wait, by namespace."""
@@ -213,6 +228,10 @@ def _nodes_to_find(count: int) -> int:
         return count
     percentage = max(5, 50 - count // 125)
     return max(MIN_FEASIBLE, count * percentage // 100)
+
+
+def _is_ending_victim(pod: Pod) -> bool:
+    return pod.terminating and pod.disruption == PREEMPTED
 
 
 def _frees_room(before: Pod, after: Pod) -> bool:

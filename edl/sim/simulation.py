@@ -208,12 +208,16 @@ class _Simulation:
             clock=LoopClock(),
             lease=_AlwaysHeld(),
             recorder=self._decisions,
-            planner=Planner(self._decide, lambda s, plan: check(s, plan, limits.quotas), startable, InlineRunner),
+            planner=Planner(self._decide, lambda s, plan: check(s, plan, limits.quotas), startable, self._runner),
             limits=limits,
             pace=Pace(interval_s=spec.interval_s),
             masters=self._masters,
             advisor=advisor_of(self._scenario, self._start_s),
         )
+
+    def _runner(self) -> InlineRunner:
+        low_s, high_s = self._scenario.latency.decide_s
+        return InlineRunner(partial(self._rng.uniform, low_s, high_s)) if high_s else InlineRunner()
 
     async def _settle(self) -> None:
         for deployment in self._deployments:

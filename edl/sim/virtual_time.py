@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from edl.model.plan import ScalePlan
+
 T = TypeVar("T")
 START_S = 1000.0
 """The time at which a new loop starts, in seconds; not 0, because 0 means "never" in some stored times."""
@@ -84,11 +86,21 @@ class LoopClock:
 
 
 class InlineRunner:
-    """Runs the planner's functions in this thread, so that each run is the same; a `FunctionRunner`."""
+    """Runs the planner's functions in this thread, so that each run is the same; a `FunctionRunner`.
+
+    Args:
+        plan_s: draws how much virtual time making a plan takes; by default none.
+    """
+
+    def __init__(self, plan_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._plan_s = plan_s
 
     async def run(self, call: Callable[[], T], _: float) -> T:
         """Call the function; its deadline is its own."""
-        return call()
+        result = call()
+        if isinstance(result, ScalePlan) and (took_s := self._plan_s()):
+            await asyncio.sleep(took_s)
+        return result
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:

@@ -75,6 +75,28 @@ def test_a_missing_priority_class_is_left_out() -> None:
     assert "priorityClassName" not in pod_of(priority_classes=frozenset({"edl-core"}))["spec"]
 
 
+def grace_s(role: Role, index: int, *, fault_tolerant: bool = True, **parts: Any) -> int:
+    """The grace period of a pod of a job whose minimum is two trainers."""
+    body = make_manifest()
+    body["spec"]["fault_tolerant"] = fault_tolerant
+    body["spec"]["trainer"] |= {"min-instance": 2, "max-instance": 4 if fault_tolerant else 2, **parts}
+    pod = pod_manifest(parse_job(body), role, index, default_master_image="edl", priority_classes=PRIORITY_CLASSES)
+    return int(pod["spec"]["terminationGracePeriodSeconds"])
+
+
+def test_serving_does_not_wait_long_for_a_surplus_trainer_to_end() -> None:
+    assert [grace_s(Role.TRAINER, index) for index in range(4)] == [30, 30, 10, 10]
+    assert grace_s(Role.PSERVER, 2) == 30
+
+
+def test_without_a_data_master_every_trainer_has_the_whole_grace_period() -> None:
+    assert grace_s(Role.TRAINER, 2, fault_tolerant=False) == 30
+
+
+def test_the_grace_period_of_the_template_wins() -> None:
+    assert grace_s(Role.TRAINER, 3, template={"spec": {"terminationGracePeriodSeconds": 120}}) == 120
+
+
 @pytest.mark.parametrize(
     ("fault_tolerant", "commands"),
     [

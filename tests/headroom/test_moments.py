@@ -1,4 +1,4 @@
-"""Growths by the time since the last change: which moments are told apart, and what is kept at each."""
+"""Growths by the time since the last change: which moments are distinguished, and what is kept at each."""
 
 from __future__ import annotations
 

@@ -108,17 +108,60 @@ def test_a_nominated_pod_does_not_preempt_again_while_its_victim_ends() -> None:
 
 
 def test_room_for_a_nominated_pod_is_not_given_to_a_lesser_one() -> None:
+    bench = Bench(4, 4, stop_s=5)
+    bench.add("victim", 4, priority=-100)
+    bench.add("other", 4, priority=-5)
+    bench.wait(1)
+    bench.add("web", 4)
+    bench.wait(1)
+    bench.add("late", 4, priority=-50)
+    bench.world.drop(("ns", "other"))
+    bench.wait(6)
+    assert {bench.node_of("web"), bench.node_of("late")} == {"n0", "n1"}
+
+
+def test_a_pod_does_not_pause_while_the_scheduler_has_nothing_else_to_do() -> None:
     bench = Bench(4, stop_s=0.3)
     bench.add("victim", 4, priority=-100)
     bench.wait(1)
     bench.add("web", 4)
     bench.wait(0.5)
-    assert bench.names() == {"web"}, "the victim has ended, and web still pauses after its first try"
-    bench.add("late", 4, priority=-50)
-    bench.wait(0.2)
-    assert bench.node_of("late") == ""
+    assert bench.node_of("web") == "n0", "its pause of a second after the first try is not over"
+
+
+def test_whenever_a_bound_pod_is_gone_each_waiting_pod_is_tried_in_turn() -> None:
+    bench = Bench(4, 1, spec=SchedulerSpec(pod_s=0.1, preempts=False))
+    bench.add("large", 4)
+    bench.add("small", 1, node="n1")
+    bench.wait(1)
+    for i in range(5):
+        bench.add(f"web-{i}", 2)
     bench.wait(2)
-    assert bench.node_of("web") == "n0"
+    bench.world.drop(("ns", "large"))
+    bench.wait(0.15)
+    assert [i for i in range(5) if bench.node_of(f"web-{i}")] == [0]
+    bench.wait(0.1)
+    assert [i for i in range(5) if bench.node_of(f"web-{i}")] == [0, 1]
+    bench.wait(5)
+    bench.world.drop(("ns", "small"))
+    bench.add("late", 1)
+    bench.wait(0.35)
+    assert bench.node_of("late") == "", "the three that wait are tried first, though they do not fit where it does"
+    bench.wait(0.1)
+    assert bench.node_of("late") == "n1"
+
+
+def test_a_pod_that_comes_while_another_is_tried_waits_for_its_end() -> None:
+    bench = Bench(4, spec=SchedulerSpec(preempt_s=1.0), stop_s=20)
+    bench.add("victim", 4, priority=-100)
+    bench.wait(1)
+    bench.add("web", 4)
+    bench.wait(0.1)
+    bench.add("late", 4)
+    bench.wait(0.5)
+    assert not bench.world.pods["ns", "late"].tried
+    bench.wait(1)
+    assert bench.world.pods["ns", "late"].tried
 
 
 def test_pods_of_negative_priority_preempt_nobody() -> None:

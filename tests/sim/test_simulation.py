@@ -37,6 +37,16 @@ def test_jobs_fill_the_cluster_and_share_it() -> None:
     assert [trainers_at(done, name, 50) for name in ("job-0", "job-1")] == [16, 16]
 
 
+def test_a_job_waits_for_the_plan_to_be_made() -> None:
+    def pending_s(decide_s: float) -> float:
+        latency = {"decide_s": (decide_s, decide_s)}
+        return run(make_scenario(jobs=[make_group(arrival={"first_s": 20}, max=8)], latency=latency)).figures[
+            "pending_mean_s"
+        ]
+
+    assert pending_s(2.0) == pytest.approx(pending_s(0.0) + 2.0, abs=0.05)
+
+
 def test_a_job_ends_when_its_work_is_done_as_fast_as_its_curve_says() -> None:
     group = make_group(work=400.0, throughput=[[1, 1.0], [8, 8.0]], min=4, max=4)
     done = run(make_scenario(duration_s=300, jobs=[group]))

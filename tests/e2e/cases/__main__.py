@@ -82,18 +82,21 @@ def main() -> None:
     parser.add_argument("--until", type=float, default=None, metavar="SECONDS", help="end earlier")
     parser.add_argument("--seeds", type=int, default=3, help="of the simulator")
     parser.add_argument("--simulate-only", action="store_true", help="keep what was played, simulate anew")
+    parser.add_argument(
+        "--pods", type=Path, default=None, metavar="FILE", help="write what happened to each pod, as CSV"
+    )
     given = parser.parse_args()
     asked = Asked(given.case, given.mix, given.headroom, given.slo, given.until)
     scenario, stored = asked.scenario(), asked.file()
-    found = json.loads(stored.read_text()) if given.simulate_only else _played(scenario)
+    found = json.loads(stored.read_text()) if given.simulate_only else _played(scenario, given.pods)
     scenarios = {"simulated": scenario, "as seen": as_seen(scenario, found["spans"])}
     found |= {kind: _simulated(each, given.seeds) for kind, each in scenarios.items()}
     found |= {"case": scenario.name, "seeds": given.seeds, **asked.about()}
     RESULTS.mkdir(parents=True, exist_ok=True)
     stored.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     print(table.text(list(table.rows(scenario.name, found))))
-    for span, (count, low, half, high) in found["spans"].items():
-        print(f"{span}: {count} pods, {low:g} to {high:g} s, half within {half:g} s")
+    for span, (count, low, half, high, mean) in found["spans"].items():
+        print(f"{span}: {count:g} pods, {low:.2f} to {high:.2f} s, half within {half:.3f} s, mean {mean:.3f} s")
     print(f"latest event: {found['control plane']['late_s']:.2f} s late; written to {stored}")
     if missed := table.misses(found["simulated"], found["control plane"]):
         print(f"differ by more than {table.WITHIN:.0%}: {', '.join(missed)}")
@@ -103,7 +106,7 @@ def _simulated(scenario: Scenario, seeds: int) -> dict[str, float]:
     return {name: one.mean for name, one in summarise(run_all(scenario, [POLICY], seeds)[POLICY]).items()}
 
 
-def _played(scenario: Scenario) -> dict[str, Any]:
+def _played(scenario: Scenario, pods: Path | None) -> dict[str, Any]:
     flags = flags_of(scenario)
     print(f"{scenario.name}: {scenario.duration_s:g} s of real time, {' '.join(flags)}", flush=True)
     with (
@@ -111,7 +114,9 @@ def _played(scenario: Scenario) -> dict[str, Any]:
         ControlPlane.start(Path(folder), nodes=node_specs(scenario), settings=SETTINGS) as plane,
     ):
         played = Playing(scenario, World(plane, *flags)).play()
-    return {"control plane": {**played.figures, "late_s": played.late_s}, "spans": played.spans}
+    if pods is not None:
+        played.spans.write(pods)
+    return {"control plane": {**played.figures, "late_s": played.late_s}, "spans": played.spans.summary()}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from edl.model.resources import CPU
 from edl.sim.measures import measure
 from edl.sim.meter import Decisions, Recording
 from edl.sim.scenario import FixedSpec, JobGroup, LatencySpec, MeasureSpec, Scenario, Series
+from tests.e2e.cases.controller_log import times_of
 from tests.e2e.cases.recorder import Recorder
+from tests.e2e.cases.spans import Spans
 from tests.e2e.control_plane.nodes import NodeSpec
 from tests.e2e.worlds.harness import World
 from tests.e2e.worlds.jobs import serving, training_job
@@ -37,13 +39,13 @@ class Played:
     Attributes:
         figures: as of `edl.sim.measures.measure`, without those that nobody can see from outside.
         late_s: by how much the latest event of the timeline was late.
-        spans: how long pods took; see `Spans.summary`.
+        spans: how long pods took.
     """
 
     figures: dict[str, float]
     recording: Recording
     late_s: float
-    spans: dict[str, list[float]]
+    spans: Spans
 
 
 def shortened(scenario: Scenario, until_s: float | None) -> Scenario:
@@ -120,11 +122,12 @@ class Playing:
                 late_s = [self._act(at_s, act) for at_s, act in sorted(self._events(), key=lambda event: event[0])]
                 self._wait(self._scenario.duration_s)
                 recording = self._recorder.end()
+            self._recorder.spans.seconds |= times_of(self._here.controller.log.read_text().splitlines())
         runs = list(self._recorder.runs.values())
         figures = measure(self._scenario, recording, runs, Decisions(), start_s=0.0, cores=self._cores)
         unseen = ("useful_utilisation", "used_utilisation", "trainers_slowed", "samples", "trainer_hours_lost")
         kept = {name: value for name, value in figures.items() if name not in unseen}
-        return Played(kept, recording, max(late_s, default=0.0), self._recorder.spans.summary())
+        return Played(kept, recording, max(late_s, default=0.0), self._recorder.spans)
 
     def _settle(self) -> None:
         for spec in self._scenario.serving:

@@ -15,7 +15,7 @@ from typing import Any
 
 from edl.model.names import JobKey
 from edl.planner.speedup import curve_of
-from edl.sim.meter import RESIZE_WINDOW_S, Recording, Sample
+from edl.sim.meter import Recording, Sample
 from edl.sim.scenario import JobGroup
 from edl.sim.training import JobRun
 from tests.e2e.cases.spans import SERVING, Spans
@@ -148,12 +148,11 @@ class Recorder:
         if run is None or run.is_over:
             return
         if run.first_running_s is not None:
-            moment = int(now_s / RESIZE_WINDOW_S)
             if leaves and after is not None and after.preempted:
-                self.recording.forced.add((job, moment))
+                self.recording.resizes.note(job, now_s, grows=False, is_forced=True)
                 self.recording.preempted += 1
             elif leaves or before is None:
-                self.recording.resizes.add((job, before is None, moment))
+                self.recording.resizes.note(job, now_s, grows=before is None)
         if runs and run.first_running_s is None:
             run.first_running_s = now_s
 
