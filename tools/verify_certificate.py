@@ -1,15 +1,14 @@
 """Checks a plan of edl without edl: python verify_certificate.py SNAPSHOT PLAN CERTIFICATE.
 
-SNAPSHOT is the JSON List of `kubectl get -o json`, the others are of `edl plan -o json --certificate F`. Exit code 0:
-all holds; 1: something does not; 2: a file cannot be used. The bound is Lagrange's: at any prices >= 0, no plan has
-more value than its trainers have beyond the prices of their places, plus the most that nodes earn by offering places.
+SNAPSHOT is the List of `kubectl get -o json`, the others of `edl plan -o json --certificate F`. Exit code 0: all is
+right; 1: something is not; 2: a file cannot be used. The bound is Lagrange's: at prices >= 0, no plan has more value
+than its trainers have beyond the prices of their places, plus the most that nodes earn by offering places.
 """
 
 import gc
 import json
 import re
 import sys
-from ast import literal_eval
 from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache, reduce
@@ -19,9 +18,10 @@ from typing import Any
 
 KINDS = {"Node": "v1", "Pod": "v1", "TrainingJob": "paddlepaddle.org/v1"}
 RENAMED = {f"alpha.kubernetes.io/nvidia-gpu{a}": f"nvidia.com/gpu{b}" for a, b in (("", ""), ("-name", ".product"))}
-POWERS = {"n": -9, "u": -6, "m": -3, None: 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-QUANTITY = re.compile(r"\+?(\d{0,40})(?:\.(\d{0,40}))?(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?\d{1,2}))?")
-TOLERANCE, parsed = Fraction(1, 10**6), cache(json.loads)
+QUANTITY = re.compile(r"(\+?[\d.]{1,81})(?:([KMGTPE]i|[numkMGTPE])|([eE][+-]?\d{1,2}))?")
+DECIMAL = {unit: Fraction(1000) ** power for power, unit in enumerate(("n", "u", "m", None, *"kMGTPE"), -3)}
+UNITS = DECIMAL | {f"{unit}i": Fraction(1024) ** power for power, unit in enumerate("KMGTPE", 1)}
+TOLERANCE, ROLES, parsed, counted = 1e-6, ("trainer", "pserver", "master"), cache(json.loads), dict[str, Any]()
 
 
 def at(value: Any, *path: str) -> Any:
@@ -32,12 +32,9 @@ def at(value: Any, *path: str) -> Any:
 @cache
 def amount(text: str, resource: str) -> int:
     """A Kubernetes quantity in millicores, bytes or pieces, rounded up."""
-    match = QUANTITY.fullmatch(text)
-    if not match or not (match[1] or match[2]):
+    if not (match := QUANTITY.fullmatch(text)):
         raise ValueError(f"{resource} {text!r} is no quantity")
-    power = int(match[5] or POWERS[match[4]]) + 3 * (resource == "cpu")
-    binary = 1024 ** ("KMGTPE".index(match[3]) + 1) if match[3] else 1
-    return ceil(Fraction(f"{match[1] or 0}.{match[2] or 0}") * binary * Fraction(10) ** power)
+    return ceil(Fraction(match[1] + (match[3] or "")) * UNITS[match[2]] * (1000 if resource == "cpu" else 1))
 
 
 def amounts(*quantities: Any) -> Counter[str]:
@@ -46,102 +43,64 @@ def amounts(*quantities: Any) -> Counter[str]:
     return Counter({name: amount(str(value), name) for name, value in named.items() if value is not None})
 
 
-@cache
-def counted(text: str) -> tuple[tuple[str, int], ...]:
-    """What kube-scheduler counts for a pod: containers, sidecars, init containers, overhead and one pod."""
-    (containers, whole, overhead), total, peak = literal_eval(text), Counter[str](), Counter[str]()
-    for stays, resources, cpu in containers:
-        limits, declared = amounts(at(resources, "limits")), amounts({"cpu": cpu or None})
-        asked = Counter({**limits, **amounts(at(resources, "requests"))}) | (
-            declared if declared <= limits else Counter()
-        )
-        total, peak = (total + asked, peak) if stays else (total, peak | (asked + total))
-    total = Counter({**amounts(at(whole, "limits")), **(total | peak), **amounts(at(whole, "requests"))})
-    return tuple(sorted((total + amounts(overhead) + Counter(pods=1)).items()))
+def request_of(spec: Any, declared: int = 0) -> Any:
+    """What kube-scheduler counts for a pod, or what its trainer declares within its limit, sorted."""
+    found = [(c.get("restartPolicy") == "Always", c.get("resources"), 0) for c in spec.get("initContainers") or []]
+    beside, (whole, overhead) = spec.get("containers") or [], (spec.get("resources"), spec.get("overhead"))
+    found += [(True, c.get("resources"), declared * (c.get("name") == "trainer")) for c in beside]
+    if (key := repr((found, whole, overhead))) not in counted:
+        total, peak = Counter[str](), Counter[str]()
+        for stays, resources, cpu in found:
+            limits, requests = (amounts(at(resources, kind)) for kind in ("limits", "requests"))
+            asked = Counter({**limits, **requests}) | Counter(cpu=cpu if cpu <= limits["cpu"] else 0)
+            total, peak = (total + asked, peak) if stays else (total, peak | (asked + total))
+        total = Counter({**amounts(at(whole, "limits")), **(total | peak), **amounts(at(whole, "requests"))})
+        counted[key] = tuple(sorted((total + amounts(overhead) + Counter(pods=1)).items()))
+    return counted[key]
 
 
-def request_of(spec: Any, declared: Any = None) -> tuple[tuple[str, int], ...]:
-    """Resource and amount, sorted; equal pods are counted once. A trainer that lends CPU declares more."""
-    found = [(c.get("restartPolicy") == "Always", c.get("resources"), None) for c in spec.get("initContainers") or []]
-    beside = [(c.get("resources"), c.get("name") == "trainer" and declared) for c in spec.get("containers") or []]
-    return counted(repr((found + [(True, *one) for one in beside], spec.get("resources"), spec.get("overhead"))))
-
-
-def lent_of(spec: Any, status: Any, request: Any) -> int:
-    """Millicores that a trainer declares and that kube-scheduler does not count: the larger of spec and granted."""
-    mine = [c for c in spec["containers"] if c.get("name") == "trainer"]
-    asked = max((amounts(at(one, "resources", "requests"))["cpu"] for one in mine), default=0)
-    found = [one for one in status.get("containerStatuses") or [] if one.get("name") == "trainer"]
-    kept = [at(one, "resources", "requests") for one in found] + [one.get("allocatedResources") for one in found]
-    held = max((amounts(part)["cpu"] for part in kept), default=0)
-    declared, counted_now = (dict[str, int](amounts_of).get("cpu", 0) for amounts_of in (request, request_of(spec)))
-    return max(0, declared - counted_now - max(0, held - asked))
-
-
-def role_spec(spec: Any, role: str) -> Any:
-    """What of a pod of a role decides its size and its nodes, as edl creates it."""
+def shape_of(spec: Any, role: str, domain: Any) -> tuple[Any, str]:
+    """The size of a pod of a role as edl creates it, and its placement: any node with the label of the domain."""
     made, resources = dict(at(spec, role, "template", "spec") or {}), at(spec, role, "resources")
     usual = {"requests": {"cpu": "250m", "memory": "256Mi"}} if role == "master" else {}
     if made.get("hostNetwork", spec.get("hostNetwork") or spec.get("host_network")) or "hostPort" in json.dumps(made):
         raise ValueError("a job uses host ports, which this check does not know")
     made["nodeSelector"] = {RENAMED.get(key, key): value for key, value in (made.get("nodeSelector") or {}).items()}
-    if role != "master" and at(spec, "topology", "mode") == "Required":
-        made["affinity"] = with_label(made.get("affinity"), spec["topology"]["key"])
     beside = [container for container in made.get("containers") or [] if container["name"] != role]
-    return made | {"containers": [{"resources": usual if resources is None else resources}, *beside]}
+    made["containers"] = [{"resources": usual if resources is None else resources}, *beside]
+    return request_of(made), placement_of(made, domain if role != "master" else None)
 
 
-def with_label(affinity: Any, key: str) -> Any:
-    """The affinity that also requires a label, whatever its value: the bound allows each pod any domain."""
-    path, exists = "requiredDuringSchedulingIgnoredDuringExecution", {"key": key, "operator": "Exists"}
-    terms = at(affinity, "nodeAffinity", path, "nodeSelectorTerms") or []
-    both = [t | {"matchExpressions": [*(t.get("matchExpressions") or []), exists]} if t else t for t in terms]
-    return {"nodeAffinity": {path: {"nodeSelectorTerms": both or [{"matchExpressions": [exists]}]}}}
-
-
-def apart(cluster: Any, job: Any, decision: Any, pservers: Any) -> bool:
-    """True if new trainers and pservers are not in one domain: that of trainers that stay, else of pservers."""
-    labels = {name: node["labels"].get(job["key"]) or "" for name, node in cluster.nodes.items()}
-    new = {labels.get(name, "") for name in [*decision["nodes"], *pservers]} if job["key"] else set()
-    old = {"trainer": set[str](), "pserver": set[str](), "master": set[str]()}
-    for pod in (pod for pod in job["live"] if pod["name"] not in decision["victims"]):
-        old[pod["role"]] |= {labels.get(pod["node"], "")} - {""}
-    home = old["trainer"] or old["pserver"]
-    return bool(new) and ("" in new or len(new) > 1 or bool(home and not new <= home))
-
-
-def placement_of(spec: Any) -> str:
-    """Node selector, required node affinity and tolerations as text; pods with equal texts may use equal nodes."""
+def placement_of(spec: Any, domain: Any = None) -> str:
+    """What labels of a node must meet, always and in one of several cases, and tolerations; as text to compare."""
+    labels = sorted((spec.get("nodeSelector") or {}).items())
+    always = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
+    always += [{"key": domain, "operator": "Exists"}] * bool(domain)
     required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = None if required is None else required.get("nodeSelectorTerms") or [{}]
     lasting = [t for t in spec.get("tolerations") or [] if t.get("tolerationSeconds") is None]
-    return json.dumps([spec.get("nodeSelector") or {}, terms, lasting], sort_keys=True)
-
-
-def holds(expression: Any, values: Any) -> bool:
-    """True if labels or fields of a node meet one expression."""
-    have, wanted = values.get(expression["key"]), [str(v) for v in expression.get("values") or []]
-    known = {"In": have is not None and have in wanted, "NotIn": bool(wanted) and have not in wanted}
-    return (known | {"Exists": have is not None, "DoesNotExist": have is None})[expression["operator"]]
+    return json.dumps([always, required and (required.get("nodeSelectorTerms") or []), lasting], sort_keys=True)
 
 
 def takes(node: Any, placement: str) -> bool:
-    """True if a new pod with this placement may be bound to the node, whatever is free there."""
-    selector, terms, tolerations = parsed(placement)
-    for taint in node["taints"]:
-        for toleration in tolerations:
-            key, effect, operator, value = (toleration.get(f) or "" for f in ("key", "effect", "operator", "value"))
-            equal = key != "" and operator in {"", "Equal"} and str(value) == str(taint.get("value") or "")
-            if effect in {"", taint["effect"]} and key in {"", taint["key"]} and (operator == "Exists" or equal):
-                break
-        else:
-            return False
-    chosen, fields = terms is None, {"metadata.name": node["name"]}
-    for term in terms or []:
-        found = [holds(expression, node["labels"]) for expression in term.get("matchExpressions") or []]
-        found += [holds(expression, fields) for expression in term.get("matchFields") or []]
-        chosen = chosen or (bool(found) and all(found))
-    return chosen and node["ready"] and all(node["labels"].get(key) == str(v) for key, v in selector.items())
+    """True if the node exists and a new pod with this placement may be bound to it, whatever is free there."""
+    always, terms, tolerations = parsed(placement)
+
+    def meets(expression: Any, values: Any) -> bool:
+        have, wanted = values.get(expression["key"]), [str(value) for value in expression.get("values") or []]
+        known = {"In": have in wanted, "NotIn": bool(wanted) and have not in wanted}
+        return (known | {"Exists": have is not None, "DoesNotExist": have is None})[expression["operator"]]
+
+    def tolerates(toleration: Any, taint: Any) -> bool:
+        key, effect, operator, value = (toleration.get(f) or "" for f in ("key", "effect", "operator", "value"))
+        equal = key != "" and operator in {"", "Equal"} and str(value) == str(taint.get("value") or "")
+        return effect in {"", taint["effect"]} and key in {"", taint["key"]} and (operator == "Exists" or equal)
+
+    node = node or {"name": "", "labels": {}, "taints": [], "ready": False}
+    is_open = node["ready"] and all(any(tolerates(t, taint) for t in tolerations) for taint in node["taints"])
+    sides = (("matchExpressions", node["labels"]), ("matchFields", {"metadata.name": node["name"]}))
+    cases = [[meets(e, have) for side, have in sides for e in term.get(side) or []] for term in terms or []]
+    is_chosen = terms is None or any(case and all(case) for case in cases)
+    return is_open and is_chosen and all(meets(e, node["labels"]) for e in always)
 
 
 class Cluster:
@@ -149,17 +108,14 @@ class Cluster:
 
     def __init__(self, snapshot: Any, admitted: Any) -> None:
         found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-        for item in snapshot["items"]:
-            if KINDS.get(item["kind"]) == item["apiVersion"]:
-                space = "" if item["kind"] == "Node" else f"{item['metadata'].get('namespace') or 'default'}/"
-                found[item["kind"]][space + item["metadata"]["name"]] = item
-        self.uid = {name: job["metadata"].get("uid") for name, job in found["TrainingJob"].items()}
+        for item in (item for item in snapshot["items"] if KINDS.get(item["kind"]) == item["apiVersion"]):
+            space = "" if item["kind"] == "Node" else f"{item['metadata'].get('namespace') or 'default'}/"
+            found[item["kind"]][space + item["metadata"]["name"]] = item
+        jobs = self.raw = found["TrainingJob"]
         self.nodes = {name: self._node(name, node) for name, node in found["Node"].items()}
-        self.own: dict[str, list[Any]] = {name: [] for name in self.uid}
-        self.lent: Counter[str] = Counter()
+        self.own: dict[str, list[Any]] = {name: [] for name in jobs}
         self.waiting = {name: read for name, pod in found["Pod"].items() if (read := self._pod(name, pod))}
-        found_jobs = found["TrainingJob"].items()
-        self.jobs = {name: self._job(job, self.own[name], name in admitted) for name, job in found_jobs}
+        self.jobs = {name: self._job(job, self.own[name], name in admitted) for name, job in jobs.items()}
 
     def _node(self, name: str, node: Any) -> Any:
         taints = [t for t in at(node, "spec", "taints") or [] if t["effect"] in {"NoSchedule", "NoExecute"}]
@@ -174,24 +130,24 @@ class Cluster:
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
         labels, owners, phase = meta.get("labels") or {}, meta.get("ownerReferences") or [], status.get("phase")
         role, label = labels.get("paddlepaddle.org/role"), labels.get("paddlepaddle.org/job")
-        node, cpu = spec.get("nodeName") or status.get("nominatedNodeName") or "", "paddlepaddle.org/declared-cpu"
-        over, live = phase in {"Succeeded", "Failed"}, not meta.get("deletionTimestamp")
-        uid = self.uid.get(job := f"{name.partition('/')[0]}/{label}")
+        node, over = spec.get("nodeName") or status.get("nominatedNodeName") or "", phase in {"Succeeded", "Failed"}
+        live, job = not meta.get("deletionTimestamp"), f"{name.partition('/')[0]}/{label}"
+        uid = at(self.raw, job, "metadata", "uid")
         mine = [o for o in owners if (o.get("uid") == uid if o.get("uid") and uid else o.get("name") == label)]
-        ours = job in self.own and role in ("trainer", "pserver", "master") and (mine or not owners) and role
-        declared = at(meta, "annotations", cpu) if ours == "trainer" else None
-        request = request_of(spec, declared)
+        ours = job in self.own and role in ROLES and (mine or not owners) and role
+        cpu = at(meta, "annotations", "paddlepaddle.org/declared-cpu") if ours == "trainer" else None
+        request = request_of(spec, declared := amounts({"cpu": cpu})["cpu"])
+        uses, owned = Counter(dict(request)), {o.get("kind") for o in owners} & {"DaemonSet", "TrainingJob"}
         if ours:
+            there: Any = next((c for c in status.get("containerStatuses") or [] if c.get("name") == "trainer"), {})
+            held = (amounts(at(there, "resources", "requests")) | amounts(there.get("allocatedResources")))["cpu"]
+            least = request_of(spec, min(declared, held)) if declared else request  # what kube-scheduler counts
+            uses["lent"] = max(0, uses["cpu"] - Counter(dict(least))["cpu"])
             read = {"name": meta["name"], "role": role, "live": live and not over, "node": node, "request": request}
-            read["lent"] = lent_of(spec, status, request) if declared and read["live"] else 0
-            self.lent[node] += read["lent"]
-            self.own[job].append(read | {"done": role == "trainer" and phase == "Succeeded" and live})
+            self.own[job].append(read | {"uses": uses, "done": role == "trainer" and phase == "Succeeded" and live})
         if node in self.nodes and not over and (live or not ours):
-            there = self.nodes[node]["held" if ours else "free"]
-            for resource, n in request:
-                there[resource] += n if ours else -n
+            (self.nodes[node]["held"].update if ours else self.nodes[node]["free"].subtract)(uses)
         blocked = ours or node or over or not live or spec.get("schedulingGates") or (spec.get("priority") or 0) < 0
-        owned = {o.get("kind") for o in owners} & {"DaemonSet", "TrainingJob"}
         return None if blocked or owned else (request, placement_of(spec))
 
     def _job(self, job: Any, pods: list[Any], admitted: bool) -> Any:
@@ -200,67 +156,61 @@ class Cluster:
         low, high = bounds = [at(spec, "trainer", f"{end}-instance") for end in ("min", "max")]
         if not admitted:  # its spec may be one that nobody can use
             is_valid = all(type(n) is int for n in bounds) and low <= high
-            return {"live": live, "trainers": trainers} | ({"bounds": bounds} if is_valid else {})
-        if any(pod["done"] for pod in pods):
-            low, high = min(low, max(1, len(trainers))), max(1, len(trainers))
-        elif spec["trainer"].get("instances"):
-            low = high = spec["trainer"]["instances"]
+            return {"live": live, "trainers": trainers, "bounds": bounds if is_valid else None}
+        ended, pinned = max(1, len(trainers)) * any(pod["done"] for pod in pods), spec["trainer"].get("instances")
+        low, high = (min(low, ended), ended) if ended else (pinned, pinned) if pinned else (low, high)
         count = {"master": spec.get("fault_tolerant") is True, "pserver": at(spec, "pserver", "min-instance") or 0}
-        specs = {role: role_spec(spec, role) for role in ("trainer", *(r for r, n in count.items() if n))}
-        shapes = {role: (request_of(made), placement_of(made)) for role, made in specs.items()}
+        domain = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
+        shapes = {role: shape_of(spec, role, domain) for role in ("trainer", *(r for r, n in count.items() if n))}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
-        key = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
         stopped = spec.get("suspend") or at(job, "metadata", "deletionTimestamp")
-        read = {"key": key, "bounds": bounds, "low": low, "high": high, "missing": missing, "stopped": stopped}
-        return read | {"live": live, "trainers": trainers, "shapes": shapes}
+        read = {"live": live, "trainers": trainers, "bounds": bounds, "low": low, "high": high, "stopped": stopped}
+        return read | {"missing": missing, "domain": domain, "shapes": shapes}
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
-    """What is wrong with the decisions, and with the nodes that get pods.
-
-    What pods request may not exceed a node; trainers that lend request less than they declare. What pods declare may
-    exceed it only by the CPU that the placed serving pods take of what trainers lend.
-    """
-    found, change, asked = list[str](), defaultdict[str, Counter[str]](Counter), set[tuple[str, str, bool]]()
-    served = defaultdict[str, Counter[str]](Counter)
-    planned, lent = [(node, cluster.waiting[pod], 1) for pod, node in cert["pods"].items()], Counter(cluster.lent)
-    serving = len(planned)
+    """What is wrong with the decisions, and with the nodes that get pods; serving may use CPU that trainers lend."""
+    found, asked, nodes = list[str](), set[tuple[str, str, bool]](), cluster.nodes
+    change = defaultdict[tuple[str, bool], Counter[str]](Counter)  # by node, and by whether it is for serving
+    planned = [(node, cluster.waiting[pod], 1, True) for pod, node in cert["pods"].items()]
     for key, decision in plan.items():
         job, facts, new, target = cluster.jobs[key], cert["jobs"].get(key), decision["nodes"], decision["target"]
         gone, trainers = Counter(decision["victims"]), Counter(pod["name"] for pod in job["trainers"])
-        counts, bounds = [decision["current"], target], [decision["min"], decision["max"]]
-        agrees = counts == [len(trainers), len(trainers) - gone.total() + sum(new.values())]
-        agrees = agrees and bounds == job.get("bounds", bounds)
-        agrees = agrees and all(type(n) is int and n > 0 for n in new.values()) and not (gone - trainers)
-        found += [f"job {key}: its numbers do not add up, or pservers move"] * bool(not agrees or decision["moves"])
-        for pod in (p for p in job["live"] if p["name"] in gone or not (decision["admitted"] and facts)):
-            change[pod["node"]].subtract(dict(pod["request"]))
-            lent[pod["node"]] -= pod["lent"]
-        if not (decision["admitted"] and facts):
-            is_off = not (decision["admitted"] or facts or target or new or trainers - gone)
-            found += [f"job {key}: it has pods without admission, or PLAN and CERTIFICATE disagree"] * (not is_off)
+        is_on, is_off = decision["admitted"] and facts, not (decision["admitted"] or facts or target or new)
+        adds_up = [decision["current"], target] == [len(trainers), len(trainers) - gone.total() + sum(new.values())]
+        adds_up = adds_up and not gone - trainers and all(type(n) is int and n > 0 for n in new.values())
+        wrong = decision["moves"] or job["bounds"] not in (None, [decision["min"], decision["max"]])
+        wrong = wrong or not adds_up or not (is_on or is_off)
+        found += [f"job {key}: its numbers do not add up, or it runs unadmitted, or pservers move"] * bool(wrong)
+        for pod in (pod for pod in job["live"] if pod["name"] in gone or not is_on):
+            change[pod["node"], False].subtract(pod["uses"])
+        if not is_on:
             continue
-        runs = not job["stopped"] and job["low"] <= target <= job["high"]
-        runs = runs and all(len(facts[role]) == n for role, n in job["missing"].items())
+        runs = all(len(facts[role]) == n for role, n in job["missing"].items()) and not job["stopped"]
+        runs = runs and job["low"] <= facts["floor"] <= target <= job["high"] >= facts["cap"] >= job["low"]
         found += [f"job {key}: it may not run, or not with {target} trainers, or lacks a node"] * (not runs)
-        found += [f"job {key}: its pods are not in one domain"] * apart(cluster, job, decision, facts["pserver"])
-        planned += [(node, job["shapes"]["trainer"], n) for node, n in new.items()]
-        planned += [(node, job["shapes"][role], 1) for role in job["missing"] for node in facts[role]]
-    for number, (node, (request, placement), n) in enumerate(planned):
-        if not (node in cluster.nodes and takes(cluster.nodes[node], placement)):
-            found.append(f"node {node}: it does not exist or does not take a pod that is planned for it")
-        (served if number < serving else change)[node].update({resource: value * n for resource, value in request})
-        asked |= {(node, resource, number < serving) for resource, _ in request if node in cluster.nodes}
+        stay = ([p["node"] for p in job["live"] if p["role"] == r and p["name"] not in gone] for r in ROLES[:2])
+        places = [[*new, *facts["pserver"]], *stay]
+        here, *old = ({at(nodes, node, "labels", job["domain"]) or "" for node in place} for place in places)
+        is_one = len(here) < 2 and "" not in here and here <= (old[0] - {""} or old[1] - {""} or here)
+        found += [f"job {key}: its pods are not in one domain"] * bool(job["domain"] and not is_one)
+        planned += [(node, job["shapes"]["trainer"], n, False) for node, n in new.items()]
+        planned += [(node, job["shapes"][role], 1, False) for role in job["missing"] for node in facts[role]]
+    for node, (request, placement), n, is_served in planned:
+        is_open = takes(nodes.get(node), placement)
+        found += [f"node {node}: it does not exist or does not take a pod that is planned for it"] * (not is_open)
+        change[node, is_served].update({resource: value * n for resource, value in request})
+        asked |= {(node, resource, is_served) for resource, _ in request if node in nodes}
     for node, name, is_served in sorted(asked):
-        used, free = cluster.nodes[node]["held"][name] + change[node][name], cluster.nodes[node]["free"][name]
-        beside = served[node][name] - (lent[node] if name == "cpu" else 0)
-        used += beside if is_served else max(0, beside)
+        held, free, gone = nodes[node]["held"], nodes[node]["free"][name], change[node, False]
+        beside = change[node, True][name] - (held["lent"] + gone["lent"] if name == "cpu" else 0)
+        used = held[name] + gone[name] + (beside if is_served else max(0, beside))
         found += [f"node {node}: overcommitted: its pods request {used} of {name}, {free} is free"] * (used > free)
     return found
 
 
-def earned(nodes: dict[str, Any], rooms: dict[str, Counter[str]], proof: Any, price: dict[Any, int]) -> int:
-    """What all nodes earn at most: each the least of what the prices of its resources and whole pods allow."""
+def earned(cluster: Cluster, rooms: dict[str, Counter[str]], proof: Any, price: dict[Any, int]) -> int:
+    """What all nodes earn at most: each the least by prices of resources that pods can use, and by whole pods."""
     shapes = [(dict(request), placement, n) for (request, placement), n in sorted(price.items()) if n > 0]
     names, steps = sorted({r for s in shapes for r in s[0]}), [(r, max(1, int(n))) for r, n in proof["steps"].items()]
     sizes = [tuple(request.get(r, 0) // step for r, step in steps) for request, _, _ in shapes]
@@ -270,25 +220,22 @@ def earned(nodes: dict[str, Any], rooms: dict[str, Counter[str]], proof: Any, pr
         rest = ((shapes[s][2], tuple(a - b for a, b in zip(left, sizes[s], strict=True))) for s in fits)
         return max((worth + packed(fits, after) for worth, after in rest if min(after) >= 0), default=0)
 
-    @cache
     def value(taken: tuple[str, ...], free: tuple[int, ...], vector: Any) -> Any:
         room, prices = dict(zip(names, free, strict=True)), proof["nodePrices"].get(vector, {})
         slots = [min(room[r] // n for r, n in request.items()) * (place in taken) for request, place, _ in shapes]
         fits = tuple(s for s, most in enumerate(slots) if most > 0)
-        for r in names:  # what no set of these pods can use is not paid for
-            room[r] -= room[r] % (gcd(*(shapes[s][0].get(r, 0) for s in fits)) or 1)
+        room = {r: n - n % (gcd(*(shapes[s][0].get(r, 0) for s in fits)) or 1) for r, n in room.items()}
         price_of = {r: max(0, int(prices.get(r, 0))) for r in names}
-        worth = sum(room[r] * price_of[r] for r in names)
-        for s in fits:
-            worth += slots[s] * max(0, shapes[s][2] - sum(price_of[r] * n for r, n in shapes[s][0].items()))
+        left = [n - sum(price_of[r] * k for r, k in request.items()) for request, _, n in shapes]
+        worth = sum(room[r] * price_of[r] for r in names) + sum(slots[s] * max(0, left[s]) for s in fits)
         whole_pods = steps and all(any(sizes[s]) for s in fits)
         return min(worth, packed(fits, tuple(room.get(r, 0) // step for r, step in steps))) if whole_pods else worth
 
-    total, places = 0, sorted({placement for _, placement, _ in shapes})
-    for name, node in nodes.items():
+    places, vectors, kinds = sorted({placement for _, placement, _ in shapes}), proof["nodes"], Counter[Any]()
+    for name, node in cluster.nodes.items():
         taken = tuple(placement for placement in places if takes(node, placement))
-        total += value(taken, tuple(rooms[name][r] for r in names), proof["nodes"].get(name))
-    return total
+        kinds[taken, tuple(rooms[name][r] for r in names), vectors.get(name)] += 1
+    return sum(value(*kind) * n for kind, n in kinds.items())
 
 
 def fulfilment(job: Any, facts: Any, count: int) -> Fraction:
@@ -296,38 +243,35 @@ def fulfilment(job: Any, facts: Any, count: int) -> Fraction:
     return Fraction(count - job["low"], facts["cap"] - job["low"]) if facts["cap"] > job["low"] else Fraction(1)
 
 
-def bound_of(cluster: Cluster, plan: Any, cert: Any, name: str) -> Fraction:
+def bound_of(cluster: Cluster, cert: Any, name: str, unit: int) -> Fraction:
     """The bound that the prices of a proof give, computed from the snapshot."""
-    proof, unit, total = cert["proofs"][name], int(cert["denominator"]), Fraction(0)
-    named, fixed = {pod: cluster.waiting[pod] for pod in cert["pods"]}, defaultdict[str, Counter[str]](Counter)
+    proof, nodes, total, paid = cert["proofs"][name], cluster.nodes, Fraction(0), 0
+    named = {pod: cluster.waiting[pod] for pod in cert["pods"]}
+    rooms = {node: read["free"] | read["held"] for node, read in nodes.items()}
     for key in cert["jobs"]:
         named |= {f"{key} {role}": shape for role, shape in cluster.jobs[key]["shapes"].items()}
-        for pod in (pod for pod in cluster.jobs[key]["live"] if pod["role"] != "trainer"):
-            fixed[pod["node"]].update(dict(pod["request"]))
-    rooms = {node: (read["free"] | read["held"]) - fixed[node] for node, read in cluster.nodes.items()}
-    price, paid = {named[label]: max(0, int(value)) for label, value in proof["prices"].items()}, 0
+        for pod in (pod for pod in cluster.jobs[key]["live"] if pod["role"] != "trainer" and pod["node"] in rooms):
+            rooms[pod["node"]] -= Counter(dict(pod["request"]))
+    price = {named[label]: max(0, int(value)) for label, value in proof["prices"].items()}
     for key, facts in cert["jobs"].items():
         job, (request, placement) = cluster.jobs[key], cluster.jobs[key]["shapes"]["trainer"]
-        alike = [pod["node"] for pod in job["trainers"] if pod["request"] == request]
-        stuck = len(job["trainers"]) - sum(node in rooms and takes(cluster.nodes[node], placement) for node in alike)
+        stuck = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
         low, high, cost = job["low"], job["high"], Fraction(price.get((request, placement), 0), unit)
         least = {"promised": facts["floor"], "minimum": low}[name]
-        if not (unit > 0 and low <= least <= plan[key]["target"] and low <= facts["cap"] <= high):
-            raise ValueError(f"job {key}: its floor or its cap is out of range")
         counts = {least, high, min(max(least, stuck), high)}
         total += max(fulfilment(job, facts, n) - cost * max(0, n - stuck) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
-    if not cluster.lent.total():  # where trainers lend, a plan may place serving on CPU that others declare
-        paid += sum(price.get(named[pod], 0) for pod in cert["pods"])
-    return total + Fraction(earned(cluster.nodes, rooms, proof, price) - paid, unit)
+    lends = any(read["held"]["lent"] for read in nodes.values())  # serving may be placed on CPU that trainers declare
+    paid += 0 if lends else sum(price.get(named[pod], 0) for pod in cert["pods"])
+    return total + Fraction(earned(cluster, rooms, proof, price) - paid, unit)
 
 
 def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     """What holds and what does not."""
     cluster, jobs, unit = Cluster(snapshot, cert["jobs"]), cert["jobs"], int(cert["denominator"])
     chosen = {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
-    if len(chosen) < len(plan["decisions"]) or not chosen.keys() == cluster.jobs.keys() >= jobs.keys():
-        raise ValueError("PLAN does not have one decision for each job of SNAPSHOT")
+    if unit < 1 or len(chosen) < len(plan["decisions"]) or not chosen.keys() == cluster.jobs.keys() >= jobs.keys():
+        raise ValueError("PLAN does not have one decision for each job of SNAPSHOT, or the denominator is no unit")
     if found := check(cluster, chosen, cert):
         return [], found
     achieved = sum(fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items())
@@ -337,7 +281,7 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     found += [f"PLAN is worth {float(achieved)} or counts serving pods unlike it states"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
     for name, proof in cert["proofs"].items():
-        bound, proved = Fraction(int(proof["bound"]), unit), bound_of(cluster, chosen, cert, name)
+        bound, proved = Fraction(int(proof["bound"]), unit), bound_of(cluster, cert, name, unit)
         found += [f"proof {name}: its prices prove {float(proved)}, not {float(bound)}"] * (bound < proved)
         held.append(f"no plan that gives each job its {name} count is worth more than {float(bound)}")
     over = Fraction(int(cert["proofs"]["promised"]["bound"]), unit) - Fraction(stated["bound"])

@@ -231,7 +231,9 @@ class _Queue:
             known = most
             most = self._trial.passing(before, order)
             if most >= known:
-                return _longest(attempt, known - 1, packing)
+                fitting = {*self._trial.fitting(before, order[:known])}
+                guess = next((n for n, j in enumerate(order[:known]) if j not in fitting), known)
+                return _longest(attempt, known - 1, packing, guess)
         return most, tried
 
     def _in_turn(
@@ -266,7 +268,8 @@ class _Queue:
             unproved += 1
             fitting = self._trial.fitting(before, known.taken) if unproved < UNPROVED else ()
             if not fitting or len(fitting) == len(known.taken):
-                count = _longest_of_many(self._prefixes(before, known.taken), len(known.taken))[0]
+                most = len(known.taken) - 1
+                count = _longest(self._prefixes(before, known.taken), most, None, most)[0]
                 fitting = known.taken[:count]
             refused = {demand.index for demand in candidates} - {*fitting}
             passed = chosen()
@@ -365,31 +368,25 @@ def _members(packing: TrialPacking | None) -> tuple[int, ...]:
 
 
 def _longest(
-    attempt: Callable[[int], TrialPacking | None], most: int, start: TrialPacking | None
+    attempt: Callable[[int], TrialPacking | None], most: int, start: TrialPacking | None, guess: int
 ) -> tuple[int, TrialPacking | None]:
-    """The largest count for which an attempt succeeds, by bisection, and its packing.
+    """The largest count for which an attempt succeeds, and its packing.
+
+    The steps away from the guess double until the answer is between two of them; then it is bisected.
 
     Args:
         attempt: returns the packing of so many jobs, None if they do not fit.
         most: the largest count to try.
         start: the packing of no job.
+        guess: the count to try first.
     """
-    low, high, packing = 0, most + 1, start
+    low, high, packing, step = 0, most + 1, start, 1
+    count = min(max(guess, 1), most)
     while high - low > 1:
-        middle = most if high > most else (low + high) // 2
-        if (tried := attempt(middle)) is not None:
-            low, packing = middle, tried
+        if (tried := attempt(count)) is not None:
+            low, packing, beyond = count, tried, count + step
         else:
-            high = middle
+            high, beyond = count, count - step
+        step *= 2
+        count = beyond if low < beyond < high else (low + high) // 2
     return low, packing
-
-
-def _longest_of_many(attempt: Callable[[int], TrialPacking | None], known: int) -> tuple[int, TrialPacking | None]:
-    """The same if `known` fails and a little less probably succeeds: the steps down double until one does."""
-    step, high = 1, known
-    while (low := max(0, known - step)) and (tried := attempt(low)) is None:
-        high, step = low, 2 * step
-    if not low:
-        return _longest(attempt, high - 1, None)
-    more, packing = _longest(lambda n: attempt(low + n), high - low - 1, tried)
-    return low + more, packing
