@@ -193,6 +193,9 @@ def test_a_node_that_kills_trainers_is_avoided_until_a_trainer_does_well_there(a
         for name in JOBS:
             print(condition(avoiding, name, "Degraded")["message"], status(avoiding, name).get("failures"))
     kube.wait_until(lambda: len(trainers(kube, node)) > 1, WAIT_S, "the node is used again")
+    kube.wait_until(
+        lambda: not any(broken_node.is_avoided_by(kube, name, node) for name in JOBS), WAIT_S, "no job avoids it"
+    )
     print(f"{node} is used again after {time.monotonic() - began_s:.1f} s")
     assert before <= innocents(kube, node)
 

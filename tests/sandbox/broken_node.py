@@ -65,12 +65,16 @@ def avoid(kube: Kube, node: str, before: set[str], serve: Callable[[], object]) 
     kube.delete("pods", "web")
 
 
+def is_avoided_by(kube: Kube, job: str, node: str) -> bool:
+    """True if a job says that it avoids the node."""
+    conditions = kube.get("trainingjobs", job).get("status", {}).get("conditions", [])
+    reasons = {one["reason"]: one["message"] for one in conditions if one["type"] == "Degraded"}
+    return node in reasons.get("NodeAvoided", "")
+
+
 def _is_reported(kube: Kube, node: str) -> bool:
     """True if both jobs and the node say that it is avoided."""
-    for name in JOBS:
-        conditions = kube.get("trainingjobs", name).get("status", {}).get("conditions", [])
-        reasons = {one["reason"]: one["message"] for one in conditions if one["type"] == "Degraded"}
-        if node not in reasons.get("NodeAvoided", ""):
-            return False
+    if not all(is_avoided_by(kube, name, node) for name in JOBS):
+        return False
     events = kube.list("events", "default")
     return any(e["reason"] == "AvoidedByTraining" and e["involvedObject"]["name"] == node for e in events)
