@@ -303,9 +303,9 @@ simulations: $(STAMP) ## run the stored scenarios in virtual time and write docs
 	  $(BIN)/python -m benchmarks.simulations run $$s --seeds $(SEEDS) || exit 1; done
 	@$(BIN)/python -m benchmarks.simulations page
 
-cases: $(STAMP) ## play a case of 2017 on a real control plane beside the simulator (11 minutes): make cases [CASE=1] [MIX=even] [HEADROOM=auto]
+cases: $(STAMP) ## play a case of 2017 on a real control plane beside the simulator (11 minutes): make cases [CASE=1] [MIX=even] [HEADROOM=auto] [STOP=1]
 	@$(BIN)/python -m tests.e2e.cases $(or $(CASE),2) $(addprefix --mix ,$(MIX)) $(addprefix --headroom ,$(HEADROOM)) \
-	  $(addprefix --slo ,$(SLO)) $(addprefix --until ,$(UNTIL))
+	  $(addprefix --slo ,$(SLO)) $(addprefix --stop ,$(STOP)) $(addprefix --until ,$(UNTIL))
 
 two-weeks: $(STAMP) ## simulate two weeks of serving with headroom none, fixed, learned and foreseen (about 25 CPU minutes)
 	@$(BIN)/python -m benchmarks.headroom nodes

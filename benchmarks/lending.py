@@ -2,6 +2,7 @@
 
     python -m benchmarks.lending wave     # 400 -> 100 -> 400 replicas; an idle cluster, without lending, with it
     python -m benchmarks.lending case2    # the same wave by the two forms of lending, with the figures of 2017
+    python -m benchmarks.lending frontier # the same wave with deletion, learned headroom, lending and both
     python -m benchmarks.lending flaps    # 0 <-> 20 replicas with periods of 5 s to 2 min, ten minutes each
 
 Form 1: surplus trainers request a part of their CPU from their start. Form 2: they lower their request in place once
@@ -26,6 +27,8 @@ SEEDS = (0, 1)
 CHANGES_S = (468.0, 558.0, 690.0)  # the last changes of serving in the wave, and nearly its end
 PERIODS_S = (5, 10, 20, 40, 60, 120)
 FLAPPING_S = 600
+HEADROOM_SLOS = (50, 100, 200)
+CLEAR_S = (30, 60, 120, 0)
 FIGURES = (
     "serving_shortfall_pod_s",
     "trainers_deleted",
@@ -44,6 +47,11 @@ FIGURES = (
 def lends(part: float, clear_s: float, *, in_place: bool = False) -> dict[str, Any]:
     """The flags of the controller."""
     return {"surplus_cpu_request": part, "clear_lending_after_s": clear_s, "lend_by_resize": in_place}
+
+
+def learns(slo: float) -> dict[str, Any]:
+    """The flags of the controller with headroom that learns at a cost of waiting."""
+    return {"serving_headroom": "auto", "serving_slo": slo}
 
 
 FORMS = {"no lending": lends(1.0, 0), "form 1": lends(0.1, 30), "form 2": lends(0.1, 30, in_place=True)}
@@ -81,20 +89,34 @@ def flaps(period_s: float, flags: dict[str, Any]) -> Scenario:
 
 def cases(which: str) -> Iterator[tuple[str, Scenario]]:
     """Each case with its name."""
-    if which != "flaps":
-        yield "idle cluster", wave(FORMS["no lending"], idle=True)
-    if which == "wave":
-        yield "no lending", wave(FORMS["no lending"])
-        for part in (0.1, 0.5):
-            for clear_s in (30, 60, 120, 0):
-                yield f"part {part}, cleared after {clear_s} s", wave(lends(part, clear_s))
-    elif which == "case2":
-        for form, flags in FORMS.items():
-            yield form, wave(flags)
-    else:
+    if which == "frontier":
+        yield from frontier()
+        return
+    if which == "flaps":
         for period_s in PERIODS_S:
             for form, flags in FORMS.items():
                 yield f"period {period_s} s, {form}", flaps(period_s, flags)
+        return
+    yield "idle cluster", wave(FORMS["no lending"], idle=True)
+    if which == "wave":
+        yield "no lending", wave(FORMS["no lending"])
+        for part in (0.1, 0.5):
+            for clear_s in CLEAR_S:
+                yield f"part {part}, cleared after {clear_s} s", wave(lends(part, clear_s))
+    else:
+        for form, flags in FORMS.items():
+            yield form, wave(flags)
+
+
+def frontier() -> Iterator[tuple[str, Scenario]]:
+    """What serving may wait less for: deletion, headroom that learns, lending, and both."""
+    yield "deletion", wave(FORMS["no lending"])
+    for slo in HEADROOM_SLOS:
+        yield f"headroom at {slo}", wave(learns(slo))
+    for clear_s in CLEAR_S:
+        yield f"lending, cleared after {clear_s} s", wave(lends(0.1, clear_s))
+    for slo in HEADROOM_SLOS[1:]:
+        yield f"both: headroom at {slo}, cleared after 30 s", wave(lends(0.1, 30) | learns(slo))
 
 
 def slowed_at_rest(runs: Sequence[Run]) -> int:

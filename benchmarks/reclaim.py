@@ -21,12 +21,11 @@ from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import Action, DeletePod, Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.plan import SERVING_GRACE_S, Limits
 from edl.model.pods import Pod
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
-from edl.settings.controller import SERVING_GRACE_S
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld

@@ -45,6 +45,13 @@ class Quota:
     best_effort: bool = False
 
 
+SERVING_GRACE_S = 2.0
+"""How long a controller waits for kube-scheduler's own preemption before it deletes trainers for a serving pod."""
+
+UNTRIED_S = 120.0
+"""How long a controller keeps room for a waiting pod that no scheduler has tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the operator allows a plan to do.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from edl.model.names import CONTROLLER_NAMESPACE
-from edl.model.plan import Limits
+from edl.model.plan import SERVING_GRACE_S, UNTRIED_S, Limits
 from edl.observability.logs import LogFormat
 from edl.settings.flags import Flag
 from edl.settings.shared import (
@@ -21,12 +21,6 @@ from edl.settings.shared import (
 )
 
 LogLevel = Literal["debug", "info", "warn", "error", "crit"]
-
-SERVING_GRACE_S = 2.0
-"""How long a controller waits for kube-scheduler's own preemption before it deletes trainers for a serving pod."""
-
-UNTRIED_S = 120.0
-"""How long a controller keeps room for a waiting pod that no scheduler has tried."""
 
 _LEVEL_ALIASES = {"dbug": "debug", "warning": "warn", "eror": "error", "critical": "crit", "fatal": "crit"}
 

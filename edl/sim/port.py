@@ -26,6 +26,7 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape, Toleration
 from edl.model.topology import in_domain
+from edl.sim.scenario import LatencySpec
 from edl.sim.world import Engine, World, with_request
 from edl.waiting import is_set_within
 
@@ -41,8 +42,9 @@ class SimulatedCluster:
     With `lends_by_resize`, trainers are created with all that they declare, as before lending was switched on.
     """
 
-    def __init__(self, world: World, engine: Engine, write_s: float, *, lends_by_resize: bool = False) -> None:
-        self._world, self._engine, self._write_s = world, engine, write_s
+    def __init__(self, world: World, engine: Engine, latency: LatencySpec, *, lends_by_resize: bool = False) -> None:
+        self._world, self._engine, self._latency = world, engine, latency
+        self._busy_until_s = 0.0
         self._lends_by_resize = lends_by_resize
         self._changed = asyncio.Event()
         world.listeners.append(lambda *_: self._changed.set())
@@ -63,7 +65,7 @@ class SimulatedCluster:
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if its job is still the one that was observed."""
-        await asyncio.sleep(self._write_s)
+        await asyncio.sleep(self._write_s())
         job = self._world.jobs.get(action.job)
         if job is None or job.uid != action.job_uid:
             return Outcome(action, Result.CONFLICT, "Conflict", "the job is another one now")
@@ -88,6 +90,12 @@ class SimulatedCluster:
             case _:
                 return Outcome(action, Result.UNCHANGED)
         return Outcome(action, Result.DONE)
+
+    def _write_s(self) -> float:
+        """How long a write takes that is sent now: the API server carries out one after the other."""
+        now_s, rate = self._engine.now_s(), self._latency.writes_per_s
+        self._busy_until_s = max(now_s, self._busy_until_s) + (1.0 / rate if rate is not None else 0.0)
+        return self._latency.write_s + self._busy_until_s - now_s
 
     def _create(self, action: CreatePod, job: Job) -> Outcome:
         if (action.job.namespace, action.pod_name) in self._world.pods:

@@ -59,7 +59,9 @@ class SchedulerSpec(_Spec):
     """kube-scheduler: how long it takes for a pod, when it tries again, whether it preempts."""
 
     pod_s: Annotated[float, Field(gt=0, le=60)] = 0.005
-    preempt_s: Annotated[float, Field(gt=0, le=60)] = 0.03
+    preempt_s: Annotated[
+        float, Field(gt=0, le=60, description="A try that ends with a new status of the pod: another node or reason.")
+    ] = 0.03
     retry: Annotated[
         Literal["events", "backoff"],
         Field(description="Try a pod again once it fits (today), or only after growing pauses (Kubernetes 1.6)."),
@@ -73,7 +75,12 @@ class LatencySpec(_Spec):
 
     start_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     stop_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
-    write_s: Annotated[Seconds, Field(description="A write of the controller.")] = 0.01
+    write_s: Annotated[
+        Seconds, Field(description="A write of the controller, if the API server does nothing else.")
+    ] = 0.01
+    writes_per_s: Annotated[
+        float | None, Field(gt=0, description="So many writes of the controller the API server carries out at most.")
+    ] = None
     decide_s: Annotated[Between, Field(description="The controller makes a plan.")] = (0.0, 0.0)
     resize_s: Annotated[Seconds, Field(description="A kubelet grants a changed request of a running pod.")] = 0.2
     create_per_s: Annotated[float, Field(gt=0, description="Pods that a Deployment creates per second.")] = 100.0

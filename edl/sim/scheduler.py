@@ -33,9 +33,10 @@ MIN_FEASIBLE = 100
 
 @dataclass(slots=True)
 class _Waiting:
-    """A pod that has been tried and fits nowhere: how often, when last, and until when it pauses."""
+    """A pod that has been tried and fits nowhere: how often, when last, what came of it, and until when it pauses."""
 
     tries: int
+    result: str
     tried_s: float
     until_s: float
     is_queued: bool = False
@@ -180,28 +181,30 @@ class Scheduler:
         return int(best[self._engine.rng.randrange(len(best))])
 
     def _refuse(self, key: PodKey, pod: Pod, free: NDArray[np.int64]) -> float:
-        waiting = self._waiting.setdefault(key, _Waiting(0, 0.0, 0.0))
+        waiting = self._waiting.setdefault(key, _Waiting(0, "", 0.0, 0.0))
         waiting.tries += 1
         backoff_s = min(self._spec.backoff_max_s, FIRST_BACKOFF_S * 2 ** (waiting.tries - 1))
         waiting.tried_s = self._engine.now_s()
         waiting.until_s = waiting.tried_s + backoff_s
         waiting.is_queued = self._spec.retry == "backoff"
-        took_s, nominated = self._spec.pod_s, pod.nominated
+        result, nominated = "not eligible", pod.nominated
+        victims: tuple[PodKey, ...] = ()
         if self._spec.preempts and self._may_preempt(pod):
-            took_s = self._spec.preempt_s
             found = find_preemption(self._world, pod, free, self._engine.rng)
-            nominated = found.node if found is not None else ""
+            nominated, victims = (found.node, found.victims) if found is not None else ("", ())
+            result = f"on {nominated}" if nominated else "no help"
             self._nominated.pop(key, None)
             if nominated:
                 self._nominated[key] = nominated
         if waiting.is_queued:
             self._after_backoff(key, waiting)
+        is_new, waiting.result = result != waiting.result, result
         if not pod.tried or nominated != pod.nominated:
             self._world.put(replace(pod, tried=True, answered_s=self._engine.now_s(), nominated=nominated))
-        if nominated and nominated != pod.nominated and found is not None:
-            for victim in found.victims:
+        if nominated != pod.nominated:
+            for victim in victims:
                 self._evict(victim)
-        return took_s
+        return self._spec.preempt_s if is_new and self._spec.preempts else self._spec.pod_s
 
     def _may_preempt(self, pod: Pod) -> bool:
         """Its class allows it, and no victim of a preemption is still ending on the node that it is to have."""

@@ -16,7 +16,7 @@ from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
-from edl.model.plan import Limits
+from edl.model.plan import SERVING_GRACE_S, UNTRIED_S, Limits
 from edl.model.resources import CPU
 from edl.planner.guard import check
 from edl.planner.packing import startable
@@ -198,12 +198,14 @@ class _Simulation:
             lend_running=spec.lend_by_resize,
             clear_lending_after_s=spec.clear_lending_after_s,
             deadline_s=spec.deadline_s,
+            serving_grace_s=SERVING_GRACE_S,
+            untried_s=UNTRIED_S,
         )
         if self._decide is None:
             raise AssertionError("policies of 2017 run without a controller")
         return Controller(
             cluster=SimulatedCluster(
-                self._world, self._engine, self._scenario.latency.write_s, lends_by_resize=spec.lend_by_resize
+                self._world, self._engine, self._scenario.latency, lends_by_resize=spec.lend_by_resize
             ),
             clock=LoopClock(),
             lease=_AlwaysHeld(),

@@ -106,7 +106,7 @@ class Autoscaled:
             return plan
 
         return Controller(
-            cluster=SimulatedCluster(self.world, self.engine, 0.01),
+            cluster=SimulatedCluster(self.world, self.engine, LatencySpec()),
             clock=LoopClock(),
             lease=_Held(),
             recorder=self.recorder,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from edl.model.resources import NodeTerm, Requirement
 from edl.model.status import JobPhase, JobStatus
 from edl.model.topology import Topology, TopologyMode
 from edl.sim.port import SimulatedCluster
-from edl.sim.scenario import Scenario
+from edl.sim.scenario import LatencySpec, Scenario
 from edl.sim.shapes import job_of
 from edl.sim.virtual_time import run_virtual
 from edl.sim.world import Engine, World
@@ -23,6 +24,7 @@ from tests.sim.scenarios import make_group, make_scenario
 from tests.worlds.builders import make_nodes
 
 PSERVER = {"count": 1, "resources": {"cpu": 1, "memory": "1Gi"}}
+AT_ONCE = LatencySpec(write_s=0.0)
 Script = Callable[[SimulatedCluster, World, Job], Awaitable[None]]
 
 
@@ -30,13 +32,14 @@ def scenario() -> Scenario:
     return make_scenario(jobs=[make_group(min=2, pserver=PSERVER)])
 
 
-def play(script: Script) -> None:
+def play(script: Script, latency: LatencySpec = AT_ONCE) -> None:
     """Run a script against a cluster with one job and no other part."""
 
     async def main() -> None:
         world = World(make_nodes(2))
-        engine = Engine(lambda: 1000.0, lambda *_: None, random.Random(0))  # noqa: S311 - no secret
-        cluster = SimulatedCluster(world, engine, 0.0)
+        loop = asyncio.get_running_loop()
+        engine = Engine(loop.time, lambda *_: None, random.Random(0))  # noqa: S311 - no secret
+        cluster = SimulatedCluster(world, engine, latency)
         job = job_of(scenario().jobs[0], 0, 1000.0)
         world.put_job(job)
         await script(cluster, world, job)
@@ -75,6 +78,16 @@ def test_a_snapshot_shows_a_write_at_once() -> None:
         assert [(pod.name, pod.planned) for pod in seen.pods] == [("job-0-trainer-0", "n001")]
 
     play(script)
+
+
+@pytest.mark.parametrize(("rate", "last_s"), [(None, 0.1), (10.0, 2.1)])
+def test_the_api_server_carries_out_one_write_after_the_other(rate: float | None, last_s: float) -> None:
+    async def script(cluster: SimulatedCluster, _: World, job: Job) -> None:
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*(cluster.apply(create(job, index)) for index in range(20)))
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(last_s)
+
+    play(script, LatencySpec(write_s=0.1, writes_per_s=rate))
 
 
 def test_a_name_in_use_is_a_conflict() -> None:

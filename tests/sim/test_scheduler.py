@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import pytest
+
 from edl.model.pods import Pod
 from edl.sim.kubelet import Kubelet
 from edl.sim.scenario import LatencySpec, SchedulerSpec
@@ -149,6 +151,30 @@ def test_whenever_a_bound_pod_is_gone_each_waiting_pod_is_tried_in_turn() -> Non
     assert bench.node_of("late") == "", "the three that wait are tried first, though they do not fit where it does"
     bench.wait(0.1)
     assert bench.node_of("late") == "n1"
+
+
+def test_a_try_takes_longer_if_it_ends_with_a_new_status_of_the_pod() -> None:
+    def behind_s(*, is_first: bool) -> float:
+        """How long a pod that fits waits while the scheduler tries one again that waits for its victim."""
+        bench = Bench(4, 1, 1, 1, spec=SchedulerSpec(preempt_s=1.0, pod_s=0.1), stop_s=20)
+        bench.add("victim", 4, priority=-100)
+        for i in range(3):
+            bench.add(f"small-{i}", 1, node=f"n{i + 1}")
+        bench.wait(1)
+        bench.add("web", 4)
+        bench.wait(3)
+        if not is_first:
+            bench.world.drop(("ns", "small-0"))
+            bench.wait(5)
+        bench.world.drop(("ns", "small-1"))
+        bench.add("late", 1)
+        began_s = bench.now_s
+        while not bench.node_of("late"):
+            bench.wait(0.05)
+        return bench.now_s - began_s
+
+    assert behind_s(is_first=True) == pytest.approx(1.1, abs=0.1), "the reason is a new one: a victim is still ending"
+    assert behind_s(is_first=False) == pytest.approx(0.2, abs=0.1)
 
 
 def test_a_pod_that_comes_while_another_is_tried_waits_for_its_end() -> None:

@@ -81,6 +81,17 @@ def test_serving_preempts_surplus_trainers_and_waits_for_their_end() -> None:
     assert trainers_at(done, "job-0", 59) == 24
 
 
+def test_the_controller_leaves_kube_scheduler_two_seconds_to_preempt() -> None:
+    scenario = make_scenario(
+        jobs=[make_group(max=32)],
+        serving=[make_deployment((0, 0), (30, 4))],
+        latency={"start_s": INSTANT, "stop_s": {"trainer": [5, 5]}},
+        scheduler={"preempt_s": 0.4},
+    )
+    figures = run(scenario).figures
+    assert figures["trainers_preempted"] == figures["trainers_deleted"] == 16
+
+
 def test_a_policy_of_fixed_size_leaves_serving_its_room() -> None:
     scenario = make_scenario(jobs=[make_group(max=32)], serving=[make_deployment((0, 0), (30, 2))])
     done = run(scenario, "static-min")

@@ -38,6 +38,7 @@ class Asked:
         case: 1 or 2 of 2017, or the path of a scenario file.
         mix: other nodes with the same total.
         headroom: pods of each shape, or auto; slo: with auto, the price of waiting.
+        stop_s: how long trainers take to end; None as the scenario says.
         until_s: ends earlier.
     """
 
@@ -45,6 +46,7 @@ class Asked:
     mix: str
     headroom: str
     slo: float
+    stop_s: float | None
     until_s: float | None
 
     def scenario(self) -> Scenario:
@@ -55,20 +57,37 @@ class Asked:
             number = int(self.headroom) if self.headroom.isdigit() else self.headroom
             flags = {"serving_headroom": number, "serving_slo": self.slo}
             scenario = scenario.model_copy(update={"controller": scenario.controller.model_copy(update=flags)})
+        if self.stop_s is not None:
+            latency = scenario.latency
+            stops = {**latency.stop_s, "trainer": (self.stop_s, self.stop_s)}
+            scenario = scenario.model_copy(update={"latency": latency.model_copy(update={"stop_s": stops})})
         return shortened(scenario, self.until_s)
 
     def about(self) -> dict[str, str]:
         """Title and command, for the page."""
-        parts = [f"nodes: {self.mix}" if self.mix else "", f"headroom {self.headroom}" if self.headroom else ""]
         slo = f"{self.slo:g}" if self.headroom else ""
-        until = "" if self.until_s is None else f"{self.until_s:g}"
-        said = {"CASE": self.case, "MIX": self.mix, "HEADROOM": self.headroom, "SLO": slo, "UNTIL": until}
+        stop, until = ("" if given is None else f"{given:g}" for given in (self.stop_s, self.until_s))
+        parts = [
+            f"nodes: {self.mix}" if self.mix else "",
+            f"headroom {self.headroom} at a cost of {slo}" if self.headroom else "",
+            f"trainers that end after {stop} s" if stop else "",
+        ]
+        said = {
+            "CASE": self.case,
+            "MIX": self.mix,
+            "HEADROOM": self.headroom,
+            "SLO": slo,
+            "STOP": stop,
+            "UNTIL": until,
+        }
         command = " ".join(["make cases", *(f"{key}={value}" for key, value in said.items() if value)])
         return {"title": ", ".join(filter(None, (f"Case {self.case}", *parts))), "command": command}
 
     def file(self) -> Path:
         """Where the result is stored."""
-        name = "-".join(filter(None, (Path(self.case).stem, self.mix, self.headroom and f"headroom-{self.headroom}")))
+        headroom = self.headroom and f"headroom-{self.headroom}"
+        stop = "" if self.stop_s is None else f"stop-{self.stop_s:g}"
+        name = "-".join(filter(None, (Path(self.case).stem, self.mix, headroom, stop)))
         return RESULTS / f"case-{name}.json"
 
 
@@ -79,6 +98,7 @@ def main() -> None:
     parser.add_argument("--mix", default="", choices=("", *MIXES), help="other nodes with the same total")
     parser.add_argument("--headroom", default="", help="pods of each shape, or auto")
     parser.add_argument("--slo", type=float, default=100.0, help="with --headroom auto: the price of waiting")
+    parser.add_argument("--stop", type=float, default=None, metavar="SECONDS", help="how long trainers take to end")
     parser.add_argument("--until", type=float, default=None, metavar="SECONDS", help="end earlier")
     parser.add_argument("--seeds", type=int, default=3, help="of the simulator")
     parser.add_argument("--simulate-only", action="store_true", help="keep what was played, simulate anew")
@@ -86,7 +106,7 @@ def main() -> None:
         "--pods", type=Path, default=None, metavar="FILE", help="write what happened to each pod, as CSV"
     )
     given = parser.parse_args()
-    asked = Asked(given.case, given.mix, given.headroom, given.slo, given.until)
+    asked = Asked(given.case, given.mix, given.headroom, given.slo, given.stop, given.until)
     scenario, stored = asked.scenario(), asked.file()
     found = json.loads(stored.read_text()) if given.simulate_only else _played(scenario, given.pods)
     scenarios = {"simulated": scenario, "as seen": as_seen(scenario, found["spans"])}
@@ -98,8 +118,9 @@ def main() -> None:
     for span, (count, low, half, high, mean) in found["spans"].items():
         print(f"{span}: {count:g} pods, {low:.2f} to {high:.2f} s, half within {half:.3f} s, mean {mean:.3f} s")
     print(f"latest event: {found['control plane']['late_s']:.2f} s late; written to {stored}")
-    if missed := table.misses(found["simulated"], found["control plane"]):
-        print(f"differ by more than {table.WITHIN:.0%}: {', '.join(missed)}")
+    for kind in scenarios:
+        missed = ", ".join(table.misses(found[kind], found["control plane"])) or "nothing"
+        print(f"{kind}: differs by more than {table.WITHIN:.0%}: {missed}")
 
 
 def _simulated(scenario: Scenario, seeds: int) -> dict[str, float]:

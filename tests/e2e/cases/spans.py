@@ -6,7 +6,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from tests.e2e.worlds import facts
 
 Object = Mapping[str, Any]
 SERVING, SCHEDULER = "serving", "scheduler"
+BURST_PAUSE_S = 0.1
+"""Pods that come with shorter pauses were sent at once."""
+
 WITHIN = (0.05, 0.95)
 """The parts of the pods between which a span is taken, so that one late pod does not make it."""
 
@@ -115,10 +118,16 @@ class Spans:
     def summary(self) -> dict[str, list[float]]:
         """For each span: how many there were, the shortest, the median and the longest time, and the mean."""
         found = {}
-        for (what, role), seconds in sorted(self.seconds.items()):
+        for (what, role), seconds in sorted((self.seconds | self._pace()).items()):
             times = *np.quantile(seconds, (WITHIN[0], 0.5, WITHIN[1])), np.mean(seconds)
             found[f"{role} {what}"] = [len(seconds), *(round(float(s), 4) for s in times)]
         return found
+
+    def _pace(self) -> dict[tuple[str, str], list[float]]:
+        """What passes between two pods that the controller creates in one go."""
+        created = sorted(life.created_s for life in self.lives.values() if life.role != SERVING)
+        pauses = [after - before for before, after in pairwise(created) if after - before <= BURST_PAUSE_S]
+        return {("pace", CONTROLLER): pauses} if pauses else {}
 
 
 def _is_refused(status: Object) -> bool:
@@ -136,7 +145,9 @@ def as_seen(scenario: Scenario, summary: Mapping[str, list[float]]) -> Scenario:
     if (plan := summary.get(f"{CONTROLLER} plan")) is not None:
         fields["decide_s"] = (plan[1], max(plan[1], 2 * plan[-1] - plan[1]))
     if (write := summary.get(f"{CONTROLLER} write")) is not None:
-        fields["write_s"] = write[-1]
+        fields["write_s"] = write[1]
+    if (pace := summary.get(f"{CONTROLLER} pace")) is not None:
+        fields["writes_per_s"] = 1.0 / max(pace[-1], 1e-3)
     keys = {"pod_s": "place", "preempt_s": "preempt"}
     times = {
         key: summary[f"{SCHEDULER} {what}"][-1] for key, what in keys.items() if f"{SCHEDULER} {what}" in summary

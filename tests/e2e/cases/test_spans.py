@@ -57,9 +57,16 @@ def test_the_time_of_a_try_begins_when_the_scheduler_was_done_with_the_pod_befor
 
 def test_the_simulator_takes_over_the_means() -> None:
     scenario = read_scenario(Path(__file__).parents[3] / "example" / "scenarios" / "edl2017-case2.yaml")
-    seen = as_seen(
-        scenario, {"serving start": [9, 2.0, 2.5, 4.5, 3.0], "scheduler preempt": [9, 0.1, 0.1, 0.2, 0.125]}
-    )
+    spans = {
+        "serving start": [9, 2.0, 2.5, 4.5, 3.0],
+        "scheduler preempt": [9, 0.1, 0.1, 0.2, 0.125],
+        "controller plan": [9, 0.25, 0.5, 1.5, 0.75],
+        "controller write": [9, 0.01, 0.02, 0.2, 0.05],
+        "controller pace": [9, 0.001, 0.005, 0.02, 0.008],
+    }
+    seen = as_seen(scenario, spans)
+    assert (seen.latency.decide_s, seen.latency.write_s) == ((0.25, 1.25), 0.01)
+    assert seen.latency.writes_per_s == 125
     assert seen.latency.start_of("serving") == (2.0, 4.0)
     assert seen.latency.stop_of("trainer") == scenario.latency.stop_of("trainer")
     assert (seen.scheduler.preempt_s, seen.scheduler.pod_s) == (0.125, scenario.scheduler.pod_s)
