@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
@@ -117,6 +118,8 @@ class ClusterSnapshot:
         avoided: nodes on which trainers of several jobs failed or hung, sorted by name. Only the planner's view of a
             cluster has them.
         headroom: room that the plan is to keep for serving pods to come, learned from those that came.
+        jobs_before: the jobs as observed, if `jobs` are those of a further plan, in which some pods have gone or are
+            on their way out; else None. What a queue may use is the same in all plans of one decision.
     """
 
     observed_at_s: float
@@ -133,6 +136,16 @@ class ClusterSnapshot:
     idle_nodes: tuple[str, ...] = ()
     avoided: tuple[AvoidedNode, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    jobs_before: tuple[Job, ...] | None = None
+
+    @property
+    def jobs_of_queues(self) -> tuple[Job, ...]:
+        """The jobs by whose pods and bounds the queues share."""
+        return self.jobs if self.jobs_before is None else self.jobs_before
+
+    def with_changed(self, jobs: Iterable[Job]) -> ClusterSnapshot:
+        """The snapshot of a further plan, with the same jobs as they would be then."""
+        return replace(self, jobs=tuple(jobs), jobs_before=self.jobs_of_queues)
 
     @property
     def waiting_serving(self) -> tuple[Pod, ...]:

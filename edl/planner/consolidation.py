@@ -137,7 +137,7 @@ def without(snapshot: ClusterSnapshot, moving: Moving) -> ClusterSnapshot:
     """The snapshot with these pods terminating."""
     both = (moving.pservers, moving.trainers)
     jobs = (_with_deleted(job, {name for pods in both for name in pods.get(job.key, ())}) for job in snapshot.jobs)
-    return replace(snapshot, jobs=tuple(jobs))
+    return snapshot.with_changed(jobs)
 
 
 def pays(before: ScalePlan, after: ScalePlan, price: int) -> bool:

@@ -121,7 +121,7 @@ def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
 def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
     """What the running jobs of each queue need to stay as they are, if the limits of the queue are unknown."""
     jobs: dict[str, list[Job]] = {queue.name: [] for queue in snapshot.queues if queue.is_unknown}
-    for job in snapshot.jobs if jobs else ():
+    for job in snapshot.jobs_of_queues if jobs else ():
         if job.queue in jobs:
             jobs[job.queue].append(job)
     for queue, own in jobs.items():

@@ -39,6 +39,7 @@ NEW_FIELDS = {
     ("limits", "expected_nodes"),
     ("plan", "decisions", "asks"),
     ("snapshot", "idle_nodes"),
+    ("snapshot", "jobs_before"),
     ("snapshot", "jobs", "scale_up"),
     ("snapshot", "node_requests"),
     ("snapshot", "resting_groups"),

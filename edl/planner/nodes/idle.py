@@ -110,8 +110,7 @@ def without_idle(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
         return snapshot
     gone = {*snapshot.idle_nodes}.intersection(idle_nodes(snapshot, limits))
     nodes = tuple(replace(node, cordoned=True) if node.name in gone else node for node in snapshot.nodes)
-    jobs = tuple(_without(job, gone) for job in snapshot.jobs)
-    return replace(snapshot, nodes=nodes, jobs=jobs)
+    return replace(snapshot, nodes=nodes).with_changed(_without(job, gone) for job in snapshot.jobs)
 
 
 def _without(job: Job, gone: set[str]) -> Job:

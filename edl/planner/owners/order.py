@@ -116,9 +116,7 @@ def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
 
     A workload that keeps no more than its minimum may still grow; any other one has exactly what it keeps.
     """
-    return replace(
-        snapshot, jobs=tuple(_settled(job, settled) if job.key in settled else job for job in snapshot.jobs)
-    )
+    return snapshot.with_changed(_settled(job, settled) if job.key in settled else job for job in snapshot.jobs)
 
 
 def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:

@@ -103,7 +103,7 @@ def queue_uses(snapshot: ClusterSnapshot) -> dict[Pool, tuple[QueueUse, ...]]:
     if not queues:
         return {}
     jobs: dict[str, list[Job]] = {queue.name: [] for queue in queues}
-    for job in snapshot.jobs:
+    for job in snapshot.jobs_of_queues:
         if job.queue in jobs:
             jobs[job.queue].append(job)
     largest = _largest(snapshot)

@@ -115,16 +115,20 @@ def _wish(topology: Topology) -> Preference:
 
 
 def _home(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> str:
-    """The domain of most of its trainers; without trainers, that of most of its pservers; empty if it has neither."""
-    for role in TOGETHER:
-        homes = Counter(
-            domain_of(labels.get(pod.node or pod.nominated or pod.planned, ()), topology.key)
-            for pod in job.pods
-            if pod.role is role and pod.is_live
-        )
-        homes.pop("", None)
-        if homes:
-            return max(sorted(homes), key=homes.__getitem__)
+    """The domain of most of its trainers; without trainers, that of most of its pservers; empty if it has neither.
+
+    Pods that have a node count before those that wait for one, which may still go elsewhere.
+    """
+    for has_node in (True, False):
+        for role in TOGETHER:
+            homes = Counter(
+                domain_of(labels.get(pod.node or pod.nominated or pod.planned, ()), topology.key)
+                for pod in job.pods
+                if pod.role is role and pod.is_live and bool(pod.node) is has_node
+            )
+            homes.pop("", None)
+            if homes:
+                return max(sorted(homes), key=homes.__getitem__)
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -118,28 +119,28 @@ def test_a_job_whose_trainers_fail_says_so_until_its_limit_ends_it(
     with here.controller:
         here.submit(training_job("a", min_trainers=2, max_trainers=4, backoffLimit=2))
         for failures in ("1 pod failure", "2 pod failures"):
-            here.kube.wait_until(lambda: here.running("a") == 4, 60, "it runs at its maximum")
-            here.kube.annotate("pods", names_of_trainers(here)[0], exit_code="1")
-            here.kube.wait_until(lambda said=failures: said in degraded(here, "a"), 60, f"it had {failures}")
+            fail_one(here)
+            here.kube.wait_until(partial(is_degraded, here, failures), 60, f"it has {failures}")
             here.kube.wait_until(lambda: here.running("a") == 4, 60, "the trainer is replaced")
             assert here.kube.get("tj", "a")["status"]["reason"] == "PodFailed", "it does not look complete"
-            assert f"exited with code 1 (its termination log is empty; see `edl logs a`); {failures} so far" in (
-                degraded(here, "a")
-            )
-        here.kube.annotate("pods", names_of_trainers(here)[0], exit_code="1")
+            assert is_degraded(here, failures)
+        fail_one(here)
         here.kube.wait_until(lambda: here.kube.get("tj", "a")["status"]["phase"] == "Failed", 60, "the job fails")
         assert here.kube.get("tj", "a")["status"]["reason"] == "BackoffLimitExceeded"
 
 
-def names_of_trainers(here: World) -> list[str]:
-    """The trainers that run, by name."""
-    return sorted(pod["metadata"]["name"] for pod in here.pods() if is_trainer(pod) and facts.is_running(pod))
+def fail_one(here: World) -> None:
+    """Let a trainer of job `a` fail once all four run."""
+    here.kube.wait_until(lambda: here.running("a") == 4, 60, "it runs at its maximum")
+    first = min(pod["metadata"]["name"] for pod in here.pods() if is_trainer(pod) and facts.is_running(pod))
+    here.kube.annotate("pods", first, exit_code="1")
 
 
-def degraded(here: World, job: str) -> str:
-    """The message of condition Degraded; empty if there is no status yet."""
-    conditions = (here.kube.get("tj", job).get("status") or {}).get("conditions") or ()
-    return next((str(one["message"]) for one in conditions if one["type"] == "Degraded"), "")
+def is_degraded(here: World, failures: str) -> bool:
+    """True if condition Degraded of job `a` says how a trainer failed, and how many pods have failed."""
+    conditions = (here.kube.get("tj", "a").get("status") or {}).get("conditions") or ()
+    message = next((str(one["message"]) for one in conditions if one["type"] == "Degraded"), "")
+    return "exited with code 1" in message and f"{failures} so far" in message
 
 
 def test_a_controller_killed_in_the_middle_of_a_scale_up_is_continued_by_the_next(

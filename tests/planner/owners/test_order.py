@@ -14,9 +14,13 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import PodPhase
+from edl.model.queues import Queue, Reclaim
+from edl.model.resources import CPU
+from edl.planner.consolidation import Moving, without
 from edl.planner.guard import check
-from edl.planner.owners.order import in_deletion_order
+from edl.planner.owners.order import as_settled, in_deletion_order
 from edl.planner.policies.registry import policy_named
+from edl.planner.queues.borrowing import borrowing_quotas
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 
@@ -98,6 +102,29 @@ def test_a_workload_whose_new_pods_find_no_node_goes_on_beside_a_job_that_waits(
     found = decision_of(plan, ours)
     assert (found.admitted, found.target, found.victims) == (True, 5, ())
     assert not decision_of(plan, new).admitted
+
+
+@pytest.mark.parametrize("lost", ["", "gone"], ids=["finds no node", "loses its node"])
+def test_a_pod_that_finds_or_keeps_no_node_does_not_stop_the_others(lost: str) -> None:
+    job = batch("train", (lost, "full", "full", "shut", "shut"), high=5)
+    job = replace(job, pods=(replace(job.pods[0], tried=not lost), *job.pods[1:]))
+    nodes = (make_node("full", 2), make_node("gone", 2, ready=False), make_node("shut", 8, cordoned=True))
+    found = decision_of(plan_of(make_snapshot(nodes, (job,))), job)
+    assert found.admitted
+    assert is_first_in_order(job, found)
+    assert found.target >= 3
+
+
+def test_queues_share_alike_in_all_plans_of_one_decision() -> None:
+    """What green does not take back must not come free in a plan that assumes that blue has given it."""
+    train = replace(batch("train", ("n000",) * 4 + ("n001",) * 4, low=2), queue="blue")
+    new = replace(make_job("new", min_trainers=2), queue="green")
+    queues = tuple(Queue(name, ((CPU, 4000),), reclaim=Reclaim.NEVER) for name in ("blue", "green"))
+    seen = replace(make_snapshot(make_nodes(2, 4), (train, new)), queues=queues)
+    victims = {train.key: tuple(pod.name for pod in in_deletion_order(train)[:4])}
+    assert dict(borrowing_quotas(seen)[1].amounts) == {CPU: 0}
+    assert borrowing_quotas(as_settled(seen, victims)) == borrowing_quotas(seen)
+    assert borrowing_quotas(without(seen, Moving({}, victims))) == borrowing_quotas(seen)
 
 
 def test_a_workload_above_its_minimum_stays_where_it_is_in_the_last_plan_too() -> None:

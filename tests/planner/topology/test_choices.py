@@ -61,6 +61,15 @@ def test_pods_on_their_way_count_where_they_are_planned() -> None:
     assert domains_of(replace(job, pods=pods)) == {"job": ("b",)}
 
 
+def test_pods_that_have_a_node_say_where_the_job_is_before_those_on_their_way() -> None:
+    job = make_job("job", trainers=3, on=("a1", "a2", "b1"))
+    on_its_way = (replace(pod, node="", planned=pod.node, phase=PodPhase.PENDING) for pod in job.pods[:2])
+    job = together(replace(job, pods=(*on_its_way, job.pods[2])))
+    assert domains_of(job) == {"job": ("b",)}
+    plan = plan_for(make_snapshot(RACKS, (job,)))
+    assert {name for name, _ in decision_of(plan, "job").nodes} == {"b1"}
+
+
 def test_room_of_terminating_trainers_is_free_for_the_choice() -> None:
     """Otherwise the choice of one round would not be that of the next, and trainers would end in both racks."""
     gone = make_job("gone", trainers=6, on=("b1",))
