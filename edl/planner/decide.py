@@ -33,7 +33,9 @@ from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding
 from edl.planner.owners.order import (
     Chain,
+    Victims,
     as_settled,
+    gives_in_vain,
     stops_another,
     to_settle,
     with_owner_order,
@@ -277,15 +279,23 @@ def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, m
     settled = to_settle(made.plan, made.context.shared.packing, chain)
     if not settled:
         return replace(made, plan=without_replacements(snapshot, made.plan))
-    solver = made.context.problem.solver
-    now = as_settled(snapshot, settled)
-    after = _study(now, policy, limits, made.plan.columns, solver=solver, chain=chain.next)
-    plan = with_owner_order(snapshot, made.plan, after.plan, settled)
-    found = replace(after, plan=plan, settled=after.settled | settled.keys())
-    if not chain.may_give_anyway or not stops_another(made.plan, plan, settled):
+
+    def settle(victims: Victims) -> Study:
+        now, solver = as_settled(snapshot, victims), made.context.problem.solver
+        after = _study(now, policy, limits, made.plan.columns, solver=solver, chain=chain.next)
+        plan = with_owner_order(snapshot, made.plan, after.plan, victims)
+        return replace(after, plan=plan, settled=after.settled | victims.keys())
+
+    found = settle(settled)
+    if not chain.may_give_anyway:
         return found
-    other = _in_owner_order(snapshot, policy, limits, made, Chain(gives_anyway=True))
-    return found if stops_another(made.plan, other.plan, settled) else other
+    if stops_another(made.plan, found.plan, settled):
+        other = _in_owner_order(snapshot, policy, limits, made, Chain(gives_anyway=True))
+        found = found if stops_another(made.plan, other.plan, settled) else other
+    if kept := gives_in_vain(found.plan, found.settled):
+        other = settle({**settled, **kept})
+        found = found if stops_another(found.plan, other.plan, kept) else other
+    return found
 
 
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:

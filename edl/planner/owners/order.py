@@ -97,6 +97,20 @@ def stops_another(first: ScalePlan, last: ScalePlan, settled: Victims) -> bool:
     return any(old.admitted and old.current and not new.admitted and old.job not in settled for old, new in pairs)
 
 
+def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:
+    """The settled workloads that give pods so that a job can start although the plan starts or grows none.
+
+    They keep them: else they get the room back in the next round, and so on for ever.
+    """
+    if any(d.target > d.current for d in plan.decisions):
+        return {}
+    return {
+        d.job: ()
+        for d in plan.decisions
+        if d.job in settled and d.admitted and d.victims and d.shrink_reason == Reason.ADMITTED.value
+    }
+
+
 def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
     """The plan in which no such workload loses pods and gets as many others: its controller cannot swap pods.
 

@@ -287,3 +287,15 @@ def test_every_plan_deletes_in_the_order_of_the_owner_and_keeps_the_rules(snapsh
 def test_the_highest_index_goes_first(index: int) -> None:
     job = batch("train", ("n000",) * 4)
     assert in_deletion_order(job)[index].index == 3 - index
+
+
+def test_a_workload_gives_nothing_for_a_job_that_does_not_start() -> None:
+    gives = batch("gives", ("n3", "n4", "n2", "n3", "n3"), low=3, high=7, cpu=0.5)
+    waits, full = batch("waits", (), low=3, high=15, cpu=2), batch("full", ("n3",), high=1, cpu=2)
+    other = make_job("other", trainers=2, min_trainers=2, max_trainers=2, on=("n2", "n3"), cpu=2)
+    jobs = (replace(gives, tier=1), replace(full, tier=1), replace(waits, tier=1), other)
+    nodes = (make_node("n2", 2), make_node("n3", 8, pods=8))
+    plan = plan_of(make_snapshot(nodes, jobs, (make_serving("web", cpu=1),)))
+    decision = decision_of(plan, gives)
+    assert not decision_of(plan, waits).admitted
+    assert (decision.admitted, decision.target, decision.victims) == (True, 5, ())
