@@ -1,11 +1,14 @@
 """Deployments whose number of replicas follows a timeline, as a ReplicaSet controller carries it out.
 
 Source: which pods a ReplicaSet deletes first, k8s.io/kubernetes/pkg/controller, `ActivePodsWithRanks`: unbound, then
-not ready, then those beside more pods of the same ReplicaSet, then the youngest.
+not ready, then those beside more pods of the same ReplicaSet, then those that have been ready for a shorter time by
+its binary logarithm; among equals chance decides (`logarithmicRankDiff`, UIDs). Before Kubernetes 1.21 the youngest
+went first.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -25,8 +28,11 @@ class Deployment:
         ready: replicas that are ready.
     """
 
-    def __init__(self, world: World, engine: Engine, spec: DeploymentSpec, create_per_s: float) -> None:
+    def __init__(
+        self, world: World, engine: Engine, spec: DeploymentSpec, create_per_s: float, *, youngest_first: bool = False
+    ) -> None:
         self._world, self._engine, self.spec = world, engine, spec
+        self._youngest_first = youngest_first
         self._shape, self._pause_s = shape_of(spec.resources), 1.0 / create_per_s
         self._pods: dict[str, Pod] = {}
         self._made = 0
@@ -46,10 +52,20 @@ class Deployment:
         surplus = len(live) - replicas
         if surplus > 0:
             beside = Counter(pod.node for pod in live)
-            live.sort(key=lambda p: (bool(p.node), p.ready, -beside[p.node], -p.created_s, p.name))
+            if self._youngest_first:
+                live.sort(key=lambda p: (bool(p.node), p.ready, -beside[p.node], -p.created_s, p.name))
+            else:
+                self._engine.rng.shuffle(live)
+                live.sort(key=lambda p: (bool(p.node), p.ready, -beside[p.node], self._age_rank(p)))
             for pod in live[:surplus]:
                 self._delete(pod)
         self._create()
+
+    def _age_rank(self, pod: Pod) -> int:
+        """The binary logarithm of the time since a pod became ready, or was created, in nanoseconds."""
+        since_s = pod.started_s if pod.ready and pod.started_s is not None else pod.created_s
+        age_s = self._engine.now_s() - since_s
+        return int(math.log2(age_s * 1e9)) if age_s > 0 else -1
 
     def settle(self) -> None:
         """Let every bound replica run at once: the start of a scenario."""

@@ -133,7 +133,14 @@ class _Simulation:
         self._native = self._native_jobs(policy)
         self._decide = None if self._native is not None else decider(policy, self._facts)
         self._deployments = [
-            Deployment(self._world, self._engine, spec, scenario.latency.create_per_s) for spec in scenario.serving
+            Deployment(
+                self._world,
+                self._engine,
+                spec,
+                scenario.latency.create_per_s,
+                youngest_first=scenario.scheduler.retry == "backoff",
+            )
+            for spec in scenario.serving
         ]
         self._all_done = asyncio.Event()
         self._left = sum(group.count for group in scenario.jobs)
