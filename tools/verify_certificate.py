@@ -181,7 +181,7 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         adds_up = adds_up and not gone - trainers and all(type(n) is int and n > 0 for n in new.values())
         wrong = decision["moves"] or job["bounds"] not in (None, [decision["min"], decision["max"]])
         wrong = wrong or not adds_up or not (is_on or is_off)
-        found += [f"job {key}: its numbers do not add up, or it runs unadmitted, or pservers move"] * bool(wrong)
+        found += [f"job {key}: current, target, victims and nodes do not add up, or break a bound"] * bool(wrong)
         for pod in (pod for pod in job["live"] if pod["name"] in gone or not is_on):
             change[pod["node"], False].subtract(pod["uses"])
         if not is_on:
@@ -271,14 +271,14 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     cluster, jobs, unit = Cluster(snapshot, cert["jobs"]), cert["jobs"], int(cert["denominator"])
     chosen = {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
     if unit < 1 or len(chosen) < len(plan["decisions"]) or not chosen.keys() == cluster.jobs.keys() >= jobs.keys():
-        raise ValueError("PLAN does not have one decision for each job of SNAPSHOT, or the denominator is no unit")
+        raise ValueError("PLAN does not have one decision for each job of SNAPSHOT, or the denominator is below 1")
     if found := check(cluster, chosen, cert):
         return [], found
     achieved = sum(fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items())
     stated = {key: plan["certificate"][key] for key in ("achieved", "bound")}
     agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE and stated.items() <= cert["plan"].items()
     served = (plan["serving"]["waiting"], plan["serving"]["placed"]) == (len(cluster.waiting), len(cert["pods"]))
-    found += [f"PLAN is worth {float(achieved)} or counts serving pods unlike it states"] * (not (agrees and served))
+    found += [f"PLAN and CERTIFICATE state unlike worth, bounds or serving: {stated}"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
     for name, proof in cert["proofs"].items():
         bound, proved = Fraction(int(proof["bound"]), unit), bound_of(cluster, cert, name, unit)
@@ -294,7 +294,7 @@ if __name__ == "__main__":
     try:
         right, wrong = verify(*(json.loads(Path(path).read_text()) for path in sys.argv[1:]))
     except Exception as error:
-        print(f"cannot check: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"cannot check; give SNAPSHOT PLAN CERT in JSON: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)
     print("\n".join(wrong or right))
     sys.exit(bool(wrong))

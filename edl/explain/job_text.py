@@ -45,8 +45,10 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
     if found:
         homes = ", ".join(key.namespace for key in found)
         raise ConfigError(f"{len(found)} jobs are named {wanted}, in {homes}; choose one with -n NAMESPACE")
-    kind = "" if "/" in wanted else "TrainingJob "
-    raise ConfigError(f"{kind}{f'{home}/' if home else ''}{wanted} does not exist; {_offer(keys, wanted)}")
+    kind, lacks = (
+        ("", ' or has no annotation paddlepaddle.org/elastic: "true"') if "/" in wanted else ("TrainingJob ", "")
+    )
+    raise ConfigError(f"{kind}{f'{home}/' if home else ''}{wanted} does not exist{lacks}; {_offer(keys, wanted)}")
 
 
 def _namespace_and_name(name: str) -> tuple[str, str, str]:

@@ -123,8 +123,7 @@ def unlimited(
 def unsaved(snapshot: ClusterSnapshot, quotas: Collection[Quota]) -> Iterator[str]:
     """Yield a warning if files lack the Queue objects that a job of them was planned with.
 
-    A job shows it by its saved status: it has one and names a queue, or a quota that no ResourceQuota explains held
-    it back.
+    A job shows it: it names a queue, or by its saved status a quota that no ResourceQuota explains held it back.
 
     Args:
         snapshot: what the files hold.
@@ -133,9 +132,10 @@ def unsaved(snapshot: ClusterSnapshot, quotas: Collection[Quota]) -> Iterator[st
     if snapshot.queues or quotas:
         return
     for job in snapshot.jobs:
-        if job.status is None or job.problem:
+        if job.problem:
             continue
-        is_held = job.status.reason == Reason.QUOTA_REACHED and not snapshot.resource_quotas
+        was_held = job.status is not None and job.status.reason == Reason.QUOTA_REACHED
+        is_held = was_held and not snapshot.resource_quotas
         if is_held or job.queue != DEFAULT_QUEUE:
             held = " and its status says QuotaReached" if is_held else ""
             yield (

@@ -96,7 +96,7 @@ def test_a_bound_below_what_its_prices_prove_is_refused(simple: Certified) -> No
 def test_a_file_that_cannot_be_used_is_named_and_the_exit_code_is_2(simple: Certified, tmp_path: Path) -> None:
     code, out, err = script(tmp_path, "kind: List", simple.plan, simple.certificate)
     assert (code, out) == (2, "")
-    assert err.startswith("cannot check: JSONDecodeError")
+    assert err.startswith("cannot check; give SNAPSHOT PLAN CERT in JSON: JSONDecodeError")
 
 
 def test_a_bound_that_is_weaker_than_the_planned_one_is_said(simple: Certified) -> None:

@@ -26,10 +26,13 @@ def measure(world: ScaleWorld, *, times: int, many: int) -> None:
     verdicts = [verdict(world) for _ in range(times)]
     print(f"the verdict on a job that cannot fit:      {quantiles(verdicts)}")
     for _ in range(max(1, times // 4)):
-        used = world.usage().cpu_s
+        used, began_s = world.usage().cpu_s, time.time()
         seconds, writes = many_slots(world, many)
+        ended = sum(map(_is_deletion, world.audit.since(began_s)))
         used = world.usage().cpu_s - used
-        print(f"{many} slots, to the last deletion: {seconds:.2f} s, in {writes} writes, {used:.2f} CPU s")
+        print(
+            f"{many} slots, to the last deletion: {seconds:.2f} s, {writes} writes, {used:.2f} CPU s; {ended} ended"
+        )
 
 
 def one_slot(world: ScaleWorld) -> float:
