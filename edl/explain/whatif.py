@@ -15,6 +15,7 @@ from rich.text import Text
 
 from edl.explain.comparison import Changes, JobChange, fulfilment_of
 from edl.model.plan import ScaleDecision
+from edl.model.status import Reason
 from edl.model.units import count
 from edl.printable import printable
 
@@ -59,6 +60,8 @@ def _effect(change: JobChange) -> str:
     before, after = change.before, change.after
     if after is None:
         return "no longer in the input"
+    if after.reason is Reason.NOT_RESIZED:
+        return "is left alone"
     if not after.admitted:
         return "does not start" if before is None or not before.admitted else "stops: all its trainers are deleted"
     if before is None or not before.admitted:
@@ -71,7 +74,9 @@ def _waiting(changes: Changes) -> Iterator[str]:
     """Why a job that the change adds or stops does not run."""
     for change in changes.jobs:
         if change.after is not None and not change.after.admitted:
-            yield f"{change.job} does not start: {change.after.message}"
+            is_left_alone = change.after.reason is Reason.NOT_RESIZED  # its own controller starts its pods
+            effect = "is left alone" if is_left_alone else "does not start"
+            yield f"{change.job} {effect}: {change.after.message}"
 
 
 def _job_dict(change: JobChange) -> dict[str, Any]:
