@@ -56,8 +56,11 @@ def test_a_scenario_is_played_and_measured_as_in_the_simulator(control_plane: Ca
     assert seen["trainers_deleted"] >= 4, "twelve pods and eleven trainers of two cores do not fit into 30"
     last = played.recording.samples[-1]
     assert (last.target, last.ready) == (12, 12)
-    assert last.trainers >= 7, "what serving leaves is full of trainers again"
-    assert last.requested == 2 + 12 + 1 + 2 * last.trainers, "daemons, serving, masters, trainers; `brief` is gone"
+    assert last.trainers >= 5, (
+        "kube-scheduler has preempted what it found on its nodes, up to a core too much on each"
+    )
+    masters = last.requested - (2 + 12 + 2 * last.trainers)  # beside daemons, serving and trainers; `brief` is gone
+    assert masters in {0.5, 1.0}, "kube-scheduler may just have preempted one of the two"
     check_spans(scenario, played)
 
 
