@@ -278,7 +278,7 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     stated = {key: plan["certificate"][key] for key in ("achieved", "bound")}
     agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE and stated.items() <= cert["plan"].items()
     served = (plan["serving"]["waiting"], plan["serving"]["placed"]) == (len(cluster.waiting), len(cert["pods"]))
-    found += [f"PLAN and CERTIFICATE state unlike worth, bounds or serving: {stated}"] * (not (agrees and served))
+    found += ["PLAN and CERTIFICATE do not state the same worth, bound and serving"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
     for name, proof in cert["proofs"].items():
         bound, proved = Fraction(int(proof["bound"]), unit), bound_of(cluster, cert, name, unit)

@@ -60,23 +60,25 @@ def _effect(change: JobChange) -> str:
     before, after = change.before, change.after
     if after is None:
         return "no longer in the input"
-    if after.reason is Reason.NOT_RESIZED:
-        return "is left alone"
     if not after.admitted:
-        return "does not start" if before is None or not before.admitted else "stops: all its trainers are deleted"
+        stops = before is not None and before.admitted and after.reason is not Reason.NOT_RESIZED
+        return "stops: all its trainers are deleted" if stops else _idle(after)
     if before is None or not before.admitted:
         return f"starts with {count(after.target, 'trainer')} (fulfilment {fulfilment_of(after):.2g})"
     word = "more" if change.trainers > 0 else "fewer"
     return f"{count(abs(change.trainers), 'trainer')} {word} (fulfilment {change.fulfilment:+.2g})"
 
 
+def _idle(decision: ScaleDecision) -> str:
+    """What becomes of a job that edl gives nothing; its own controller may start its pods all the same."""
+    return "is left alone" if decision.reason is Reason.NOT_RESIZED else "does not start"
+
+
 def _waiting(changes: Changes) -> Iterator[str]:
     """Why a job that the change adds or stops does not run."""
     for change in changes.jobs:
         if change.after is not None and not change.after.admitted:
-            is_left_alone = change.after.reason is Reason.NOT_RESIZED  # its own controller starts its pods
-            effect = "is left alone" if is_left_alone else "does not start"
-            yield f"{change.job} {effect}: {change.after.message}"
+            yield f"{change.job} {_idle(change.after)}: {change.after.message}"
 
 
 def _job_dict(change: JobChange) -> dict[str, Any]:

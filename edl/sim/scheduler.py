@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from edl.lifecycle.pod_events import PREEMPTED
 from edl.model.pods import Pod
 from edl.sim.preemption import find_preemption
 from edl.sim.scenario import SchedulerSpec
@@ -24,9 +25,6 @@ from edl.sim.scores import best_rows
 from edl.sim.world import Engine, PodKey, World
 
 FIRST_BACKOFF_S = 1.0
-PREEMPTED = "PreemptionByScheduler"
-"""The reason of a victim's condition `DisruptionTarget`."""
-
 MIN_FEASIBLE = 100
 """`minFeasibleNodesToFind`: smaller clusters are searched whole."""
 

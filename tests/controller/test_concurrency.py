@@ -8,7 +8,7 @@ from edl.controller.concurrency import FIRST, FLOOR, LONGEST_REST_S, TOO_LONG_S,
 from edl.controller.loop import Controller, Pace
 from edl.model.actions import Action, CreatePod, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
-from tests.controller.loop.test_loop import A, Stage, at_work, play, rounds
+from tests.controller.loop_stage import A, Stage, at_work, play, rounds
 from tests.worlds.builders import make_job
 
 CREATE = CreatePod(JobKey("default", "a"), "uid", Role.TRAINER, 0)

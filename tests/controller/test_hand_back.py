@@ -14,7 +14,7 @@ from edl.controller.loop import Controller, Pace
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
-from tests.controller.loop.test_loop import A, B, Stage, at_work, play
+from tests.controller.loop_stage import A, B, Stage, at_work, play
 from tests.worlds.builders import make_job, make_serving
 
 NEW = JobKey("default", "new")

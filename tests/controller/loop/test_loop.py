@@ -3,144 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from edl.controller.loop import Controller, Pace
-from edl.controller.plan_maker import Planner
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.jobs import Job
-from edl.model.names import JobKey, Role
-from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
-from edl.model.pods import Pod, PodPhase
+from edl.model.plan import Limits, ScalePlan
+from edl.model.pods import PodPhase
 from edl.model.qos import QosClass
-from edl.model.status import Reason
 from edl.planner.guard import RefusedPlanError
-from edl.sim.virtual_time import LoopClock, run_virtual
-from tests.worlds.builders import make_job, make_node, make_serving
-from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
-
-A, B = JobKey("default", "a"), JobKey("default", "b")
-NODE = make_node("n000")
-
-
-@dataclass(frozen=True)
-class FittingPod:
-    job: JobKey
-    role: Role
-    node: str
-
-
-def plan_of(snapshot: ClusterSnapshot, targets: dict[str, int], reason: str = "AtMax") -> ScalePlan:
-    """A plan that gives each job its target; the last trainers are the victims."""
-    return ScalePlan(tuple(_decide(job, targets.get(job.key.name, 0), reason) for job in snapshot.jobs), _CERTIFICATE)
-
-
-_CERTIFICATE = Certificate("fulfilment", 1.0, 1.0)
-
-
-def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
-    live = job.live_trainers
-    return ScaleDecision(
-        job=job.key,
-        generation=job.generation,
-        current=len(live),
-        target=target,
-        min_trainers=job.min_trainers,
-        max_trainers=job.max_trainers,
-        admitted=target > 0,
-        reason=Reason.AT_MAX,
-        message="as planned",
-        victims=tuple(p.name for p in live[target:]),
-        nodes=((NODE.name, target - len(live)),) if target > len(live) else (),
-        shrink_reason=reason if target < len(live) else "",
-    )
-
-
-@dataclass
-class Stage:
-    """A controller and everything around it, with a planner that the test controls."""
-
-    targets: dict[str, int] = field(default_factory=dict)
-    reason: str = "AtMax"
-    world: PodWorld = field(default_factory=PodWorld)
-    lease: FakeLease = field(default_factory=FakeLease)
-    recorder: FakeRecorder = field(default_factory=FakeRecorder)
-    failure: Exception | None = None
-    shown: list[ScalePlan] = field(default_factory=list)
-    serving: tuple[Pod, ...] = ()
-    dry: bool = False
-    pace: Pace = field(default_factory=Pace)
-
-    def __post_init__(self) -> None:
-        self.decided = 0
-
-    def build(self) -> Controller:
-        self.cluster = FakeCluster(self.world, (NODE,), self.serving)
-        self.controller = Controller(
-            cluster=self.cluster,
-            clock=LoopClock(),
-            lease=self.lease,
-            recorder=self.recorder,
-            planner=Planner(self._decide, lambda _snapshot, _plan: (), self._startable),
-            limits=Limits(serving_grace_s=2.0),
-            pace=self.pace,
-            show=(lambda _, plan: self.shown.append(plan)) if self.dry else None,
-        )
-        return self.controller
-
-    def _decide(self, snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
-        self.decided += 1
-        if self.failure is not None:
-            raise self.failure
-        return plan_of(snapshot, self.targets, self.reason)
-
-    def _startable(self, _: ClusterSnapshot, plan: ScalePlan) -> list[FittingPod]:
-        new = [(d.job, node) for d in plan.decisions for node, n in d.nodes for _ in range(n)]
-        return [FittingPod(job, Role.TRAINER, node) for job, node in new]
-
-    def count(self, key: JobKey) -> int:
-        return len(self.world.jobs[key].live_trainers)
-
-
-def play(stage: Stage, script: Callable[[Controller], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await script(stage.build())
-
-    run_virtual(main())
-
-
-@asynccontextmanager
-async def at_work(controller: Controller) -> AsyncIterator[None]:
-    """The controller runs while the block does; it then stops as after SIGTERM."""
-    stop = asyncio.Event()
-    running = asyncio.ensure_future(controller.run(stop))
-    yield
-    stop.set()
-    await running
-
-
-def rounds(stage: Stage, count: int = 1) -> None:
-    async def script(controller: Controller) -> None:
-        for _ in range(count):
-            await controller.round()
-            stage.world.step()
-
-    play(stage, script)
-
-
-def with_jobs(**targets: int) -> Stage:
-    """Two jobs of four running trainers each."""
-    stage = Stage(targets=dict(targets))
-    for name in targets:
-        stage.world.add(make_job(name, trainers=4, min_trainers=1, on=(NODE.name,)))
-    return stage
+from tests.controller.loop_stage import A, B, Stage, at_work, plan_of, play, rounds, with_jobs
+from tests.worlds.builders import make_job, make_serving
+from tests.worlds.fakes import FakeRecorder, PodWorld
 
 
 @dataclass
@@ -168,16 +46,20 @@ def test_no_write_waits_for_the_metrics() -> None:
     assert recorder.written[0] == len(stage.world.writes) > 0
 
 
+class BrokenRecorder(LateRecorder):
+    """A bug in what follows each plan."""
+
+    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+        super().planned(snapshot, limits, plan)
+        raise RuntimeError("a bug")
+
+
 def test_metrics_are_set_although_the_round_fails() -> None:
     stage = with_jobs(a=6)
-    stage.recorder = recorder = LateRecorder(world=stage.world)
+    stage.recorder = recorder = BrokenRecorder(world=stage.world)
 
     async def script(controller: Controller) -> None:
-        controller._plans.plan = failing  # type: ignore[method-assign]
         assert await controller.round() is RoundResult.FAILED
-
-    async def failing(view: ClusterSnapshot) -> ScalePlan | None:  # noqa: ARG001 - as the planner is called
-        raise RuntimeError("a bug")
 
     play(stage, script)
     assert recorder.written == [0]

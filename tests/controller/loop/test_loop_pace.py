@@ -9,7 +9,7 @@ from itertools import pairwise
 from edl.controller.loop import Controller, Pace
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, Outcome, PatchStatus, Result
-from tests.controller.loop.test_loop import A, Stage, at_work, play, with_jobs
+from tests.controller.loop_stage import A, Stage, at_work, play, with_jobs
 from tests.worlds.builders import make_job, make_serving
 
 

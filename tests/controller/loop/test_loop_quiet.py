@@ -18,7 +18,7 @@ from edl.model.actions import Outcome, Result
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.status import JobPhase
-from tests.controller.loop.test_loop import at_work
+from tests.controller.loop_stage import at_work
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living

@@ -27,7 +27,7 @@ from edl.model.jobs import FixedPods
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScalePlan
 from edl.model.status import JobPhase
-from tests.controller.loop.test_loop import Stage, at_work, play
+from tests.controller.loop_stage import Stage, at_work, play
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.simulated_controller import Living
 

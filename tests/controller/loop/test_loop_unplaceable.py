@@ -18,7 +18,7 @@ from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.sim.virtual_time import LoopClock, run_virtual
-from tests.controller.loop.test_loop import at_work
+from tests.controller.loop_stage import at_work
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
