@@ -1,8 +1,9 @@
 """When a round stops writing, because a newer plan is due, and how long a round waits after the first change.
 
 A newer plan is due a little after a change that cannot wait, when the grace of a serving pod ends, when a round has
-written for an interval, and when the controller stops. A round always writes for a while, so that changes without end
-cannot keep the controller deciding and never acting.
+written for an interval, and when the controller stops. Over a while as much time goes into writing as into thinking,
+so that changes without end cannot keep the controller deciding and never acting. A lone change during a long growth
+need not wait for that: the time before it counts.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class HandBack:
         self._known_changes = self._latest_changes = 0
         self._noticed_s: float | None = None
         self._latest_s = 0.0
-        self._begun_s = self._began_s = self._wake_s = 0.0
+        self._begun_s = self._began_s = clock.monotonic_s()
+        self._wake_s = 0.0
+        self._owed_s = 0.0
+        """How much longer rounds have thought than written, at least minus an interval."""
 
     def begin(self, *, may: bool) -> None:
         """A round begins; `may` is False if it must carry out all its writes."""
@@ -54,7 +58,9 @@ class HandBack:
 
     def write(self) -> None:
         """The round begins to write."""
-        self._began_s = self._clock.monotonic_s()
+        acted_s, thought_s = self._begun_s - self._began_s, self._clock.monotonic_s() - self._begun_s
+        self._began_s = self._begun_s + thought_s
+        self._owed_s = min(self._interval_s, max(-self._interval_s, self._owed_s - acted_s) + thought_s)
 
     def is_due(self) -> bool:
         """True once the round must send nothing more."""
@@ -64,8 +70,7 @@ class HandBack:
             return True
         now_s = self._clock.monotonic_s()
         due_s = min(self._wake_s, self._began_s + self._interval_s, self._reaction_s(now_s))
-        thought_s = min(self._began_s - self._begun_s, self._interval_s)
-        return now_s >= max(due_s, self._began_s + max(self._debounce_s, thought_s))
+        return now_s >= max(due_s, self._began_s + self._owed_s)
 
     async def settle(self) -> None:
         """Wait for the changes that follow a change."""

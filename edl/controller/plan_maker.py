@@ -8,6 +8,7 @@ the decision that failed. Nothing here computes on the event loop, which also re
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -21,7 +22,7 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScalePlan
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import RefusedPlanError
-from edl.planner.unplaceable import WaitRecords, watch
+from edl.planner.unplaceable import LOOK_EVERY_S, WaitRecords, watch
 
 T = TypeVar("T")
 _DEADLINE_SLACK_S = 1.0
@@ -80,6 +81,7 @@ class PlanMaker:
         self._planner, self._limits, self._recorder = planner, limits, recorder
         self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
         self._last: ScalePlan | None = None
+        self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
 
     def use(self, limits: Limits) -> None:
@@ -126,8 +128,10 @@ class PlanMaker:
 
     async def wait_records(self, before: WaitRecords, view: ClusterSnapshot, now_s: float) -> WaitRecords:
         """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time."""
-        if not any(pod.tried for pod in view.waiting_serving):
-            return watch(before, view, now_s)  # cheap: there is no capacity to look for
+        is_tried = any(pod.tried for pod in view.waiting_serving)
+        if not is_tried or now_s - self._looked_s < LOOK_EVERY_S:
+            return watch(before, view, now_s, looks=False)  # cheap
+        self._looked_s = now_s
         try:
             return await self._compute(self._thread, lambda: watch(before, view, now_s))
         except PlanError:  # a busy or late thread; the decision that follows reports it

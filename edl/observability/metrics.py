@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -56,24 +55,29 @@ CONTROLLER_GROUPS = (
 class Metrics:
     """Every metric of a controller; each method reports an event to all groups (see `metric_groups.events`).
 
-    Args:
-        lag_s: the shortest time between two snapshots that are added up for the groups that may lag. On a large
-            cluster these sums take as long as a decision, and many rounds may follow each other.
-        now_s: a clock that never runs backwards.
+    On a large cluster the sums over all pods take as long as a decision, and many rounds may follow each other. So
+    they are made when somebody asks for the page, from the last snapshot.
     """
 
-    def __init__(self, lag_s: float = 0.0, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._groups = tuple(group(self.registry) for group in CONTROLLER_GROUPS)
-        self._prompt = tuple(group for group in self._groups if not group.may_lag)
-        self._lagging = tuple(group for group in self._groups if group.may_lag)
+        self._prompt = tuple(group for group in self._groups if not group.is_sum)
+        self._sums = tuple(group for group in self._groups if group.is_sum)
         BuildMetrics(self.registry)
-        self._last: ClusterSnapshot | None = None
-        self._last_of_lagging: ClusterSnapshot | None = None
-        self._lag_s, self._now_s, self._due_s = lag_s, now_s, -math.inf
+        self._last: tuple[ClusterSnapshot, bool] | None = None
+        self._last_summed: ClusterSnapshot | None = None
 
     def render(self) -> bytes:
         """The page that Prometheus scrapes."""
+        for _ in self._summing():
+            pass
+        return generate_latest(self.registry)
+
+    async def page(self) -> bytes:
+        """The same; between the sums the event loop may do something else."""
+        for _ in self._summing():
+            await asyncio.sleep(0)
         return generate_latest(self.registry)
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
@@ -83,12 +87,16 @@ class Metrics:
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
         """The same, group by group: on a large cluster something else may be done in between."""
-        last, self._last = self._last, snapshot
-        yield from _observing(self._prompt, snapshot, last, leader=leader)
-        if self._now_s() >= self._due_s:
-            self._due_s = self._now_s() + self._lag_s
-            last, self._last_of_lagging = self._last_of_lagging, snapshot
-            yield from _observing(self._lagging, snapshot, last, leader=leader)
+        before = self._last[0] if self._last is not None else None
+        self._last = (snapshot, leader)
+        yield from _observing(self._prompt, snapshot, before, leader=leader)
+
+    def _summing(self) -> Iterator[None]:
+        """Add up the last snapshot, group by group."""
+        if self._last is not None:
+            (snapshot, leader), before = self._last, self._last_summed
+            self._last_summed = snapshot
+            yield from _observing(self._sums, snapshot, before, leader=leader)
 
     def limited(self, limits: Limits) -> None:
         """The limits of the next plan."""

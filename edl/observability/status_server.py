@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -21,7 +21,7 @@ class StatusServer:
         listen: HOST:PORT; an IPv6 host in brackets; port 0 takes a free port.
         is_alive: True if the controller still runs rounds (/healthz).
         is_ready: True if the caches are complete (/readyz).
-        metrics: the page /metrics.
+        metrics: makes the page /metrics.
         more: (prefix, application) of what else is served here; each does its own authorisation.
     """
 
@@ -31,7 +31,7 @@ class StatusServer:
         *,
         is_alive: Callable[[], bool],
         is_ready: Callable[[], bool],
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Awaitable[bytes]],
         more: Mapping[str, web.Application] | None = None,
     ) -> None:
         self._listen, self._more = listen, more or {}
@@ -66,7 +66,7 @@ class StatusServer:
         return _response("the caches are not complete yet", is_ok=self._is_ready())
 
     async def _page(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+        return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
 
 
 async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, tuple[str, int]]:

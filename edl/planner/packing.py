@@ -21,7 +21,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.problem import IntArray, Problem, count_slots
-from edl.planner.problem_reader import read_problem
+from edl.planner.problem_reader import read_problem, reads_alike
 from edl.planner.quota import QuotaNow
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
@@ -248,7 +248,7 @@ def _urgency(
     return (-worths[j].next(packing.count[j]) / size[demand.shape], packing.fulfilment(j), demand.job.key)
 
 
-def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
+def startable(snapshot: ClusterSnapshot, plan: ScalePlan, problem: Problem | None = None) -> tuple[Start, ...]:
     """The pods of a plan that can be created now, because their node has the capacity at this moment.
 
     Terminating pods and victims still use their requests, and count for the ResourceQuota of their namespace. So do
@@ -258,8 +258,10 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
     Args:
         snapshot: the cluster now; it may be newer than the one that the plan was made for.
         plan: the plan.
+        problem: what the decision read; it is used if it was read from the same cluster.
     """
-    problem = read_problem(snapshot, Limits())
+    if problem is None or not reads_alike(problem, snapshot):
+        problem = read_problem(snapshot, Limits())
     demands = {demand.job.key: demand.index for demand in problem.demands}
     decisions = [d for d in plan.decisions if d.admitted and d.job in demands]
     deleted = {(d.job, name) for d in decisions for name in d.victims}

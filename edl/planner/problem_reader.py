@@ -160,6 +160,28 @@ def read_problem(
     )
 
 
+def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
+    """True if a snapshot has the nodes, pods and jobs that a problem was read from; bounds of jobs may differ.
+
+    False for a problem in which some trainers are set aside.
+    """
+    known = problem.snapshot
+    return (
+        not problem.yielding
+        and known.nodes is snapshot.nodes
+        and known.pods is snapshot.pods
+        and len(known.jobs) == len(snapshot.jobs)
+        and all(
+            one.pods is other.pods
+            and one.trainer is other.trainer
+            and one.fixed is other.fixed
+            and one.key == other.key
+            and one.is_schedulable == other.is_schedulable
+            for one, other in zip(known.jobs, snapshot.jobs, strict=True)
+        )
+    )
+
+
 def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> _PodList:
     """The pods that use capacity of a node: those that are not finished and are bound or nominated."""
     found = _PodList()

@@ -23,6 +23,8 @@ PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacit
 YOUNG_S = 5.0
 """Free capacity is looked for only then: kube-scheduler may still be at it, and reading a large cluster delays the
 plan that makes room."""
+LOOK_EVERY_S = 5.0
+"""Free capacity is looked for no more often than this: it delays a plan as much as a part of the plan does."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 14_400.0
 """Doubled each time; after nine marks a pod that can never use the room costs trainers once in four hours."""
 
@@ -46,13 +48,16 @@ WaitRecords = Mapping[str, WaitRecord]
 """By the UID of the pod."""
 
 
-def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict[str, WaitRecord]:
+def watch(
+    records: WaitRecords, snapshot: ClusterSnapshot, now_s: float, *, looks: bool = True
+) -> dict[str, WaitRecord]:
     """Update the records for a new snapshot.
 
     Args:
         records: what the previous call returned; empty at first.
         snapshot: the cluster, with no pod marked.
         now_s: a clock that never runs backwards.
+        looks: look for free capacity; else what was found last still holds, as long as no pod of the shape was bound.
 
     Returns:
         A record for each pod that kube-scheduler has tried and not bound; bound or deleted pods are forgotten.
@@ -66,8 +71,12 @@ def watch(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict
         return {uid: replace(record, since_s=None) for uid, record in kept.items()}
     bound_shapes = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
     is_due = any(snapshot.observed_at_s - pod.created_s >= YOUNG_S for pod in tried)
-    fitting = _shapes_with_room(snapshot) - bound_shapes if is_due else set()
     after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
+    if not looks:
+        before = {pod.uid: kept.get(pod.uid, WaitRecord()) for pod in tried}
+        unused = {pod.uid for pod in tried if pod.shape not in bound_shapes}
+        return after | {uid: r if uid in unused else _after(r, now_s, fits=False) for uid, r in before.items()}
+    fitting = _shapes_with_room(snapshot) - bound_shapes if is_due else set()
     for pod in tried:
         after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, fits=pod.shape in fitting)
     return after

@@ -22,11 +22,11 @@ from edl.clock import AdjustedClock, Clock, SystemClock
 from edl.controller.loop import Controller, Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.plan_maker import Planner
+from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import RoundResult
 from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
 from edl.dashboard.web import PREFIX
 from edl.errors import EdlError
-from edl.explain.decision import decide
 from edl.explain.plan_table import plan_json, print_plan
 from edl.headroom.advisor import Advisor
 from edl.kube.client.session import ApiSession
@@ -42,15 +42,13 @@ from edl.kube.queue_reporter import ApiQueueReporter
 from edl.kube.writer import Writer
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
-from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.observability.decision_records import RecordFolder
 from edl.observability.logs import log_event
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.observability.status_server import StatusServer
 from edl.planner.guard import check
-from edl.planner.packing import startable
-from edl.planner.policies.base import Policy
 from edl.planner.policies.registry import policy_named
 from edl.processes.limit_files import LimitFiles
 from edl.settings.controller import ControllerSettings
@@ -61,8 +59,6 @@ ONCE_TIMEOUT_S = 60.0
 ONCE_PATIENCE_S = 15.0
 """How long an error of the API server may last before `--once` gives up."""
 STOP_TIMEOUT_S = 10.0
-_LAG_OF_SUMS_S = 3.0
-"""Sums over all pods may be that old while rounds follow each other; Prometheus asks less often."""
 _LONGEST_ROUND_S = 60.0
 _LONGEST_SILENCE_S = 180.0
 """A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
@@ -102,7 +98,7 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: a flag, a file or an address cannot be used.
     """
     policy_named(settings.policy)
-    metrics = Metrics(_LAG_OF_SUMS_S)
+    metrics = Metrics()
     files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
     async with await ApiSession.open(settings.kubeconfig) as session:
@@ -154,7 +150,8 @@ def _build(
     def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
         return check(snapshot, plan, files.limits.quotas)
 
-    planner = Planner(_PolicyPlanner(policy), broken_rules, startable)
+    deciding = PolicyPlanner(policy)
+    planner = Planner(deciding.decide, broken_rules, deciding.startable)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock, resizing),
         clock=clock,
@@ -178,7 +175,7 @@ def _build(
         settings.listen,
         is_alive=is_alive,
         is_ready=lambda: cache.is_synced and cache.silence_s() < _LONGEST_SILENCE_S,
-        metrics=metrics.render,
+        metrics=metrics.page,
         more={PREFIX: page.application},
     )
     return _Parts(cache, controller, elector, server, metrics, masters, page)
@@ -186,19 +183,6 @@ def _build(
 
 def _log_master(job: JobKey, message: str) -> None:
     log_event(_log, logging.INFO, message, job=job)
-
-
-class _PolicyPlanner:
-    """Makes the plans of one policy; each plan starts from the columns of the one before it, which saves time."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._columns = NO_COLUMNS
-
-    def __call__(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
-        plan = decide(snapshot, self._policy, limits, self._columns)
-        self._columns = plan.columns
-        return plan
 
 
 class _PlanPrinter:

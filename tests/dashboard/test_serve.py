@@ -24,6 +24,10 @@ CLUSTER = ClusterSnapshot(1000.0, nodes=make_nodes(2), jobs=(make_job("ctr", tra
 PLAN = ScalePlan((), Certificate("fulfilment", 1.25, 1.5))
 
 
+async def metrics() -> bytes:
+    return b"x 1\n"
+
+
 @asynccontextmanager
 async def controller_page(reviews: ReviewServer | None = None) -> AsyncIterator[tuple[str, PageParts]]:
     """The address of a controller's server, and its page."""
@@ -33,7 +37,7 @@ async def controller_page(reviews: ReviewServer | None = None) -> AsyncIterator[
             "127.0.0.1:0",
             is_alive=lambda: True,
             is_ready=lambda: True,
-            metrics=lambda: b"x 1\n",
+            metrics=metrics,
             more={PREFIX: page.application},
         )
         _, port = await server.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from unittest.mock import patch
@@ -249,21 +250,28 @@ def test_two_controllers_in_one_process_do_not_share_series() -> None:
     assert samples(other)["edl_leader"] == 0
 
 
-def test_sums_over_all_pods_may_lag_and_catch_up_while_nothing_changes() -> None:
-    now_s = 100.0
-    metrics = Metrics(3.0, lambda: now_s)
-    later = world(a=5)
-    requested, waiting = "edl_cluster_requested{resource=cpu,use=training}", "edl_serving_waiting_pods"
+def test_sums_over_all_pods_are_made_of_the_last_snapshot_when_a_page_is_asked_for() -> None:
+    metrics, gauge = Metrics(), "edl_cluster_requested"
+    labels = {"resource": "cpu", "use": "training"}
     metrics.observed(world(a=3), leader=True)
-    now_s = 102.0
-    metrics.observed(replace(later, pods=later.pods[:1]), leader=True)
-    found = samples(metrics)
-    assert (found[requested], found[waiting]) == (3, 0)  # waiting pods are counted in each snapshot
-    metrics.observed(later, leader=True)
-    now_s = 103.0
-    metrics.observed(later, leader=True)
-    found = samples(metrics)
-    assert (found[requested], found[waiting]) == (5, 1)
+    metrics.observed(world(a=5), leader=True)
+    assert metrics.registry.get_sample_value(gauge, labels) in {None, 0}  # nobody has asked
+    assert samples(metrics)["edl_cluster_requested{resource=cpu,use=training}"] == 5
+    metrics.observed(world(a=4), leader=True)
+    assert asyncio.run(metrics.page()) == metrics.render()
+    assert metrics.registry.get_sample_value(gauge, labels) == 4
+
+
+def test_pages_that_are_asked_for_at_once_show_the_same_sums() -> None:
+    metrics = Metrics()
+    metrics.observed(world(a=5), leader=True)
+
+    async def ask() -> list[bytes]:
+        return await asyncio.gather(metrics.page(), metrics.page())
+
+    one, other = asyncio.run(ask())
+    assert b'edl_cluster_requested{resource="cpu",use="training"} 5.0' in one
+    assert one == other
 
 
 def test_a_node_that_is_not_ready_adds_no_capacity() -> None:

@@ -14,9 +14,13 @@ from edl.errors import ConfigError
 from edl.observability.status_server import StatusServer, listen_on, split_address
 
 
+async def page() -> bytes:
+    return b"x 1\n"
+
+
 @asynccontextmanager
 async def serving(*, alive: bool = True, ready: bool = True) -> AsyncIterator[str]:
-    server = StatusServer("127.0.0.1:0", is_alive=lambda: alive, is_ready=lambda: ready, metrics=lambda: b"x 1\n")
+    server = StatusServer("127.0.0.1:0", is_alive=lambda: alive, is_ready=lambda: ready, metrics=page)
     _, port = await server.start()
     try:
         yield f"http://127.0.0.1:{port}"
@@ -69,7 +73,7 @@ async def test_a_compressed_body_is_not_expanded() -> None:
 async def test_an_address_in_use_is_refused_with_a_remedy() -> None:
     async with serving() as url:
         taken = url.removeprefix("http://")
-        other = StatusServer(taken, is_alive=lambda: True, is_ready=lambda: True, metrics=lambda: b"")
+        other = StatusServer(taken, is_alive=lambda: True, is_ready=lambda: True, metrics=page)
         with pytest.raises(ConfigError, match=f"--listen {taken}: .*choose another"):
             await other.start()
 

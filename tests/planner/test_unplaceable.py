@@ -63,6 +63,25 @@ def test_nobody_looks_for_room_for_a_pod_that_has_just_come(monkeypatch: pytest.
     assert (records["serving-s"], len(reads)) == (WaitRecord(since_s=0.1), 1)
 
 
+def test_without_a_look_what_was_found_last_holds_until_a_pod_of_the_shape_is_bound() -> None:
+    world = with_pods(FREE, tried("s"), tried("b", cpu=1))
+    records = watch(watch({}, world, 0.0), world, 20.0, looks=False)
+    assert {record.since_s for record in records.values()} == {0.0}
+    bound = with_pods(FREE, tried("s"), replace(tried("b", cpu=1), node="n0"), tried("c", cpu=1))
+    records = watch(records, bound, 21.0, looks=False)
+    assert {uid: record.since_s for uid, record in records.items()} == {"serving-s": 0.0, "serving-c": None}
+    records = watch(watch({}, world, 0.0), with_pods(FREE, tried("s"), tried("x", cpu=3)), 20.0, looks=False)
+    assert records["serving-x"] == WaitRecord()
+    gone = replace(tried("t"), node="n0")
+    records = watch(
+        {"serving-s": WaitRecord(0.0), "serving-t": WaitRecord(0.0)},
+        with_pods(FREE, tried("s"), gone),
+        9.0,
+        looks=False,
+    )
+    assert records == {"serving-s": WaitRecord()}
+
+
 def test_each_mark_lasts_twice_as_long_as_the_one_before_up_to_some_hours() -> None:
     world = with_pods(FREE, tried("s"))
     records: WaitRecords = {}

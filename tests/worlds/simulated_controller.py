@@ -9,15 +9,14 @@ from typing import Any, TypeVar
 
 from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
+from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import QueueReporter
-from edl.explain.decision import decide
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.model.status import JobStatus
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from tests.worlds.fakes import FakeLease, FakeRecorder
@@ -130,13 +129,13 @@ class Living:
     async def _new(self) -> None:
         rules = WriteRules(self.lease.is_held, LoopClock().monotonic_s, self.broken)
         self.access = Access(self.world, rules)
-        policy = policy_named("maxmin")
+        deciding = PolicyPlanner(policy_named("maxmin"))
         self.controller = Controller(
             cluster=self.access,
             clock=LoopClock(),
             lease=self.lease,
             recorder=self.recorder,
-            planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable, InlineRunner),
+            planner=Planner(deciding.decide, check, deciding.startable, InlineRunner),
             limits=self.limits,
             pace=self.pace,
             queues=self.queues,

@@ -13,7 +13,7 @@ import aiohttp
 from kubernetes.aio.client import Configuration
 
 from edl import __version__
-from edl.kube.client.credentials import bypasses_proxy
+from edl.kube.client.credentials import proxy_of_environment
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 """A watch event can be as large as etcd's limit for an object (1.5 MiB)."""
@@ -56,7 +56,7 @@ def connections(
     """Open a pool; nothing is sent yet.
 
     Args:
-        configuration: the official client's: whether the environment names a proxy.
+        configuration: the official client's: the environment may name a proxy for its host.
         most: connections at one time; 0 for no limit.
         before_writing: called with method and path once the request has a connection, before its first byte is
             written. It raises if the request must not be sent, and the connection is closed.
@@ -64,7 +64,7 @@ def connections(
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=most, socket_factory=sockets.open),
-        trust_env=not bypasses_proxy(str(configuration.host)),
+        proxy=proxy_of_environment(str(configuration.host)),
         read_bufsize=READ_BUFFER_BYTES,
         headers={"User-Agent": f"edl/{__version__}", "Accept": "application/json"},
         trace_configs=[_asking(before_writing)],

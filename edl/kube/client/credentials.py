@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 from kubernetes.aio import config as kube_config
@@ -82,16 +83,24 @@ def impersonation_of(configuration: Configuration) -> tuple[tuple[str, str], ...
     return configuration.impersonate if isinstance(configuration, KubeconfigConfiguration) else ()
 
 
-def bypasses_proxy(host: str) -> bool:
-    """True if $NO_PROXY names a network that contains the address of the server, as kubectl reads it.
+def proxy_of_environment(host: str) -> str | None:
+    """The proxy that the environment names for a server, as kubectl reads it; None if there is none for it.
 
-    Names and single addresses in $NO_PROXY are left to the HTTP client, which does not read networks.
+    It is read once: aiohttp would read the environment and ~/.netrc for each request, in a thread.
 
     Args:
         host: the URL of the server.
     """
+    url = urlsplit(host)
+    if _is_in_no_proxy(url.hostname or "") or proxy_bypass(url.hostname or ""):
+        return None
+    return getproxies().get(url.scheme)
+
+
+def _is_in_no_proxy(host: str) -> bool:
+    """True if $NO_PROXY names a network that contains the address, which `proxy_bypass` does not read."""
     try:
-        address = ipaddress.ip_address(urlsplit(host).hostname or "")
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
     for part in (os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or "").split(","):

@@ -18,7 +18,7 @@ class CapacityMetrics(ControllerMetricGroup):
     """The capacity of ready nodes and the requests of bound pods, in cores, bytes and devices."""
 
     title = "Capacity"
-    may_lag = True
+    is_sum = True
 
     allocatable = GaugeMetric(
         "edl_cluster_allocatable", "Capacity of ready nodes, in base units (cores, bytes, devices).", ("resource",)

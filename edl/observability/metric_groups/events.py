@@ -18,10 +18,10 @@ class ControllerMetricGroup(MetricGroup):
     """A group of controller metrics; a subclass overrides the events that change its metrics.
 
     Attributes:
-        may_lag: it only adds up what a snapshot shows, so it may leave out snapshots that others follow soon.
+        is_sum: it only adds up what a snapshot shows, so it needs only the snapshots that somebody asks about.
     """
 
-    may_lag: ClassVar[bool] = False
+    is_sum: ClassVar[bool] = False
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken; `leader` is True if this replica leads."""

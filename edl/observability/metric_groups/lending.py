@@ -24,7 +24,7 @@ class LendingMetrics(ControllerMetricGroup):
     """CPU that trainers declare and do not request, and what serving makes of it."""
 
     title = "Lending"
-    may_lag = True
+    is_sum = True
 
     cpu = GaugeMetric(
         "edl_lent_cpu_cores",

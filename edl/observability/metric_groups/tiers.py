@@ -17,7 +17,7 @@ class TierMetrics(ControllerMetricGroup):
     """Trainers by QoS class, and limits against capacity."""
 
     title = "QoS classes and overcommit"
-    may_lag = True
+    is_sum = True
 
     trainers = GaugeMetric(
         "edl_trainers_by_qos",

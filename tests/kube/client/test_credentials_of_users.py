@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.kube.client.credentials import bypasses_proxy, configuration_of_caller, impersonation_of, load_configuration
+from edl.kube.client.credentials import (
+    configuration_of_caller,
+    impersonation_of,
+    load_configuration,
+    proxy_of_environment,
+)
 from edl.kube.client.session import ApiSession
 from tests.kube.client.test_session import write_kubeconfig
 from tests.worlds.fake_api import FakeApi
@@ -61,13 +66,38 @@ async def test_the_user_of_the_current_context_counts(tmp_path: Path) -> None:
         ("10.96.0.0/12", "https://kubernetes.default", False),
         ("", "https://10.96.0.1", False),
         ("not/a-network", "https://10.96.0.1", False),
+        ("kubernetes.default", "https://kubernetes.default:443", True),
+        (".example.com", "https://api.example.com", True),
+        ("*", "https://10.96.0.1", True),
     ],
 )
-def test_networks_in_no_proxy_are_honoured(
+def test_no_proxy_is_honoured_with_its_networks(
     no_proxy: str, host: str, bypassed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("https_proxy", "http://user:word@proxy:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    assert bypasses_proxy(host) is bypassed
+    assert proxy_of_environment(host) == (None if bypassed else "http://user:word@proxy:3128")
+
+
+def test_a_server_of_another_scheme_has_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert proxy_of_environment("http://10.96.0.1") is None
+
+
+async def test_a_server_is_called_through_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = FakeApi()
+    async with api.serve():
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, api.url)  # the fake answers for every host
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        async with await ApiSession.open(write_kubeconfig(tmp_path / "config", "http://api.invalid:8080")) as session:
+            assert b"items" in await session.get("/api/v1/pods")
 
 
 async def test_a_server_in_such_a_network_is_called_without_the_proxy(

@@ -1,0 +1,59 @@
+"""What the planner of the controller remembers from one call to the next changes no answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl.controller.policy_planner import PolicyPlanner
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits
+from edl.planner.packing import startable
+from edl.planner.policies.registry import policy_named
+from edl.planner.problem import Problem
+from edl.planner.problem_reader import read_problem
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.effort import examples
+from tests.worlds.small_clusters import apply_plan, fresh_worlds, running_worlds, with_pods
+
+WORLD = make_snapshot(make_nodes(2), (make_job("a", max_trainers=8), make_job("b", max_trainers=8)))
+
+
+@given(st.one_of(fresh_worlds(), running_worlds()), st.booleans())
+@examples(60)
+def test_the_same_pods_may_start_as_if_the_cluster_were_read_again(world: ClusterSnapshot, gone: bool) -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    for seen in (world, apply_plan(world, planner.decide(world, Limits()), gone=gone, bound=False)):
+        plan = planner.decide(seen, Limits())
+        assert planner.startable(seen, plan) == startable(seen, plan)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSnapshot]:
+    """The snapshots that were read to find out what may start."""
+    found: list[ClusterSnapshot] = []
+
+    def read(snapshot: ClusterSnapshot, limits: Limits) -> Problem:
+        found.append(snapshot)
+        return read_problem(snapshot, limits)
+
+    monkeypatch.setattr("edl.planner.packing.read_problem", read)
+    return found
+
+
+def test_what_the_decision_has_read_is_not_read_again(reads: list[ClusterSnapshot]) -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    plan = planner.decide(WORLD, Limits())
+    assert len(planner.startable(replace(WORLD, observed_at_s=WORLD.observed_at_s + 1), plan)) == 16
+    assert not reads
+
+
+def test_a_cluster_that_changed_meanwhile_is_read_again(reads: list[ClusterSnapshot]) -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    plan = planner.decide(WORLD, Limits())
+    now = with_pods(WORLD, make_serving("s", cpu=3, node="n000"))
+    assert len(planner.startable(now, plan)) == 13
+    assert reads == [now]
