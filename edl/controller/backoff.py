@@ -60,6 +60,10 @@ class Backoff:
         refused = self._refusals.get((job_uid, _group(kind)))
         return refused is None or now_s >= refused.until_s
 
+    def refused_jobs(self, kind: type[Action]) -> frozenset[str]:
+        """The UIDs of the jobs of which that kind of action is refused."""
+        return frozenset(uid for uid, refused in self._refusals if refused is _group(kind))
+
     def refusal(self, job_uid: str, now_s: float) -> tuple[str, str] | None:
         """(reason, message) of a permanent refusal for the job, creations first; None if there is none.
 

@@ -132,10 +132,15 @@ class Executor:
         """
         now_s = self._clock.monotonic_s()
         self._tried = {job.uid: self._tried[job.uid] for job in view.jobs if job.uid in self._tried}
+        refused = self._backoff.refused_jobs(CreatePod)
+        if not refused:
+            return view
         for job in view.jobs:
+            if job.uid not in refused:
+                continue
             if not wants_pods(job) or self._tried.get(job.uid, job.generation) != job.generation:
                 self._backoff.forget(job.uid, CreatePod)
-        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
+        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) if job.uid in refused else job for job in view.jobs)
         return view if jobs == view.jobs else replace(view, jobs=jobs)
 
     async def probe(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
@@ -224,13 +229,15 @@ class Executor:
             context = JobContext(lost, self._trouble(snapshot, job), self._master_view(job), nodes)
             given = Given(job, decisions.get(job.key), places[job.key], context)
             actions = self._desired(given, requests.get(job.key, ()))
-            actions = require_domains(actions, job, snapshot.nodes)
-            actions = keep_away(actions, job, nodes.avoided, snapshot.nodes)
-            actions = pin(actions, len(snapshot.nodes), self._loose)
-            actions = lend(actions, job, self._limits, self._loose, closed)
-            actions = allow_eviction(actions, job, self._limits)
+            if actions:  # most jobs lack nothing
+                actions = require_domains(actions, job, snapshot.nodes)
+                actions = keep_away(actions, job, nodes.avoided, snapshot.nodes)
+                actions = pin(actions, len(snapshot.nodes), self._loose)
+                actions = lend(actions, job, self._limits, self._loose, closed)
+                actions = allow_eviction(actions, job, self._limits)
             actions = (*self._repairs(job), *actions, *self._node_requests(given, asked.get(job.key, ())))
-            wanted.append((job, actions))
+            if actions:
+                wanted.append((job, actions))
             if number % JOBS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return await self._write(wanted, resized)
@@ -248,6 +255,8 @@ class Executor:
 
     def _node_requests(self, given: Given, requests: Sequence[NodeRequest]) -> tuple[Action, ...]:
         """The request pods of a job that come and go."""
+        if not requests and (given.decision is None or given.decision.asks is None):
+            return ()
         now_s, groups = self._clock.monotonic_s(), self._limits.expected_nodes
         actions = node_request_actions(given.job, requests, given.decision, groups, self._clock.now_s())
         return tuple(a for a in actions if self._backoff.allows(given.job.uid, type(a), now_s))

@@ -131,6 +131,7 @@ class Controller:
             is_due=self._hand_back.is_due,
         )
         self._failed_rounds = 0
+        self._recorded_s = float("-inf")
         self._wake_in_s: float | None = None
         self._is_outdated = False
         self.last_round_s = clock.monotonic_s()
@@ -205,7 +206,10 @@ class Controller:
         except Exception:
             await self._recorder.observed(snapshot, leader=leads)
             raise
-        await self._recorder.observed(snapshot, leader=leads)  # metrics of a large cluster take long: no write waits
+        # Metrics of a large cluster take long: no write waits for them, nor does the round that follows at once.
+        if not self._goes_on_at_once or self.last_round_s - self._recorded_s >= self._pace.interval_s:
+            self._recorded_s = self.last_round_s
+            await self._recorder.observed(snapshot, leader=leads)
         return result
 
     async def _react(self, snapshot: ClusterSnapshot, *, leads: bool) -> RoundResult:

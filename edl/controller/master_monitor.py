@@ -269,8 +269,11 @@ class MasterMonitor:
     async def _monitor(self, master: _MonitoredMaster) -> None:
         while True:
             master.changed.clear()
+            if master.address is None:
+                await master.changed.wait()
+                continue
             pause_s = self._pace.interval_s
-            if master.address is not None and self._lease.is_held():
+            if self._lease.is_held():
                 async with self._prompt if master.is_prompt else self._others:
                     pause_s = await self._try_call(master, master.address)
             await wait_for_first(self._clock.sleep(pause_s), master.changed.wait())

@@ -243,7 +243,8 @@ def _pods_of(demand: JobDemand) -> str:
 def _requests_of_serving(context: DecisionContext) -> str:
     due = sum(context.served.due.values())
     snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving_grace_s
-    pods = [p for p in snapshot.pods if p.needs_room and (p.tried or snapshot.observed_at_s - p.created_s >= grace_s)]
+    needy = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    pods = [pod for pod in needy if pod.tried or snapshot.observed_at_s - pod.created_s >= grace_s]
     total = Resources()
     for shape, number in context.served.due.items():
         total = total + context.problem.shapes[shape].request * number

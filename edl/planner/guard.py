@@ -281,7 +281,8 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
     held: dict[str, list[tuple[Resources, int]]] = {name: [] for name, _, _ in planned}
     staying = (pod for job, decision in pairs for pod in _staying(job, decision))
-    for pod in chain((pod for pod in snapshot.pods if not pod.is_finished), staying):
+    here = [pod for pod in snapshot.pods if (pod.node or pod.nominated) in held]  # of tens of thousands, few remain
+    for pod in chain((pod for pod in here if not pod.is_finished), staying):
         if (node := pod.node or pod.nominated) in held:
             held[node].append((pod.shape.request, 1))
     new: dict[str, list[Resources]] = {name: [] for name in held}
@@ -397,7 +398,7 @@ def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable
 ) -> Iterable[str]:
     """A whole running job loses its admission only for waiting serving pods, a job of a higher rank, or its quota."""
-    if any(pod.needs_room for pod in snapshot.pods):
+    if any(pod.needs_room for pod in snapshot.waiting_serving):
         return
     dropped = [
         job for job, d in pairs if not d.admitted and job.is_schedulable and job.was_admitted and is_whole(job)

@@ -105,14 +105,13 @@ def read_problem(
             `Problem.yielding`.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.pods if pod.needs_room]
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
     clock = clock or Clock()
     names = _planned_resources(jobs, waiting, snapshot)
     table = _ShapeTable(_Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign = _list_pods(snapshot.pods, index, table)
-    leaving = _list_pods((pod for pod in snapshot.pods if pod.terminating), index, table)
-    ours = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
+    foreign, leaving = _list_pods(snapshot.pods, index, table)
+    ours, _ = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
     reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), sets_aside=sets_aside)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
@@ -182,13 +181,30 @@ def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> _PodList:
-    """The pods that use capacity of a node: those that are not finished and are bound or nominated."""
-    found = _PodList()
+def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> tuple[_PodList, _PodList]:
+    """The pods that use capacity of a node, and those of them that are being deleted.
+
+    Pods use capacity if they are not finished and are bound or nominated. There are tens of thousands of them, so
+    this loop calls nothing for most.
+    """
+    found, leaving = _PodList(), _PodList()
+    node_of, known, add = index.get, table.known, table.add
+    succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
+    nodes, shapes = found.node, found.shape
     for pod in pods:
-        if not pod.is_finished and (node := _node_of(pod, index)) >= 0:
-            found.add(node, table.add(pod.shape))
-    return found
+        if (phase := pod.phase) is succeeded or phase is failed:
+            continue
+        node = node_of(pod.node or pod.nominated)
+        if node is None:
+            continue
+        shape = known.get(id(pod.shape))
+        if shape is None:
+            shape = add(pod.shape)
+        nodes.append(node)
+        shapes.append(shape)
+        if pod.terminating:
+            leaving.add(node, shape)
+    return found, leaving
 
 
 class _Names:
@@ -300,11 +316,6 @@ def _allocatable_row(allocatable: Resources, names: tuple[str, ...]) -> list[int
     """The amounts of a node, in the order of the names; each host port is there once."""
     have = allocatable.as_dict()
     return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MAX_ALLOCATABLE) for name in names]
-
-
-def _node_of(pod: Pod, index: dict[str, int]) -> int:
-    """The index of the node whose capacity a pod uses: where it is bound or nominated; -1 if there is none."""
-    return index.get(pod.node or pod.nominated, -1)
 
 
 class _DemandReader:

@@ -52,7 +52,7 @@ def judge_requests(
         busy_nodes: names of the nodes on which pods are about to start; as for `running_requests.changed_requests`.
         held: UIDs of the trainers that keep what they were granted.
     """
-    free, serving_waits = _free_milli(snapshot), any(pod.needs_room for pod in snapshot.pods)
+    free, serving_waits = _free_milli(snapshot), any(pod.needs_room for pod in snapshot.waiting_serving)
     jobs = {job.key: job for job in snapshot.jobs}
     closed = nodes_without_lending(snapshot.nodes)
     allowed: dict[JobKey, tuple[ResizePod, ...]] = {}

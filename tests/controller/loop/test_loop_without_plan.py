@@ -36,7 +36,7 @@ from edl.planner.solvers.linear_program import Answer, LinearProgram, Model
 from edl.planner.solvers.linear_program import Outcome as Ended
 from edl.planner.solvers.matrix import Matrix
 from edl.planner.solvers.with_highspy import Highspy
-from edl.planner.unplaceable import watch
+from edl.planner.unplaceable import LOOK_EVERY_S, watch
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, PodWorld
@@ -212,9 +212,9 @@ def test_each_plan_is_checked_once_and_nothing_is_computed_on_the_event_loop(mon
     calls: list[tuple[str, str]] = []
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
             calls.append((name, threading.current_thread().name))
-            return function(*args)
+            return function(*args, **more)
 
         return call
 
@@ -233,6 +233,7 @@ def test_each_plan_is_checked_once_and_nothing_is_computed_on_the_event_loop(mon
         stage.lose(3)
         stage.cluster.serving = (replace(make_serving("web", cpu=8), tried=True),)
         monkeypatch.setattr(Highspy, "load", FAULTS["infeasible"])
+        await asyncio.sleep(LOOK_EVERY_S)
         await controller.round()
 
     run_virtual(script())
