@@ -276,15 +276,45 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan, problem: Problem | Non
             packing.delete(index)
     wanted = _creations(decisions)
     _keep_for_serving(packing, {problem.node_index[node] for _, _, node in wanted if node in problem.node_index})
-    started, quota = [], QuotaNow(snapshot)
+    started, quota, room = [], QuotaNow(snapshot), _RoomNow(packing)
     for key, role, name in wanted:
         node = problem.node_index.get(name, -1)
         shape = _shape_of(problem, demands[key], role)
-        has_slot = node >= 0 and count_slots(packing.now[node : node + 1], problem.request[shape])[0] > 0
-        if has_slot and quota.take(problem.demands[demands[key]].job, role):
-            packing.now[node] -= problem.request[shape]
+        if node >= 0 and room.holds(node, shape) and quota.take(problem.demands[demands[key]].job, role):
+            room.take(node, shape)
             started.append(Start(key, role, name))
     return tuple(started)
+
+
+class _RoomNow:
+    """What is free now, node by node: thousands of pods may start, and small arrays are slower than lists."""
+
+    def __init__(self, packing: TrialPacking) -> None:
+        self._now, self._request = packing.now, packing.problem.request
+        self._rows: dict[int, list[int]] = {}
+        self._needs: dict[int, list[tuple[int, int]]] = {}
+
+    def holds(self, node: int, shape: int) -> bool:
+        """True if the node has room for one more pod of the shape."""
+        row = self._row(node)
+        return all(row[column] >= amount for column, amount in self._need(shape))
+
+    def take(self, node: int, shape: int) -> None:
+        """Use the room of one pod."""
+        row = self._row(node)
+        for column, amount in self._need(shape):
+            row[column] -= amount
+
+    def _row(self, node: int) -> list[int]:
+        if node not in self._rows:
+            self._rows[node] = self._now[node].tolist()
+        return self._rows[node]
+
+    def _need(self, shape: int) -> list[tuple[int, int]]:
+        if shape not in self._needs:
+            amounts = enumerate(self._request[shape].tolist())
+            self._needs[shape] = [(column, amount) for column, amount in amounts if amount]
+        return self._needs[shape]
 
 
 def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]:

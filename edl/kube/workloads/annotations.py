@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
@@ -19,6 +20,9 @@ TASK = "paddlepaddle.org/task"
 
 RECORD = "paddlepaddle.org/last-resize"
 """What edl did last, as JSON with the fields of `status.lastResize`. A person removes it to give the count back."""
+
+_PREFIX = "paddlepaddle.org"
+_KNOWN = tuple(name.partition("/")[2] for name in (ELASTIC, MIN, MAX, QUEUE, TASK, RECORD))
 
 MANAGER = "edl"
 """The name of edl in managedFields: the API server takes it from the User-Agent."""
@@ -52,8 +56,11 @@ def read_wish(annotations: Annotations) -> Wish:
     """Read the annotations of a workload that asks to be resized."""
     if (value := text(annotations.get(ELASTIC))) != "true":
         return Wish(problem=f'annotation {ELASTIC} is "{value[:40]}"; write "true" or "false"')
+    problem = _misspelled(annotations)
     if MAX not in annotations:
-        return Wish(problem=f"annotation {MAX} is missing; set it to the most pods that the job may have")
+        problem = problem or f"annotation {MAX} is missing; set it to the most pods that the job may have"
+    if problem:
+        return Wish(problem=problem)
     bounds = []
     for name in (MIN, MAX):
         value = text(annotations.get(name, "1"))
@@ -68,6 +75,15 @@ def read_wish(annotations: Annotations) -> Wish:
     if not _QUEUE.fullmatch(queue):
         return Wish(problem=f'annotation {QUEUE} is "{queue[:80]}"; write the name of a queue')
     return Wish(low, high, queue)
+
+
+def _misspelled(annotations: Annotations) -> str:
+    """What is wrong with the first annotation whose name is almost one of edl's; empty if there is none."""
+    for name in sorted(annotations):
+        prefix, _, rest = name.partition("/")
+        if prefix == _PREFIX and rest not in _KNOWN and (near := get_close_matches(rest, _KNOWN, 1, 0.75)):
+            return f"annotation {name[:80]} is not known; did you mean {prefix}/{near[0]}?"
+    return ""
 
 
 def read_record(annotations: Annotations) -> dict[str, Any]:
