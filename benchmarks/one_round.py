@@ -21,6 +21,7 @@ from edl.api.manifest import pod_manifest
 from edl.api.v1 import parse_job
 from edl.clock import SystemClock
 from edl.controller.kept_plan import KeptPlan
+from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.settled_jobs import Given, SettledJobs
 from edl.dashboard.feed import Feed
 from edl.dashboard.live import Live
@@ -35,7 +36,6 @@ from edl.model.names import Role
 from edl.model.plan import Limits, ScalePlan
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from tests.e2e.control_plane.nodes import NodeSpec, manifest
 from tests.e2e.worlds.jobs import training_job
@@ -151,11 +151,12 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
     with timed("each round: the view of the planner"):
         view = viewed(found)
     policy = policy_named("maxmin")
-    columns = decide(view, policy, LIMITS).columns
+    planner = PolicyPlanner(policy)
+    planner.decide(view, LIMITS)
     with timed("a decision"):
-        plan = decide(view, policy, LIMITS, columns)
+        plan = planner.decide(view, LIMITS)
     with timed("what may start"):
-        startable(view, plan)
+        planner.startable(view, plan)
     decisions = {decision.job: decision for decision in plan.decisions}
     facts = [Given(one_job, decisions[one_job.key], (), JobContext()) for one_job in found.jobs]
     settled = SettledJobs()
